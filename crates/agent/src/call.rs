@@ -1,0 +1,186 @@
+//! Tool calls: the durable row of each, its effect class, and what came back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CallId, CycleId};
+use crate::limits;
+
+/// What repeating a call would do. Decides what happens to it after a crash (SYSTEM.md §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Touches nothing itself; its changes are committed with the decision.
+    Inward,
+    /// Only reads; may be repeated.
+    ReadOnly,
+    /// May be repeated with the same key.
+    Idempotent,
+    /// Must not happen twice; unknown after a crash.
+    Unsafe,
+}
+
+impl Effect {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inward => "inward",
+            Self::ReadOnly => "read_only",
+            Self::Idempotent => "idempotent",
+            Self::Unsafe => "unsafe",
+        }
+    }
+
+    /// The reverse of [`Effect::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Inward, Self::ReadOnly, Self::Idempotent, Self::Unsafe]
+            .into_iter()
+            .find(|effect| effect.as_str() == text)
+    }
+}
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Decided, not begun.
+    Planned,
+    /// Begun; only unsafe and claimed calls are marked so.
+    Started,
+    /// Answered; the outcome stands in the row.
+    Done,
+}
+
+impl CallState {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Started => "started",
+            Self::Done => "done",
+        }
+    }
+
+    /// The reverse of [`CallState::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Planned, Self::Started, Self::Done].into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeStatus {
+    /// It did what was asked.
+    Ok,
+    /// It did not; the text says why.
+    Error,
+    /// The answer will come as an event.
+    Pending,
+    /// It had begun when the process died; nobody knows.
+    Unknown,
+    /// Taken back before it ended.
+    Canceled,
+}
+
+/// What came back for a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: OutcomeStatus,
+    /// What the model reads.
+    pub text: String,
+    /// What the operator sees besides, where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Outcome {
+    /// A success.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { status: OutcomeStatus::Ok, text: text.into(), detail: None }
+    }
+
+    /// A failure that the model reads.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { status: OutcomeStatus::Error, text: text.into(), detail: None }
+    }
+
+    /// Whether the model should take it for a failure.
+    pub fn failed(&self) -> bool {
+        !matches!(self.status, OutcomeStatus::Ok | OutcomeStatus::Pending)
+    }
+
+    /// The text as the model is shown it: head and tail over the bound.
+    pub fn shown(&self) -> String {
+        head_and_tail(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES)
+    }
+}
+
+/// `text` whole up to `max` bytes, else its first and last parts with the true size between.
+pub fn head_and_tail(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let head = floor_char(text, max * 2 / 3);
+    let tail = ceil_char(text, text.len() - max / 3);
+    let cut = tail - head;
+    format!("{}\n[… {cut} of {} bytes left out …]\n{}", &text[..head], text.len(), &text[tail..])
+}
+
+fn floor_char(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+fn ceil_char(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+/// The durable row of one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRow {
+    /// Our id and idempotency key.
+    pub id: CallId,
+    /// The cycle.
+    pub cycle: CycleId,
+    /// The step that asked for it.
+    pub step: u32,
+    /// Its place among the step's calls.
+    pub index: u32,
+    /// The tool.
+    pub tool: String,
+    /// The raw argument string.
+    pub arguments: String,
+    /// What repeating it would do.
+    pub effect: Effect,
+    /// Version of the tool that it was decided under.
+    pub tool_version: String,
+    /// Hash of the tool's schema then.
+    pub schema_hash: String,
+    /// Whether the open cycle waits for it (`false`: its outcome becomes an event).
+    pub awaited: bool,
+    /// Where it stands.
+    pub state: CallState,
+    /// What came back, once done.
+    pub outcome: Option<Outcome>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_outcome_keeps_head_tail_and_true_size() {
+        let text = format!("{}{}", "é".repeat(10_000), "the end");
+        let shown = head_and_tail(&text, 300);
+        assert!(shown.starts_with("éé") && shown.ends_with("the end"));
+        assert!(shown.contains("of 20007 bytes"));
+        assert!(shown.len() < 400);
+        assert_eq!(head_and_tail("short", 300), "short");
+    }
+}

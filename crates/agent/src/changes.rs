@@ -1,0 +1,272 @@
+//! One value for everything that one commit may change, and what comes of it. One write path means
+//! one place for atomicity, crash recovery, fencing, audit and contract tests (HOUSE.md).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::call::{CallRow, CallState, Outcome};
+use crate::entry::{Entry, View};
+use crate::event::{Fate, Waiting};
+use crate::id::{CallId, CycleId, GoalId, PlanId, SpaceId};
+use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
+use crate::run::Run;
+use crate::space::NewMessage;
+
+/// Which of the commits of a cycle this is; kept in the audit row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommitKind {
+    /// A cycle begins or is taken over: the epoch is raised.
+    Open,
+    /// A decision with everything that it saw and does inwardly.
+    Decide,
+    /// An unsafe call is about to begin.
+    Start,
+    /// An outcome came; with the last one the step's outcomes entry.
+    Settle,
+    /// The cycle is over (or was given back untouched).
+    Close,
+    /// The cycle waits.
+    Park,
+    /// Another view of the log.
+    View,
+}
+
+impl CommitKind {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Decide => "decide",
+            Self::Start => "start",
+            Self::Settle => "settle",
+            Self::Close => "close",
+            Self::Park => "park",
+            Self::View => "view",
+        }
+    }
+
+    /// The reverse of [`CommitKind::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Open, Self::Decide, Self::Start, Self::Settle, Self::Close, Self::Park, Self::View]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+    }
+}
+
+/// What becomes of one taken event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settlement {
+    /// Its place in the inbox.
+    pub seq: u64,
+    /// Its new state in the ledger. [`Fate::Waiting`] gives it back untouched.
+    pub fate: Fate,
+}
+
+/// A message that an inward call says, with the call it belongs to.
+pub type Say = NewMessage;
+
+/// A change of one keyed note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryChange {
+    /// Write or overwrite.
+    Set {
+        /// What it is about.
+        key: String,
+        /// The note.
+        value: String,
+    },
+    /// Forget.
+    Delete {
+        /// What it was about.
+        key: String,
+    },
+}
+
+/// A change of one goal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GoalChange {
+    /// Write or overwrite.
+    Set(Goal),
+    /// Remove.
+    Delete(GoalId),
+}
+
+/// A change of one plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanChange {
+    /// Write or overwrite.
+    Set(Plan),
+    /// Remove.
+    Delete(PlanId),
+}
+
+/// What inward calls want changed; nothing happens before the decision's commit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inward {
+    /// Messages to say, in order.
+    pub says: Vec<Say>,
+    /// Notes to write, in order.
+    pub memories: Vec<MemoryChange>,
+    /// Goals to write, in order.
+    pub goals: Vec<GoalChange>,
+    /// Plans to write, in order.
+    pub plans: Vec<PlanChange>,
+    /// The new active space.
+    pub active_space: Option<SpaceId>,
+}
+
+impl Inward {
+    /// Appends what a later call wants.
+    pub fn extend(&mut self, later: Self) {
+        self.says.extend(later.says);
+        self.memories.extend(later.memories);
+        self.goals.extend(later.goals);
+        self.plans.extend(later.plans);
+        self.active_space = later.active_space.or(self.active_space);
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A call row's step forward.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallChange {
+    /// Which call.
+    pub id: CallId,
+    /// Its new state.
+    pub state: CallState,
+    /// Its outcome, with `Done`.
+    pub outcome: Option<Outcome>,
+}
+
+/// How the agent rests after this commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// Not due before this time, whatever waits; `None`: due as soon as something waits.
+    pub not_before: Option<Timestamp>,
+    /// Why it is kept back.
+    pub reason: Option<RestReason>,
+}
+
+/// Everything that one commit may change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changes {
+    /// Which commit.
+    pub kind: CommitKind,
+    /// The cycle it belongs to.
+    pub cycle: CycleId,
+    /// The step it belongs to.
+    pub step: u32,
+    /// `commit_n` of the life row as the writer knows it; the commit makes it one more. Tells after
+    /// a lost connection whether the commit was done.
+    pub expect: u64,
+    /// When.
+    pub at: Timestamp,
+    /// The life row's open cycle after this commit; `None` closes it. With [`CommitKind::Open`] the
+    /// store also raises `attempts` of each taken event.
+    pub open: Option<OpenCycle>,
+    /// Appended to the log, with their seqs.
+    pub entries: Vec<Entry>,
+    /// Taken events that are settled or given back.
+    pub settle: Vec<Settlement>,
+    /// Whether events given back keep the attempt that opening counted (content was at fault).
+    pub blame: bool,
+    /// New call rows.
+    pub calls: Vec<CallRow>,
+    /// Steps forward of call rows.
+    pub call_changes: Vec<CallChange>,
+    /// What the inward calls want.
+    pub inward: Inward,
+    /// Volatile layers to keep as blobs; the open cycle names them.
+    pub layers: Vec<Layer>,
+    /// A new view row.
+    pub view: Option<View>,
+    /// The receipt.
+    pub run: Option<Run>,
+    /// With close or park: how the agent rests.
+    pub rest: Option<Rest>,
+    /// New `batch_cap` of the life row (`Some(None)` clears it).
+    pub batch_cap: Option<Option<u32>>,
+    /// New count of failures of the surroundings.
+    pub failures: Option<u32>,
+    /// New notice for the next inbox entry (`Some(None)` clears it).
+    pub notice: Option<Option<String>>,
+    /// Whether the agent retires with this commit (an `ephemeral` one at its first rest).
+    pub retire: bool,
+}
+
+impl Changes {
+    /// A commit that changes nothing but the audit row and `commit_n`.
+    pub fn new(kind: CommitKind, cycle: CycleId, step: u32, expect: u64, at: Timestamp) -> Self {
+        Self {
+            kind,
+            cycle,
+            step,
+            expect,
+            at,
+            open: None,
+            entries: Vec::new(),
+            settle: Vec::new(),
+            blame: false,
+            calls: Vec::new(),
+            call_changes: Vec::new(),
+            inward: Inward::default(),
+            layers: Vec::new(),
+            view: None,
+            run: None,
+            rest: None,
+            batch_cap: None,
+            failures: None,
+            notice: None,
+            retire: false,
+        }
+    }
+}
+
+/// What the world did meanwhile, brought by every commit and by [`crate::port::Store::glance`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Glance {
+    /// Events that wait and are not among the open cycle's taken ones.
+    pub waiting: u32,
+    /// The oldest of them, at most [`crate::limits::PREVIEW_LINES`].
+    pub preview: Vec<Waiting>,
+    /// The urgent ones of them in full.
+    pub urgent: Vec<Waiting>,
+    /// Whether the open cycle is to be canceled.
+    pub cancel: bool,
+    /// Whether the agent was suspended: the open cycle parks.
+    pub suspended: bool,
+    /// The facts, where they changed.
+    pub facts: Option<crate::life::Facts>,
+}
+
+/// Why a commit did not accept one of its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The call whose change is refused.
+    pub call: CallId,
+    /// In words for the model.
+    pub reason: String,
+}
+
+/// What came of a commit. None of these carries a value that the store assigned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommitOutcome {
+    /// Done, durably.
+    Committed {
+        /// The life row's new `commit_n`.
+        n: u64,
+        /// What the world did meanwhile.
+        glance: Glance,
+    },
+    /// Somebody else lives this agent; drop everything.
+    Lost,
+    /// Nothing was written: these calls may not do what they want (any more).
+    Refused(Vec<Refusal>),
+    /// Nothing was written: the cycle was canceled, decide and start are refused.
+    Canceled,
+}

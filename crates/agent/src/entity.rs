@@ -1,0 +1,107 @@
+//! Who can be a member of a space, and the handles they are called by.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{EntityId, SpaceId};
+use crate::limits;
+
+/// What an entity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntityKind {
+    /// A person.
+    Human,
+    /// A living agent.
+    Agent,
+}
+
+impl EntityKind {
+    /// The name used in tables, JSON and prompts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Agent => "agent",
+        }
+    }
+}
+
+/// A human or an agent, as members know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entity {
+    /// Identity.
+    pub id: EntityId,
+    /// Human or agent.
+    pub kind: EntityKind,
+    /// Unique handle, `[a-z0-9_-]{1,40}`.
+    pub name: String,
+    /// Free text for people; the handle where none was given.
+    pub display_name: String,
+    /// The id in the client's own auth; humans only.
+    pub external_id: Option<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A shared timeline where members speak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Identity.
+    pub id: SpaceId,
+    /// Unique handle among spaces, `[a-z0-9_-]{1,40}`.
+    pub name: String,
+    /// Free text for people.
+    pub display_name: String,
+    /// What the space is for.
+    pub description: String,
+    /// The last message's seq; 0 where nothing was said.
+    pub head_seq: u64,
+    /// Raised by every durable change (message, tool message, member).
+    pub rev: u64,
+    /// A closed space takes no more messages.
+    pub closed: bool,
+    /// When it was opened.
+    pub created_at: Timestamp,
+}
+
+/// An entity in a space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Who.
+    pub entity: Entity,
+    /// Free text: `owner`, `reviewer`, ….
+    pub role: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Why a text is not a handle.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("wanted a handle of 1 to {max} characters from a-z, 0-9, `_` and `-`, got `{got}`", max = limits::HANDLE_MAX)]
+pub struct BadHandle {
+    /// What was given, shortened.
+    pub got: String,
+}
+
+/// A handle in its stored form (lower case), or why it is none.
+pub fn handle(text: &str) -> Result<String, BadHandle> {
+    let lower = text.to_lowercase();
+    let fits = (1..=limits::HANDLE_MAX).contains(&lower.len())
+        && lower.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+    // A handle that reads as an id would make routes that take either ambiguous.
+    let is_id = uuid::Uuid::parse_str(&lower).is_ok();
+    if fits && !is_id { Ok(lower) } else { Err(BadHandle { got: text.chars().take(60).collect() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_lower_case_short_and_plain() {
+        assert_eq!(handle("Front-End_2").unwrap(), "front-end_2");
+        for bad in ["", "two words", "é", &"a".repeat(41), "0192d3e4-0000-7000-8000-000000000000"] {
+            assert!(handle(bad).is_err(), "`{bad}` should be refused");
+        }
+    }
+}

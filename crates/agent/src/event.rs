@@ -1,0 +1,278 @@
+//! Events: facts addressed to one agent, with the whole envelope of where they come from, and the
+//! states that an accepted event can be in (SYSTEM.md §2).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::entity::EntityKind;
+use crate::id::{CallId, CycleId, EntityId, EventId, MessageId, PlanId, RootId, SpaceId};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// Something was said in a space of the agent.
+    SpaceMessage,
+    /// The same, and the agent was named.
+    Mention,
+    /// A webhook or an API trigger.
+    Service,
+    /// One of the agent's plans is due.
+    Plan,
+    /// A light self-reminder.
+    Timer,
+    /// A late or interactive outcome.
+    ToolResult,
+    /// The optional self-wake.
+    Heartbeat,
+}
+
+impl EventKind {
+    /// Every kind, in declaration order.
+    pub const ALL: [Self; 7] = [
+        Self::SpaceMessage,
+        Self::Mention,
+        Self::Service,
+        Self::Plan,
+        Self::Timer,
+        Self::ToolResult,
+        Self::Heartbeat,
+    ];
+
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SpaceMessage => "space_message",
+            Self::Mention => "mention",
+            Self::Service => "service",
+            Self::Plan => "plan",
+            Self::Timer => "timer",
+            Self::ToolResult => "tool_result",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+
+    /// The reverse of [`EventKind::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// On whose behalf an event exists.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "id", rename_all = "snake_case")]
+pub enum Principal {
+    /// A member: a person or an agent.
+    Entity(EntityId),
+    /// A key of the API, by credential id or name.
+    Credential(String),
+    /// A webhook, by name.
+    Webhook(String),
+    /// The agent itself.
+    Own,
+}
+
+/// By which door it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// Said in a space.
+    Space,
+    /// Sent by the API.
+    Api,
+    /// Sent by a webhook.
+    Webhook,
+    /// A plan, timer or heartbeat.
+    Timer,
+    /// A tool's outcome.
+    Tool,
+}
+
+/// How far its content is to be trusted; a batch has its lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Anyone outside.
+    Outside,
+    /// Another agent.
+    Agent,
+    /// A person who is a member.
+    Member,
+    /// Whoever runs this server.
+    Operator,
+}
+
+/// Where an event comes from. Set by the server from what it knows, never by the client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// On whose behalf.
+    pub principal: Principal,
+    /// By which door.
+    pub channel: Channel,
+    /// How trustworthy.
+    pub trust: Trust,
+    /// The first happening of the causal chain.
+    pub root: RootId,
+    /// Agent messages between the root and this event.
+    pub hop: u32,
+}
+
+/// The content of an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventData {
+    /// Refers to a message; the text is not copied.
+    Said {
+        /// The space.
+        space: SpaceId,
+        /// The message's place there.
+        seq: u64,
+        /// The message's id.
+        message: MessageId,
+    },
+    /// Refers to several messages of one space: what a full inbox collapses to.
+    SaidRange {
+        /// The space.
+        space: SpaceId,
+        /// First message, inclusive.
+        from: u64,
+        /// Last message, inclusive.
+        to: u64,
+    },
+    /// A service's call.
+    Service {
+        /// The service's name.
+        name: String,
+        /// What it sent.
+        payload: Value,
+    },
+    /// A plan that is due.
+    Plan {
+        /// Which one.
+        plan: PlanId,
+        /// Its name.
+        name: String,
+        /// What the agent told itself to do.
+        instruction: String,
+        /// The scheduled times that this event stands for.
+        slots: Vec<Timestamp>,
+    },
+    /// A self-reminder.
+    Timer {
+        /// What for.
+        reason: String,
+    },
+    /// A late outcome.
+    ToolResult {
+        /// The call it answers.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// What came back.
+        text: String,
+        /// Whether it failed.
+        error: bool,
+    },
+    /// Nothing but the waking itself.
+    Heartbeat,
+}
+
+/// A fact addressed to one agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Unique per agent for ever.
+    pub id: EventId,
+    /// What happened.
+    pub kind: EventKind,
+    /// Whether it may break into a running cycle.
+    pub urgent: bool,
+    /// When it happened.
+    pub at: Timestamp,
+    /// Where it comes from.
+    pub envelope: Envelope,
+    /// Its content.
+    pub data: EventData,
+}
+
+/// The one state of an accepted event in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Fate {
+    /// Not yet settled.
+    Waiting,
+    /// Kept back by the bound on agent-to-agent messages.
+    Held,
+    /// Seen by a decision that was committed.
+    Lived {
+        /// The cycle.
+        cycle: CycleId,
+        /// The step whose decision saw it.
+        step: u32,
+    },
+    /// The agent decided that it is not its business.
+    Skipped {
+        /// For operators only.
+        reason: Option<String>,
+    },
+    /// Taken back by an operator.
+    Canceled,
+    /// Given up after too many failures that its content caused.
+    Dead {
+        /// The last failure.
+        reason: String,
+    },
+    /// Removed by an operator.
+    Dropped,
+}
+
+impl Fate {
+    /// The name used in tables and JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Lived { .. } => "lived",
+            Self::Skipped { .. } => "skipped",
+            Self::Canceled => "canceled",
+            Self::Dead { .. } => "dead",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// A waiting event as the waking agent meets it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    /// Its place in this agent's inbox.
+    pub seq: u64,
+    /// Cycles that were opened with it and failed by their content.
+    pub attempts: u32,
+    /// The event.
+    pub event: Event,
+    /// The words it refers to, oldest first; empty where it refers to none.
+    pub said: Vec<Said>,
+}
+
+/// A message as a reader meets it: text with names beside the ids.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The message.
+    pub id: MessageId,
+    /// Its space.
+    pub space: SpaceId,
+    /// The space's display name.
+    pub space_name: String,
+    /// Place in the space.
+    pub seq: u64,
+    /// Who said it.
+    pub sender: EntityId,
+    /// The sender's display name.
+    pub sender_name: String,
+    /// Human or agent.
+    pub sender_kind: EntityKind,
+    /// The words.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
+}

@@ -1,0 +1,25 @@
+//! The rules of living agents: vocabulary, the cycle machine, prompt assembly, limits and ports.
+//!
+//! This crate is pure (invariant 1): it never waits, reads a clock, draws randomness or does IO.
+//! Times and ids are handed in. It must not know any vendor, database, transport or runtime.
+
+pub mod id;
+pub mod limits;
+
+pub mod entity;
+pub mod event;
+pub mod space;
+
+pub mod entry;
+pub mod message;
+
+pub mod call;
+pub mod config;
+pub mod life;
+pub mod run;
+
+pub mod changes;
+pub mod prompt;
+pub mod update;
+
+pub mod port;

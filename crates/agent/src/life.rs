@@ -1,0 +1,321 @@
+//! The state of one living agent as its rows tell it: what a waking reads.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::call::CallRow;
+use crate::config::AgentConfig;
+use crate::entity::{Entity, Member, Space};
+use crate::entry::{Entry, View};
+use crate::event::{Principal, Trust, Waiting};
+use crate::id::{AgentId, ContentRef, CycleId, GoalId, PlanId, RootId, SpaceId};
+use crate::run::{StepReceipt, Usage};
+
+/// Whether the agent may live at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It lives.
+    Active,
+    /// Nothing opens, events keep waiting.
+    Suspended,
+    /// Over; history kept.
+    Retired,
+}
+
+impl Standing {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Suspended => "suspended",
+            Self::Retired => "retired",
+        }
+    }
+
+    /// The reverse of [`Standing::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Active, Self::Suspended, Self::Retired].into_iter().find(|standing| standing.as_str() == text)
+    }
+}
+
+/// Why an agent that has work does not do it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestReason {
+    /// The model's provider cannot serve it.
+    Provider,
+    /// Its own content failed; it tries again more carefully.
+    Backoff,
+}
+
+/// The right to live one agent. `epoch` is the fencing token: a commit under an older one matches
+/// no row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Whose life.
+    pub agent: AgentId,
+    /// Raised by one at every opening.
+    pub epoch: u64,
+}
+
+/// Someone whose event a cycle lives, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requester {
+    /// Who.
+    pub principal: Principal,
+    /// In which space, if in one.
+    pub space: Option<SpaceId>,
+}
+
+/// A volatile layer that was sent, named by content (SYSTEM.md §5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRef {
+    /// Stands right behind this entry.
+    pub after: u64,
+    /// Its text's address among the blobs.
+    pub content: ContentRef,
+}
+
+/// A volatile layer with its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Stands right behind this entry.
+    pub after: u64,
+    /// What is sent.
+    pub text: Arc<str>,
+}
+
+/// The open cycle as the life row keeps it; together with entries, call rows and layers it is all
+/// that the machine is rebuilt from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenCycle {
+    /// Identity.
+    pub id: CycleId,
+    /// Config revision it was opened under.
+    pub config_rev: u64,
+    /// When.
+    pub opened_at: Timestamp,
+    /// Inbox seqs of the taken events.
+    pub taken: Vec<u64>,
+    /// The step to think next, or whose calls are open.
+    pub step: u32,
+    /// Attempts at that step, counted before each.
+    pub attempts: u32,
+    /// Whether its first decision is committed.
+    pub lived: bool,
+    /// Everyone whose event it lives.
+    pub requesters: Vec<Requester>,
+    /// What its messages descend from.
+    pub root: RootId,
+    /// The hop its messages carry.
+    pub hop: u32,
+    /// Lowest trust of what it read.
+    pub trust: Trust,
+    /// In words, for the run.
+    pub woke_for: String,
+    /// Size of this cycle's entries, once each, and of everything generated.
+    pub tokens: u64,
+    /// Steps in a row whose calls all failed.
+    pub mistakes: u32,
+    /// Nudges given.
+    pub nudges: u32,
+    /// Whether a reply cut by the length limit was already continued.
+    pub continued: bool,
+    /// Whether `done` was called in the open step, with its summary.
+    pub finishing: Option<Finishing>,
+    /// Volatile layers sent so far.
+    pub layers: Vec<LayerRef>,
+    /// What each step did.
+    pub steps: Vec<StepReceipt>,
+    /// Tokens as reported.
+    pub usage: Usage,
+}
+
+/// That the cycle ends when the open step's calls are settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finishing {
+    /// How.
+    pub ending: crate::run::Ending,
+    /// The agent's words to `done`.
+    pub summary: Option<String>,
+    /// Why, for the run.
+    pub reason: Option<String>,
+}
+
+/// The life row: one per agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Life {
+    /// Whose.
+    pub agent: AgentId,
+    /// The fencing token.
+    pub epoch: u64,
+    /// Commits of this life so far.
+    pub commit_n: u64,
+    /// Last entry of the log.
+    pub head_seq: u64,
+    /// Cycles in which something was lived.
+    pub cycles: u64,
+    /// Whether it may live.
+    pub standing: Standing,
+    /// Where `send_message` goes without a space.
+    pub active_space: Option<SpaceId>,
+    /// Largest batch while suspects wait; `None` where none do.
+    pub batch_cap: Option<u32>,
+    /// Failures of the surroundings in a row.
+    pub failures: u32,
+    /// Told in the next inbox entry, such as that work was cut off.
+    pub notice: Option<String>,
+    /// The open cycle.
+    pub open: Option<OpenCycle>,
+}
+
+/// A note the agent keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What it is about.
+    pub key: String,
+    /// The note.
+    pub value: String,
+    /// When it was written last.
+    pub updated_at: Timestamp,
+}
+
+/// A standing intention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Goal {
+    /// Identity.
+    pub id: GoalId,
+    /// The goal that this one serves.
+    pub parent: Option<GoalId>,
+    /// What is wanted.
+    pub description: String,
+    /// Higher is first.
+    pub priority: i32,
+    /// `active`, `completed` or `abandoned`.
+    pub status: GoalStatus,
+}
+
+/// How a goal stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GoalStatus {
+    /// Pursued.
+    Active,
+    /// Reached.
+    Completed,
+    /// Given up.
+    Abandoned,
+}
+
+/// When a plan fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Schedule {
+    /// Once.
+    At {
+        /// When.
+        at: Timestamp,
+    },
+    /// Again and again.
+    Cron {
+        /// Five fields.
+        expression: String,
+        /// IANA zone.
+        zone: String,
+    },
+}
+
+/// The agent's own alarm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Identity.
+    pub id: PlanId,
+    /// What it is called.
+    pub name: String,
+    /// What to do then.
+    pub instruction: String,
+    /// When.
+    pub schedule: Schedule,
+    /// The next slot; `None` once it is over.
+    pub next_at: Option<Timestamp>,
+}
+
+/// A space as its member sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpaceFacts {
+    /// The space.
+    pub space: Space,
+    /// Its members, this agent among them.
+    pub members: Vec<Member>,
+}
+
+/// What the workspace is rendered from and inward tools are checked against.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The spaces that the agent is a member of.
+    pub spaces: Vec<SpaceFacts>,
+    /// Its memories, most recent first.
+    pub memories: Vec<Memory>,
+    /// Its goals, highest priority first.
+    pub goals: Vec<Goal>,
+    /// Its pending plans, next first.
+    pub plans: Vec<Plan>,
+}
+
+impl Facts {
+    /// A space of the agent by id.
+    pub fn space(&self, id: SpaceId) -> Option<&SpaceFacts> {
+        self.spaces.iter().find(|facts| facts.space.id == id)
+    }
+
+    /// A space of the agent by id, handle or display name (both case-insensitive).
+    pub fn find_space(&self, text: &str) -> Option<&SpaceFacts> {
+        let by_id = text.parse::<SpaceId>().ok().and_then(|id| self.space(id));
+        let lower = text.trim().to_lowercase();
+        by_id
+            .or_else(|| self.spaces.iter().find(|facts| facts.space.name == lower))
+            .or_else(|| self.spaces.iter().find(|facts| facts.space.display_name.to_lowercase() == lower))
+    }
+}
+
+/// Everything that a waking reads, as of one moment.
+#[derive(Clone, Debug)]
+pub struct Waking {
+    /// The life row.
+    pub life: Life,
+    /// The agent as its members know it.
+    pub entity: Entity,
+    /// Config revision in force: the pinned one where a cycle is open, else the newest.
+    pub config_rev: u64,
+    /// That config.
+    pub config: Arc<AgentConfig>,
+    /// The view.
+    pub view: View,
+    /// Entries that the view shows, oldest first.
+    pub window: Window,
+    /// Calls of the open cycle, in order.
+    pub calls: Vec<CallRow>,
+    /// What waits and is due, oldest first.
+    pub waiting: Vec<Waiting>,
+    /// What the workspace is rendered from.
+    pub facts: Facts,
+    /// The open cycle's layers.
+    pub layers: Vec<Layer>,
+    /// Whether opening may overlap the model call: the store was closed cleanly, or all that waits
+    /// was accepted since this start (HOUSE.md, *open*).
+    pub clean: bool,
+    /// The cycle that someone asked to cancel, if any.
+    pub cancel: Option<CycleId>,
+}
+
+/// The entries that the view shows.
+#[derive(Clone, Debug)]
+pub enum Window {
+    /// The reader already has them: nothing was committed since its `commit_n`.
+    Unchanged,
+    /// All of them.
+    Loaded(Vec<Arc<Entry>>),
+}

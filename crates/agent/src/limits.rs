@@ -1,0 +1,132 @@
+//! Every bound of the system, in one place (invariant 9). Durations are in milliseconds where the
+//! name ends in `_MS`, sizes in bytes where it ends in `_BYTES`.
+
+/// Longest handle of an entity or a space, in characters.
+pub const HANDLE_MAX: usize = 40;
+/// Longest display name, in bytes.
+pub const DISPLAY_NAME_MAX_BYTES: usize = 200;
+/// Longest text of one message.
+pub const MESSAGE_MAX_BYTES: usize = 64 * 1024;
+/// Largest payload of a service event.
+pub const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
+/// Longest event id or idempotency key.
+pub const KEY_MAX_BYTES: usize = 200;
+/// Longest instructions of an agent.
+pub const INSTRUCTIONS_MAX_BYTES: usize = 256 * 1024;
+/// Members of one space.
+pub const SPACE_MEMBERS_MAX: usize = 256;
+/// Mentions of one message.
+pub const MENTIONS_MAX: usize = 64;
+
+/// Events one waking takes (default of `limits.events_per_cycle`).
+pub const EVENTS_PER_CYCLE: u32 = 100;
+/// Events that may wait for one agent (default of `limits.inbox_max`).
+pub const INBOX_MAX: u32 = 10_000;
+/// An event's text above this is shown as head and tail.
+pub const EVENT_SHOWN_MAX_BYTES: usize = 8 * 1024;
+/// Messages that one collapsed range event shows.
+pub const RANGE_SHOWN_MAX: usize = 50;
+/// Lines of an inbox preview.
+pub const PREVIEW_LINES: usize = 5;
+/// Characters of text in a line of a preview.
+pub const PREVIEW_CHARS: usize = 50;
+
+/// Steps of one cycle (default of `limits.max_steps`).
+pub const MAX_STEPS: u32 = 20;
+/// Tokens of one cycle (default of `limits.token_budget`).
+pub const TOKEN_BUDGET: u64 = 50_000;
+/// Wall clock of one cycle (default of `limits.wall_clock`).
+pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
+/// Steps in a row whose calls all failed (default of `limits.consecutive_mistake_limit`).
+pub const MISTAKE_LIMIT: u32 = 3;
+/// Attempts that content may fail (default of `limits.max_attempts`).
+pub const MAX_ATTEMPTS: u32 = 5;
+/// Retries of a model call within one waking (default of `limits.model_retries`).
+pub const MODEL_RETRIES: u32 = 3;
+/// Nudges of `require_tool` per cycle.
+pub const NUDGES_MAX: u32 = 2;
+/// Calls of one step; what is above is refused.
+pub const CALLS_PER_STEP: usize = 32;
+/// Arguments of one call.
+pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
+/// Outcome stored whole up to this size.
+pub const OUTCOME_STORED_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Outcome shown to the model up to this size, head and tail above it.
+pub const OUTCOME_SHOWN_MAX_BYTES: usize = 16 * 1024;
+/// Commits again after `Refused`, per decision.
+pub const REFUSALS_MAX: u32 = 8;
+/// Agent-to-agent messages per causal root (default of `hop_limit`).
+pub const HOP_LIMIT: u32 = 8;
+
+/// Memories of one agent.
+pub const MEMORIES_MAX: usize = 500;
+/// Longest key of a memory.
+pub const MEMORY_KEY_MAX_BYTES: usize = 120;
+/// Longest value of a memory.
+pub const MEMORY_VALUE_MAX_BYTES: usize = 8 * 1024;
+/// Messages that `enter_space` returns.
+pub const ENTER_HISTORY: u32 = 20;
+/// Messages that `read_messages` returns at most.
+pub const READ_MESSAGES_MAX: u32 = 200;
+/// Runs that `get_my_runs` returns at most.
+pub const RUNS_SHOWN_MAX: u32 = 50;
+
+/// The workspace, rendered.
+pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
+/// Context window assumed for a hosted model that states none, in tokens.
+pub const WINDOW_HOSTED: u32 = 128_000;
+/// Context window assumed for a local model that states none, in tokens.
+pub const WINDOW_LOCAL: u32 = 8_192;
+/// Part of the budget above which the view is cut, in percent.
+pub const VIEW_TRIGGER_PERCENT: u64 = 80;
+/// Part of the budget that a cut view may fill, in percent.
+pub const VIEW_TARGET_PERCENT: u64 = 50;
+/// Entries above which the view is cut whatever their size.
+pub const VIEW_ENTRIES_MAX: usize = 400;
+
+/// Connecting to a model (default of `model_timeouts.connect`).
+pub const MODEL_CONNECT_MS: u64 = 10_000;
+/// First byte of a model's answer (default of `model_timeouts.first_byte`).
+pub const MODEL_FIRST_BYTE_MS: u64 = 120_000;
+/// Silence between two bytes (default of `model_timeouts.idle`).
+pub const MODEL_IDLE_MS: u64 = 60_000;
+/// A whole generation (default of `model_timeouts.total`).
+pub const MODEL_TOTAL_MS: u64 = 600_000;
+/// First pause between two attempts; doubled each time.
+pub const BACKOFF_BASE_MS: u64 = 1_000;
+/// Longest pause between two attempts within one waking.
+pub const BACKOFF_MAX_MS: u64 = 30_000;
+/// Longest pause of an agent whose surroundings fail.
+pub const PARK_MAX_MS: u64 = 5 * 60 * 1000;
+/// Longest `retry-after` that is believed.
+pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60 * 1000;
+/// A tool call (default).
+pub const TOOL_TIMEOUT_MS: u64 = 30_000;
+
+/// Agents that may be awake at once on one node.
+pub const AWAKE_MAX: usize = 256;
+/// Memory of warm agents on one node.
+pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Agents that one look for due work returns.
+pub const DUE_BATCH: u32 = 256;
+/// The sweep that finds due work where every signal was lost.
+pub const SWEEP_MS: u64 = 5_000;
+/// Time that a graceful stop gives to the steps in hand.
+pub const DRAIN_MS: u64 = 10_000;
+/// Updates that one slow listener may lag behind before it loses some.
+pub const BUS_BUFFER: usize = 1_024;
+/// Rows of one page of any list.
+pub const PAGE_MAX: u32 = 200;
+/// Rows of one page where the client names no number.
+pub const PAGE_DEFAULT: u32 = 50;
+
+/// Body of one request.
+pub const BODY_MAX_BYTES: usize = 1024 * 1024;
+/// Nesting of a JSON body.
+pub const JSON_DEPTH_MAX: usize = 64;
+/// One request, streams excepted.
+pub const REQUEST_MS: u64 = 30_000;
+/// Commands that wait for the writer; more are refused as `overloaded`.
+pub const WRITER_QUEUE: usize = 8_192;
+/// Commands that one transaction of the writer takes.
+pub const GROUP_MAX: usize = 512;

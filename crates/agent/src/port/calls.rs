@@ -1,0 +1,58 @@
+//! Outcomes that come from outside the cycle: workers' claims, people's answers, late outcomes.
+//! Compare-and-set on the call row; outcomes enter the consciousness only by `commit`.
+
+use jiff::Timestamp;
+
+use super::{BoxFuture, StoreError};
+use crate::call::{CallRow, Outcome};
+use crate::id::{AgentId, CallId};
+
+/// What came of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is yours to run; the row says what.
+    Yours(Box<CallRow>),
+    /// Somebody else has it, or it is done.
+    Taken,
+}
+
+/// What came of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Recorded; the agent that waits for it is due now.
+    Awaited(AgentId),
+    /// Recorded as an event of its own, since the cycle does not wait any more.
+    Late(AgentId),
+    /// It had an outcome already; nothing was written.
+    Already,
+}
+
+/// An answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedCall {
+    /// Which call.
+    pub id: CallId,
+    /// What came back.
+    pub outcome: Outcome,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Why a call cannot be claimed or answered.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There is no such call.
+    #[error("no call has the id `{0}`")]
+    Unknown(CallId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Claims and answers.
+pub trait Calls: Send + Sync {
+    /// Takes a planned call for `worker`, once.
+    fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>>;
+    /// Answers a call, once; whoever is first wins.
+    fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>>;
+}

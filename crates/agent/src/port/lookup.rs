@@ -1,0 +1,29 @@
+//! What a living agent may read, scoped to it inside the query: no row of a space that it is not a
+//! member of, none of another agent.
+
+use super::{BoxFuture, StoreError};
+use crate::call::Outcome;
+use crate::entry::Entry;
+use crate::event::Said;
+use crate::id::{AgentId, CallId, SpaceId};
+use crate::run::Run;
+
+/// Reading on an agent's behalf.
+pub trait Lookup: Send + Sync {
+    /// The newest messages of a space before `before` (exclusive seq), oldest first, and how many
+    /// there are in all; `None` where the agent is not a member.
+    fn messages(
+        &self,
+        agent: AgentId,
+        space: SpaceId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>>;
+    /// The agent's newest runs, newest first.
+    fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>>;
+    /// Entries of the agent's log from `from` on, oldest first.
+    fn archive(&self, agent: AgentId, from: u64, limit: u32)
+    -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+    /// The stored outcome of one of the agent's calls.
+    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>>;
+}

@@ -1,0 +1,34 @@
+//! The seams: what the rules and the runtime ask of the outside world. One trait per file, `dyn`
+//! with boxed futures: a model call takes seconds, a virtual call is free.
+
+mod blobs;
+mod bus;
+mod calls;
+mod clock;
+mod lookup;
+mod model;
+mod reader;
+mod registry;
+mod store;
+mod tokens;
+mod tool;
+
+pub use blobs::Blobs;
+pub use bus::{Bus, Heard, Listener};
+pub use calls::{CallError, Calls, Claim, Finish, FinishedCall};
+pub use clock::{Clock, Ids};
+pub use futures_core::future::BoxFuture;
+pub use futures_core::stream::BoxStream;
+pub use lookup::Lookup;
+pub use model::{
+    Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, Price, ReasoningReplay, Reply,
+    ReplyPart, StopReason, Voices, Wait,
+};
+pub use reader::{AgentCard, CommitRow, InboxRow, Page, PageRequest, Reader, Totals};
+pub use registry::{
+    Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace, Registry,
+    RegistryError,
+};
+pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Waken};
+pub use tokens::Tokens;
+pub use tool::{Done, Hands, Tool, ToolError, ToolSpec, Toolbox};

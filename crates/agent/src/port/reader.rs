@@ -1,0 +1,199 @@
+//! Paged questions of console and CLI; given to `server` and `cli` only. Never scoped to an agent:
+//! the doors decide who may ask.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{BoxFuture, StoreError};
+use crate::changes::CommitKind;
+use crate::config::AgentConfig;
+use crate::entity::{Entity, EntityKind, Member, Space};
+use crate::entry::{Entry, View};
+use crate::event::{Event, Fate};
+use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use crate::life::{Facts, OpenCycle, RestReason, Standing};
+use crate::run::{Run, Usage};
+use crate::space::Message;
+
+/// Which page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// What the page before answered as `next`; `None` is the first page.
+    pub cursor: Option<String>,
+    /// Rows, at most [`crate::limits::PAGE_MAX`].
+    pub limit: u32,
+}
+
+/// One page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// The cursor of the next page; `None` where this is the last.
+    pub next: Option<String>,
+}
+
+/// An agent as operators see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentCard {
+    /// Identity.
+    pub id: AgentId,
+    /// As members know it.
+    pub entity: Entity,
+    /// Newest config revision.
+    pub config_rev: u64,
+    /// That config.
+    pub config: Arc<AgentConfig>,
+    /// Whether it may live.
+    pub standing: Standing,
+    /// The open cycle.
+    pub open: Option<OpenCycle>,
+    /// Waiting events.
+    pub waiting: u32,
+    /// Events held by the bound on agent-to-agent messages.
+    pub held: u32,
+    /// Cycles in which something was lived.
+    pub cycles: u64,
+    /// Cycles that were skipped.
+    pub skips: u64,
+    /// Tokens of all its life, skipped cycles included.
+    pub usage: Usage,
+    /// Kept back until then.
+    pub not_before: Option<Timestamp>,
+    /// Why.
+    pub rest_reason: Option<RestReason>,
+    /// Where it would speak.
+    pub active_space: Option<SpaceId>,
+    /// `commit_n` of its life.
+    pub commit_n: u64,
+}
+
+/// A row of the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxRow {
+    /// Place in the agent's inbox.
+    pub seq: u64,
+    /// The event.
+    pub event: Event,
+    /// Its one state.
+    pub fate: Fate,
+    /// Failed attempts; only while it waits.
+    pub attempts: u32,
+    /// Text of the message it refers to, shortened; for people.
+    pub preview: String,
+}
+
+/// A row of the audit of commits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitRow {
+    /// `commit_n`.
+    pub n: u64,
+    /// Epoch of the lease.
+    pub epoch: u64,
+    /// Cycle.
+    pub cycle: CycleId,
+    /// Step.
+    pub step: u32,
+    /// Which commit.
+    pub kind: CommitKind,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Figures of the whole store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Agents, retired ones included.
+    pub agents: u64,
+    /// Spaces.
+    pub spaces: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Waiting events.
+    pub waiting: u64,
+    /// Dead events.
+    pub dead: u64,
+    /// Open cycles.
+    pub open_cycles: u64,
+}
+
+/// Paged questions.
+pub trait Reader: Send + Sync {
+    /// Figures of the whole store.
+    fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>>;
+    /// Agents by name.
+    fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>>;
+    /// One agent.
+    fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>>;
+    /// An agent's spaces, memories, goals and plans.
+    fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>>;
+    /// Entities by name, of one kind or of both.
+    fn entities(
+        &self,
+        kind: Option<EntityKind>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Entity>, StoreError>>;
+    /// The entity with that id or handle (any case).
+    fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>>;
+    /// Spaces by name; of one member where named.
+    fn spaces(
+        &self,
+        member: Option<EntityId>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Space>, StoreError>>;
+    /// The space with that id or handle (any case).
+    fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>>;
+    /// Members of a space, oldest first (bounded by [`crate::limits::SPACE_MEMBERS_MAX`]).
+    fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>>;
+    /// Messages with `after < seq < before`, oldest first: the oldest of them where `after` is
+    /// given, else the newest.
+    fn messages(
+        &self,
+        space: SpaceId,
+        after: Option<u64>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
+    /// Messages whose `rev` is above `rev`, in that order: what a watcher missed.
+    fn messages_since_rev(
+        &self,
+        space: SpaceId,
+        rev: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
+    /// One message.
+    fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
+    /// What a cycle said, in order.
+    fn said_in(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
+    /// An agent's ledger, newest first; of one state where named (as [`Fate::as_str`]).
+    fn inbox(
+        &self,
+        agent: AgentId,
+        state: Option<String>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>>;
+    /// One accepted event of an agent.
+    fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>>;
+    /// An agent's runs, newest first.
+    fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>>;
+    /// One run.
+    fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>>;
+    /// An agent's log from `after` (exclusive) on, oldest first.
+    fn entries(
+        &self,
+        agent: AgentId,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
+    /// An agent's view.
+    fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>>;
+    /// Audit rows of an agent's life after `n`, oldest first.
+    fn commits(
+        &self,
+        agent: AgentId,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CommitRow>, StoreError>>;
+}

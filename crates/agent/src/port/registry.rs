@@ -1,0 +1,213 @@
+//! What administrators and people do besides speaking: make, change and end agents, spaces,
+//! members and keys. (Speaking is [`super::Store::accept`].)
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{BoxFuture, StoreError};
+use crate::config::{AgentConfig, BadConfig};
+use crate::entity::{Entity, Space};
+use crate::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use crate::life::Standing;
+
+/// Why something may not be done. Each has one stable code (see `server/problem.rs`).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// Nothing has that id or handle.
+    #[error("no {what} is called `{name}`")]
+    NotFound {
+        /// `agent`, `space`, `entity`, ….
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+    },
+    /// The handle is taken.
+    #[error("a {what} called `{name}` exists already")]
+    NameTaken {
+        /// `entity`, `space`, ….
+        what: &'static str,
+        /// The handle.
+        name: String,
+    },
+    /// The speaker is not a member of the space.
+    #[error("`{entity}` is not a member of `{space}`")]
+    NotMember {
+        /// Who.
+        entity: EntityId,
+        /// Where.
+        space: SpaceId,
+    },
+    /// The space takes no more messages.
+    #[error("the space `{0}` is closed")]
+    SpaceClosed(SpaceId),
+    /// The space has as many members as it may.
+    #[error("the space `{0}` has as many members as it may")]
+    SpaceFull(SpaceId),
+    /// The agent is over.
+    #[error("the agent `{0}` is retired")]
+    Retired(AgentId),
+    /// As many events wait as may.
+    #[error("the inbox of `{0}` is full")]
+    InboxFull(AgentId),
+    /// The message id is used by another message.
+    #[error("the message id is taken by another message")]
+    MessageIdTaken,
+    /// The agent lives no cycle, or not that one.
+    #[error("the agent `{0}` lives no such cycle")]
+    NoOpenCycle(AgentId),
+}
+
+/// What went wrong with the registry.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// It may not be done.
+    #[error(transparent)]
+    Denied(#[from] Denial),
+    /// The config is none.
+    #[error(transparent)]
+    Config(#[from] BadConfig),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A person to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewHuman {
+    /// Identity.
+    pub id: EntityId,
+    /// Handle, valid by [`crate::entity::handle`].
+    pub name: String,
+    /// For people.
+    pub display_name: String,
+    /// Id in the client's own auth.
+    pub external_id: Option<String>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// An agent to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewAgent {
+    /// Identity, and its entity's.
+    pub id: AgentId,
+    /// Handle.
+    pub name: String,
+    /// For people.
+    pub display_name: String,
+    /// Its first config.
+    pub config: AgentConfig,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A space to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSpace {
+    /// Identity.
+    pub id: SpaceId,
+    /// Handle.
+    pub name: String,
+    /// For people.
+    pub display_name: String,
+    /// What it is for.
+    pub description: String,
+    /// First members.
+    pub members: Vec<EntityId>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What a key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// Everything; names a `sender` to speak.
+    Admin,
+    /// What one entity may.
+    Entity(EntityId),
+}
+
+/// A key as it is kept: the secret only as a hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Identity.
+    pub id: CredentialId,
+    /// What it may do.
+    pub kind: CredentialKind,
+    /// For people.
+    pub label: String,
+}
+
+/// A key to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCredential {
+    /// The key.
+    pub credential: Credential,
+    /// SHA-256 of the secret, lower-case hex.
+    pub secret_hash: String,
+    /// When.
+    pub at: Timestamp,
+    /// Replaces every credential of this label (the CLI's key of each start).
+    pub replace_label: bool,
+}
+
+/// The world of a first start (SYSTEM.md §11): written together, once per store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Founding {
+    /// The human `you`.
+    pub human: NewHuman,
+    /// The first agent.
+    pub agent: NewAgent,
+    /// The first space, with both in it.
+    pub space: NewSpace,
+    /// The admin key.
+    pub admin: NewCredential,
+}
+
+/// What administrators and people do.
+pub trait Registry: Send + Sync {
+    /// Writes the first world; `false` where the store has been founded before (nothing written).
+    fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>>;
+    /// Makes a person.
+    fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>>;
+    /// Makes an agent with its entity and config revision 1.
+    fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>>;
+    /// Changes an agent's names and config (the patch merges into the newest revision); returns the
+    /// revision now in force. A patch that changes nothing makes no revision.
+    fn amend_agent(
+        &self,
+        agent: AgentId,
+        display_name: Option<String>,
+        config: Option<Value>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>>;
+    /// Suspends, resumes or retires. Retiring is final and cancels pending plans.
+    fn set_standing(
+        &self,
+        agent: AgentId,
+        standing: Standing,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>>;
+    /// Asks that the open cycle (that one, where named) be canceled; returns it. Seen at the next
+    /// commit or glance; the caller signals.
+    fn cancel(&self, agent: AgentId, cycle: Option<CycleId>)
+    -> BoxFuture<'_, Result<CycleId, RegistryError>>;
+    /// Opens a space.
+    fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>>;
+    /// Closes a space to further messages.
+    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>>;
+    /// Adds a member; adding one again changes its role. Returns the space's `rev`.
+    fn add_member(
+        &self,
+        space: SpaceId,
+        entity: EntityId,
+        role: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>>;
+    /// Removes a member; what waits in its inbox stays. Returns the space's `rev`.
+    fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>>;
+    /// Keeps a key.
+    fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>>;
+    /// The key with that hash, if it is known and not revoked.
+    fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>>;
+}

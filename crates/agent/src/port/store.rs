@@ -1,0 +1,132 @@
+//! The durable truth of the living. Verbs of the domain, each atomic.
+//!
+//! Contract (each sentence is a named test in `testkit::contract`, run on every backend):
+//! - `accept` is durable when it returns, wakes nobody twice for one event id, and writes a message
+//!   and the events it causes together or not at all.
+//! - `commit` writes all of its changes or none; under an epoch that is not the life row's it is
+//!   `Lost`; repeated with the same `expect` after it was done it answers as the first time.
+//! - an event is in exactly one state; `waiting` holds it only while it waits.
+
+use jiff::Timestamp;
+
+use super::{BoxFuture, Denial};
+use crate::changes::{Changes, CommitOutcome, Glance};
+use crate::event::Event;
+use crate::id::{AgentId, CredentialId};
+use crate::life::{Lease, Waking};
+use crate::space::{Message, NewMessage};
+
+/// Idempotency of a request (`Idempotency-Key`), kept for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey {
+    /// Whose key.
+    pub credential: CredentialId,
+    /// The client's key.
+    pub key: String,
+    /// Hash of the request, so that another body under the same key is found out.
+    pub body_hash: String,
+}
+
+/// What is to be accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Accept {
+    /// A message and the events it causes.
+    Say(NewMessage),
+    /// One event for one agent.
+    Event(AgentId, Event),
+}
+
+/// An agent that an accept made due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waken {
+    /// Which.
+    pub agent: AgentId,
+    /// Not before this time (its `debounce`, or it is kept back).
+    pub at: Timestamp,
+}
+
+/// What came of an accept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Accepted {
+    /// It is durable now.
+    Fresh {
+        /// The message as stored, for [`Accept::Say`].
+        message: Option<Message>,
+        /// Agents that have something to do; signal them.
+        wake: Vec<Waken>,
+    },
+    /// It was accepted before; nothing was written, nobody is woken.
+    Duplicate {
+        /// The message as stored then, for [`Accept::Say`].
+        message: Option<Message>,
+    },
+    /// The idempotency key was used for another body.
+    Conflict,
+    /// It may not be accepted; nothing was written.
+    Denied(Denial),
+}
+
+/// An agent with something due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Which.
+    pub agent: AgentId,
+    /// Since, or from when.
+    pub at: Timestamp,
+}
+
+/// What went wrong with the store, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Try again: busy, or the queue is full.
+    #[error("the store is busy: {0}")]
+    Busy(String),
+    /// Stop accepting until there is room.
+    #[error("the store has no room: {0}")]
+    Full(String),
+    /// This record cannot be read; leave the agent alone, tell the operator.
+    #[error("a record is damaged: {0}")]
+    Damaged(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The process must end and recover: an fsync failed, the file is gone.
+    #[error("the store is broken: {0}")]
+    Broken(String),
+}
+
+/// The durable truth of the living.
+pub trait Store: Send + Sync {
+    /// Accepts a message or an event. `request` makes it idempotent by the client's key.
+    fn accept(
+        &self,
+        what: Accept,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<Accepted, StoreError>>;
+
+    /// Agents with something due at `now`, most overdue first, at most `limit`; found by index.
+    fn due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Due>, StoreError>>;
+
+    /// The earliest time after `now` at which anything becomes due.
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
+
+    /// Reads everything that a waking needs, as of one moment; writes nothing. `known` is the
+    /// `commit_n` up to which the caller still holds the window. `None` where there is no such agent.
+    fn wake(
+        &self,
+        agent: AgentId,
+        now: Timestamp,
+        known: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>>;
+
+    /// The one write path of a life. With [`crate::changes::CommitKind::Open`] the lease's epoch is
+    /// the one that the commit makes (the life row must stand at one less); else it must be the life
+    /// row's. The facts of the glance are filled where they changed.
+    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>>;
+
+    /// What the world did meanwhile; `None` where the lease is lost.
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>>;
+
+    /// Turns due plans into events, at most `limit`; returns whom to signal.
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>>;
+}

@@ -1,0 +1,121 @@
+//! Receipts: why a cycle woke, what it cost, how it ended. Read-only facts, not a unit of scheduling.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentId, CycleId};
+
+/// Why a cycle ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It had nothing more to do.
+    Rested,
+    /// None of it was its business; the log was not touched.
+    Skipped,
+    /// A bound of the cycle was reached.
+    Exhausted,
+    /// It was taken back.
+    Canceled,
+    /// It could not go on.
+    Failed,
+}
+
+impl Ending {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rested => "rested",
+            Self::Skipped => "skipped",
+            Self::Exhausted => "exhausted",
+            Self::Canceled => "canceled",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The reverse of [`Ending::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Rested, Self::Skipped, Self::Exhausted, Self::Canceled, Self::Failed]
+            .into_iter()
+            .find(|ending| ending.as_str() == text)
+    }
+}
+
+/// Tokens as the provider reports them. `None` where it reported nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens sent, cached ones included.
+    pub input: Option<u64>,
+    /// Of these, read from the provider's cache.
+    pub cached: Option<u64>,
+    /// Tokens generated, reasoning included.
+    pub output: Option<u64>,
+    /// Of these, reasoning.
+    pub reasoning: Option<u64>,
+}
+
+impl Usage {
+    /// Adds another call's usage; unknown stays unknown only where both are.
+    pub fn add(&mut self, other: &Self) {
+        fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+            match (a, b) {
+                (None, None) => None,
+                (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+            }
+        }
+        self.input = sum(self.input, other.input);
+        self.cached = sum(self.cached, other.cached);
+        self.output = sum(self.output, other.output);
+        self.reasoning = sum(self.reasoning, other.reasoning);
+    }
+}
+
+/// What one step did, for the receipt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepReceipt {
+    /// Which step.
+    pub step: u32,
+    /// Names of the tools it called.
+    pub tools: Vec<String>,
+    /// Tokens of its model call.
+    pub usage: Usage,
+    /// Time from the request to the end of the reply, in milliseconds.
+    pub model_ms: u64,
+    /// Attempts it took.
+    pub attempts: u32,
+}
+
+/// The receipt of one cycle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The cycle.
+    pub id: CycleId,
+    /// Whose.
+    pub agent: AgentId,
+    /// 1 for the first cycle in which something was lived, then counting.
+    pub ordinal: u64,
+    /// In words: `2 events: space_message from Husam in "Family", …`.
+    pub woke_for: String,
+    /// Events it lived.
+    pub events: u32,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// When it came to rest.
+    pub ended_at: Timestamp,
+    /// What each step did.
+    pub steps: Vec<StepReceipt>,
+    /// All model calls together.
+    pub usage: Usage,
+    /// In micro-dollars; `None` where a price or a usage is unknown.
+    pub cost_micros: Option<u64>,
+    /// The model, as `provider/name`.
+    pub model: String,
+    /// Revision of the config that it lived under.
+    pub config_rev: u64,
+    /// How it ended.
+    pub ending: Ending,
+    /// Why, where the ending does not say it all.
+    pub reason: Option<String>,
+    /// The agent's own words to `done`.
+    pub summary: Option<String>,
+}

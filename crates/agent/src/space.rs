@@ -1,0 +1,96 @@
+//! Messages: what is said in spaces.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Principal, Trust};
+use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageKind {
+    /// Words.
+    Text,
+    /// A visible tool at work; updated under the same id, causes no events.
+    Tool,
+}
+
+impl MessageKind {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// Something said in a space, as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Identity.
+    pub id: MessageId,
+    /// Where.
+    pub space: SpaceId,
+    /// Place there: 1, 2, 3 … without gaps.
+    pub seq: u64,
+    /// The space's `rev` when it was last changed.
+    pub rev: u64,
+    /// Who.
+    pub sender: EntityId,
+    /// Words or a tool.
+    pub kind: MessageKind,
+    /// The words.
+    pub text: String,
+    /// Members named in it.
+    pub mentions: Vec<EntityId>,
+    /// Whether its sender marked it urgent.
+    pub urgent: bool,
+    /// When.
+    pub at: Timestamp,
+    /// The cycle that said it; people's messages have none.
+    pub cycle: Option<CycleId>,
+    /// The call that said it.
+    pub call: Option<CallId>,
+    /// The client's own data, or a tool message's state.
+    pub data: Option<Value>,
+    /// Causal root.
+    pub root: RootId,
+    /// Agent messages since the root.
+    pub hop: u32,
+}
+
+/// A message that is to be accepted: everything but what the store assigns (seq, rev).
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMessage {
+    /// Identity; a repeat is a duplicate.
+    pub id: MessageId,
+    /// Where.
+    pub space: SpaceId,
+    /// Who.
+    pub sender: EntityId,
+    /// The words.
+    pub text: String,
+    /// Members named by the client besides those named in the text.
+    pub mentions: Vec<EntityId>,
+    /// Marked urgent; people and operators only.
+    pub urgent: bool,
+    /// When.
+    pub at: Timestamp,
+    /// The cycle that says it.
+    pub cycle: Option<CycleId>,
+    /// The call that says it.
+    pub call: Option<CallId>,
+    /// The client's own data.
+    pub data: Option<Value>,
+    /// On whose behalf the events it causes exist.
+    pub principal: Principal,
+    /// How trustworthy it is.
+    pub trust: Trust,
+    /// Causal root.
+    pub root: RootId,
+    /// Agent messages since the root.
+    pub hop: u32,
+}

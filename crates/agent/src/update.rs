@@ -1,0 +1,199 @@
+//! Updates: what watchers of a space or an agent are shown. A closed union, drawn as a tree in
+//! ARCHITECTURE.md. Updates carry no truth: whoever misses one reads the store.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::OutcomeStatus;
+use crate::changes::CommitKind;
+use crate::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
+use crate::run::Ending;
+use crate::space::Message;
+
+/// What can be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// One space.
+    Space(SpaceId),
+    /// One agent.
+    Agent(AgentId),
+}
+
+/// What an agent is doing, derived and never stored twice (SYSTEM.md §1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    /// Nothing is open, or what is open waits.
+    Sleeping,
+    /// The model generates or tools run.
+    Thinking,
+    /// Results are being persisted.
+    Processing,
+    /// Its open cycle waits for a person.
+    Paused,
+    /// Over.
+    Retired,
+}
+
+impl AgentState {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sleeping => "sleeping",
+            Self::Thinking => "thinking",
+            Self::Processing => "processing",
+            Self::Paused => "paused",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+/// One thing that watchers are shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Update {
+    /// Durable: a message was said or a tool message changed.
+    #[serde(rename = "message")]
+    Message {
+        /// The message as stored.
+        message: Message,
+    },
+    /// Durable: somebody joined or left.
+    #[serde(rename = "member")]
+    Member {
+        /// Where.
+        space: SpaceId,
+        /// Who.
+        entity: EntityId,
+        /// Joined, else left.
+        joined: bool,
+        /// The space's `rev` then.
+        rev: u64,
+    },
+    /// A message that is being written: `text` is appended to the draft of that id. The committed
+    /// message has the same id and replaces it.
+    #[serde(rename = "draft")]
+    Draft {
+        /// Where.
+        space: SpaceId,
+        /// The id that the message will have.
+        message: MessageId,
+        /// Who writes.
+        agent: AgentId,
+        /// What is appended.
+        delta: String,
+        /// The text so far is this many characters long, `delta` included; tells a reader that it
+        /// lost some.
+        chars: u64,
+    },
+    /// A draft is void and must be withdrawn.
+    #[serde(rename = "draft.reset")]
+    DraftReset {
+        /// Where.
+        space: SpaceId,
+        /// The draft.
+        message: MessageId,
+        /// Who wrote.
+        agent: AgentId,
+    },
+    /// An agent changed what it does. In a space only for cycles that touched that space.
+    #[serde(rename = "agent.state")]
+    State {
+        /// Who.
+        agent: AgentId,
+        /// What it does now.
+        state: AgentState,
+        /// In which cycle.
+        cycle: Option<CycleId>,
+        /// Why, in words, where there is more to say.
+        reason: Option<String>,
+    },
+    /// A tool begins.
+    #[serde(rename = "tool.started")]
+    ToolStarted {
+        /// Who.
+        agent: AgentId,
+        /// In which cycle.
+        cycle: CycleId,
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+    },
+    /// A tool ended.
+    #[serde(rename = "tool.done")]
+    ToolDone {
+        /// Who.
+        agent: AgentId,
+        /// In which cycle.
+        cycle: CycleId,
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// How.
+        status: OutcomeStatus,
+    },
+    /// Operators only: what the model writes to itself, as it writes.
+    #[serde(rename = "thought")]
+    Thought {
+        /// Who.
+        agent: AgentId,
+        /// In which cycle.
+        cycle: CycleId,
+        /// In which step.
+        step: u32,
+        /// Reasoning, else text.
+        reasoning: bool,
+        /// What is appended.
+        delta: String,
+    },
+    /// Durable: a commit of an agent's life.
+    #[serde(rename = "commit")]
+    Commit {
+        /// Who.
+        agent: AgentId,
+        /// The life row's `commit_n`.
+        n: u64,
+        /// In which cycle.
+        cycle: CycleId,
+        /// In which step.
+        step: u32,
+        /// Which commit.
+        kind: CommitKind,
+    },
+    /// A cycle came to rest.
+    #[serde(rename = "cycle.ended")]
+    CycleEnded {
+        /// Who.
+        agent: AgentId,
+        /// Which cycle.
+        cycle: CycleId,
+        /// How.
+        ending: Ending,
+        /// Why, where the ending does not say it all.
+        reason: Option<String>,
+    },
+}
+
+impl Update {
+    /// The name of the update on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Message { .. } => "message",
+            Self::Member { .. } => "member",
+            Self::Draft { .. } => "draft",
+            Self::DraftReset { .. } => "draft.reset",
+            Self::State { .. } => "agent.state",
+            Self::ToolStarted { .. } => "tool.started",
+            Self::ToolDone { .. } => "tool.done",
+            Self::Thought { .. } => "thought",
+            Self::Commit { .. } => "commit",
+            Self::CycleEnded { .. } => "cycle.ended",
+        }
+    }
+
+    /// Whether it may be dropped for a slow reader: what a later durable update replaces.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Draft { .. } | Self::Thought { .. })
+    }
+}

@@ -1,0 +1,97 @@
+//! The bus of one process: bounded broadcast channels, made when first listened to.
+//!
+//! Carries no truth: a slow listener loses updates and is told how many.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::limits;
+use agent::port::{BoxFuture, Bus, Heard, Listener};
+use agent::update::{Topic, Update};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+/// Updates within this process.
+#[derive(Debug, Default)]
+pub struct LocalBus {
+    topics: Mutex<HashMap<Topic, broadcast::Sender<Arc<Update>>>>,
+}
+
+impl LocalBus {
+    /// A bus that nobody listens to yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Bus for LocalBus {
+    fn publish(&self, topics: &[Topic], update: Arc<Update>) {
+        let mut channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        for topic in topics {
+            let Some(channel) = channels.get(topic) else { continue };
+            if channel.send(Arc::clone(&update)).is_err() {
+                // The last listener is gone; a topic without listeners costs nothing.
+                channels.remove(topic);
+            }
+        }
+    }
+
+    fn subscribe(&self, topic: Topic) -> Box<dyn Listener> {
+        let mut channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let channel = channels.entry(topic).or_insert_with(|| broadcast::channel(limits::BUS_BUFFER).0);
+        Box::new(LocalListener(channel.subscribe()))
+    }
+
+    fn watched(&self, topic: Topic) -> bool {
+        let channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.get(&topic).is_some_and(|channel| channel.receiver_count() > 0)
+    }
+}
+
+struct LocalListener(broadcast::Receiver<Arc<Update>>);
+
+impl Listener for LocalListener {
+    fn next(&mut self) -> BoxFuture<'_, Option<Heard>> {
+        Box::pin(async {
+            match self.0.recv().await {
+                Ok(update) => Some(Heard::Update(update)),
+                Err(RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+                Err(RecvError::Closed) => None,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::{AgentId, SpaceId};
+    use agent::update::AgentState;
+    use uuid::Uuid;
+
+    fn update() -> Arc<Update> {
+        let agent = AgentId(Uuid::from_u128(7));
+        Arc::new(Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None })
+    }
+
+    #[tokio::test]
+    async fn a_slow_listener_loses_and_is_told_how_many() {
+        let bus = LocalBus::new();
+        let topic = Topic::Space(SpaceId(Uuid::from_u128(1)));
+        let mut listener = bus.subscribe(topic);
+        for _ in 0..limits::BUS_BUFFER + 3 {
+            bus.publish(&[topic], update());
+        }
+        assert!(matches!(listener.next().await, Some(Heard::Missed(3))));
+        assert!(matches!(listener.next().await, Some(Heard::Update(_))));
+    }
+
+    #[tokio::test]
+    async fn a_topic_without_listeners_is_forgotten() {
+        let bus = LocalBus::new();
+        let topic = Topic::Space(SpaceId(Uuid::from_u128(1)));
+        drop(bus.subscribe(topic));
+        bus.publish(&[topic], update());
+        assert!(!bus.watched(topic));
+        assert!(bus.topics.lock().unwrap().is_empty());
+    }
+}

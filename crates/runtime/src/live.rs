@@ -1,0 +1,155 @@
+//! What is live on this node right now: who thinks, in which spaces, and the drafts being written.
+//! Shown to watchers who connect in the middle; carries no truth and is gone with the process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::id::{AgentId, CycleId, MessageId, SpaceId};
+use agent::port::Bus;
+use agent::update::{AgentState, Topic, Update};
+
+/// What one awake agent does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// Who.
+    pub agent: AgentId,
+    /// What it does.
+    pub state: AgentState,
+    /// In which cycle.
+    pub cycle: CycleId,
+    /// Spaces that this cycle has touched (its events came from there, or it spoke there).
+    pub spaces: BTreeSet<SpaceId>,
+}
+
+/// A message being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// Where.
+    pub space: SpaceId,
+    /// The id it will have.
+    pub message: MessageId,
+    /// Who writes.
+    pub agent: AgentId,
+    /// The text so far.
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    activities: HashMap<AgentId, Activity>,
+    drafts: HashMap<MessageId, Draft>,
+}
+
+/// The live state of this node, and the only publisher of an agent's transient updates: state and
+/// update change under one lock, so that a snapshot taken after subscribing misses nothing.
+pub struct Live {
+    state: Mutex<State>,
+    bus: Arc<dyn Bus>,
+}
+
+impl Live {
+    /// Nothing is live.
+    pub fn new(bus: Arc<dyn Bus>) -> Self {
+        Self { state: Mutex::default(), bus }
+    }
+
+    /// The bus that updates go to.
+    pub fn bus(&self) -> &Arc<dyn Bus> {
+        &self.bus
+    }
+
+    /// What the agent does on this node; `None` where it sleeps (or lives elsewhere).
+    pub fn activity(&self, agent: AgentId) -> Option<Activity> {
+        self.lock().activities.get(&agent).cloned()
+    }
+
+    /// Agents whose present cycle touched the space.
+    pub fn active_in(&self, space: SpaceId) -> Vec<Activity> {
+        let state = self.lock();
+        let mut found: Vec<_> =
+            state.activities.values().filter(|a| a.spaces.contains(&space)).cloned().collect();
+        found.sort_by_key(|activity| activity.agent);
+        found
+    }
+
+    /// Drafts being written in the space.
+    pub fn drafts(&self, space: SpaceId) -> Vec<Draft> {
+        let state = self.lock();
+        let mut found: Vec<_> = state.drafts.values().filter(|d| d.space == space).cloned().collect();
+        found.sort_by_key(|draft| draft.message);
+        found
+    }
+
+    /// The agent does something else now, in a cycle that touches `spaces` (added to those known).
+    pub fn enter(&self, agent: AgentId, cycle: CycleId, state: AgentState, spaces: &[SpaceId]) {
+        let mut all = self.lock();
+        let activity = all.activities.entry(agent).or_insert_with(|| Activity {
+            agent,
+            state,
+            cycle,
+            spaces: BTreeSet::new(),
+        });
+        activity.state = state;
+        activity.cycle = cycle;
+        activity.spaces.extend(spaces);
+        let topics = topics_of(agent, &activity.spaces);
+        let update = Update::State { agent, state, cycle: Some(cycle), reason: None };
+        self.bus.publish(&topics, Arc::new(update));
+    }
+
+    /// The agent sleeps. Its drafts, if any are left, are void.
+    pub fn rest(&self, agent: AgentId, reason: Option<String>) {
+        let mut all = self.lock();
+        let Some(activity) = all.activities.remove(&agent) else { return };
+        let left: Vec<_> = all.drafts.values().filter(|d| d.agent == agent).cloned().collect();
+        for draft in left {
+            all.drafts.remove(&draft.message);
+            self.publish_reset(&draft);
+        }
+        let topics = topics_of(agent, &activity.spaces);
+        let update = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason };
+        self.bus.publish(&topics, Arc::new(update));
+    }
+
+    /// Appends to a draft, beginning it where it is new.
+    pub fn draft(&self, agent: AgentId, space: SpaceId, message: MessageId, delta: &str) {
+        let mut all = self.lock();
+        let draft =
+            all.drafts.entry(message).or_insert_with(|| Draft { space, message, agent, text: String::new() });
+        draft.text.push_str(delta);
+        let chars = draft.text.chars().count() as u64;
+        let update = Update::Draft { space, message, agent, delta: delta.to_owned(), chars };
+        self.bus.publish(&[Topic::Space(space), Topic::Agent(agent)], Arc::new(update));
+    }
+
+    /// The committed message replaces the draft: nothing more is to be told.
+    pub fn drop_draft(&self, message: MessageId) {
+        self.lock().drafts.remove(&message);
+    }
+
+    /// All drafts of the agent are void; watchers are told.
+    pub fn reset_drafts(&self, agent: AgentId) {
+        let mut all = self.lock();
+        let void: Vec<_> = all.drafts.values().filter(|d| d.agent == agent).cloned().collect();
+        for draft in void {
+            all.drafts.remove(&draft.message);
+            self.publish_reset(&draft);
+        }
+    }
+
+    fn publish_reset(&self, draft: &Draft) {
+        let Draft { space, message, agent, .. } = *draft;
+        let update = Update::DraftReset { space, message, agent };
+        self.bus.publish(&[Topic::Space(space), Topic::Agent(agent)], Arc::new(update));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn topics_of(agent: AgentId, spaces: &BTreeSet<SpaceId>) -> Vec<Topic> {
+    let mut topics = vec![Topic::Agent(agent)];
+    topics.extend(spaces.iter().copied().map(Topic::Space));
+    topics
+}

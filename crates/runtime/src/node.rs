@@ -1,0 +1,50 @@
+//! The handle that doors hold on a running node.
+
+use std::sync::Arc;
+
+use agent::id::AgentId;
+use agent::port::Waken;
+use tokio::sync::mpsc;
+
+use crate::live::Live;
+
+/// A hint to the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Something became due for the agent.
+    Due(Waken),
+    /// Something about the agent changed (cancel, suspend, resume): look again now.
+    Look(AgentId),
+}
+
+/// A cheap handle on a running node. Signals are hints: losing one costs time, never truth.
+#[derive(Clone)]
+pub struct Node {
+    signals: mpsc::Sender<Signal>,
+    live: Arc<Live>,
+}
+
+impl Node {
+    /// A handle whose signals go to `signals`.
+    pub fn new(signals: mpsc::Sender<Signal>, live: Arc<Live>) -> Self {
+        Self { signals, live }
+    }
+
+    /// Tells the keeper whom an accept made due. Never waits.
+    pub fn signal(&self, wake: &[Waken]) {
+        for waken in wake {
+            // A full channel means that the keeper is busy; its sweep finds the work by index.
+            let _ = self.signals.try_send(Signal::Due(*waken));
+        }
+    }
+
+    /// Tells the keeper to look at an agent again (cancel, suspend, resume). Never waits.
+    pub fn look(&self, agent: AgentId) {
+        let _ = self.signals.try_send(Signal::Look(agent));
+    }
+
+    /// What is live on this node.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+}

@@ -1,0 +1,1 @@
+//! In-process tools of each effect, with counters.

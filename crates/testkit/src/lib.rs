@@ -1,0 +1,7 @@
+//! What tests share: contract suites that every backend runs, vendor wire stubs, in-process tools of
+//! each effect with counters. A dev-dependency of `tests/` folders only.
+
+pub mod contract;
+pub mod hands;
+#[cfg(feature = "stubs")]
+pub mod stubs;
