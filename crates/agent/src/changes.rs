@@ -9,8 +9,9 @@ use crate::entry::{Entry, View};
 use crate::event::{Fate, Waiting};
 use crate::id::{CallId, CycleId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
+use crate::port::Waken;
 use crate::run::Run;
-use crate::space::NewMessage;
+use crate::space::{Message, NewMessage};
 
 /// Which of the commits of a cycle this is; kept in the audit row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,7 +254,16 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// What came of a commit. None of these carries a value that the store assigned.
+/// What a commit caused outside its agent, to be told on. Whoever misses it finds it in the store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Echo {
+    /// Messages as stored, in order.
+    pub said: Vec<Message>,
+    /// Agents that have something to do, this one included where more waits for it.
+    pub wake: Vec<Waken>,
+}
+
+/// What came of a commit. But for the echo, none of these carries a value that the store assigned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommitOutcome {
     /// Done, durably.
@@ -262,6 +272,9 @@ pub enum CommitOutcome {
         n: u64,
         /// What the world did meanwhile.
         glance: Glance,
+        /// For watchers and signals only, never for the machine: empty where the commit turned out
+        /// to have been done before.
+        echo: Echo,
     },
     /// Somebody else lives this agent; drop everything.
     Lost,

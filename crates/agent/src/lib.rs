@@ -19,6 +19,8 @@ pub mod life;
 pub mod run;
 
 pub mod changes;
+pub mod delivery;
+pub mod plan;
 pub mod prompt;
 pub mod update;
 

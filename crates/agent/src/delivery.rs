@@ -1,0 +1,298 @@
+//! Who gets what: which events a message causes, what is urgent, what is held. Pure functions that
+//! the store calls inside the transaction that accepts the message (SYSTEM.md §§2, 9).
+//!
+//! This module must not know how members or counts are stored.
+
+use crate::config::WakeOn;
+use crate::entity::EntityKind;
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal};
+use crate::id::{AgentId, EntityId, EventId, SpaceId};
+use crate::life::{Requester, Standing};
+use crate::limits;
+use crate::space::NewMessage;
+
+/// What the rules need to know of one member of the space.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberFacts {
+    /// Who.
+    pub entity: EntityId,
+    /// Human or agent.
+    pub kind: EntityKind,
+    /// Handle.
+    pub name: String,
+    /// Agents only.
+    pub agent: Option<AgentFacts>,
+}
+
+/// What the rules need to know of one agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentFacts {
+    /// Whether it may live.
+    pub standing: Standing,
+    /// Which agents' messages wake it.
+    pub wake_on: WakeOn,
+    /// Agent-to-agent messages per root before they are held.
+    pub hop_limit: u32,
+    /// Events that wait for it now.
+    pub waiting: u32,
+    /// Events that may wait.
+    pub inbox_max: u32,
+    /// Whose events its open cycle lives.
+    pub requesters: Vec<Requester>,
+}
+
+/// One event for one agent, and the state in which it enters the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    /// For whom.
+    pub agent: AgentId,
+    /// The event. With `collapse`, its seq extends an existing range event of the space instead.
+    pub event: Event,
+    /// [`Fate::Waiting`], [`Fate::Held`], or [`Fate::Skipped`] for what `wake_on` keeps out.
+    pub fate: Fate,
+    /// The inbox is full: what waits of this space becomes one range event (nothing that a person
+    /// said is dropped).
+    pub collapse: bool,
+}
+
+/// Members named in `text` as `@handle` (any case, at a word boundary, not in code) and those named
+/// by the client, each once, in the order of `members`.
+pub fn mentions(text: &str, named: &[EntityId], members: &[MemberFacts]) -> Vec<EntityId> {
+    let handles = handles_in(text);
+    members
+        .iter()
+        .filter(|member| named.contains(&member.entity) || handles.contains(&member.name))
+        .map(|member| member.entity)
+        .take(limits::MENTIONS_MAX)
+        .collect()
+}
+
+/// Lower-case handles that follow an `@` in prose.
+fn handles_in(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for line in text.split('\n') {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        if !fenced {
+            handles_in_line(line, &mut found);
+        }
+    }
+    found
+}
+
+fn handles_in_line(line: &str, found: &mut Vec<String>) {
+    // Between a pair of backticks is code; a lone one is a character like any other.
+    let ticks = line.matches('`').count() / 2 * 2;
+    for (index, piece) in line.splitn(ticks + 1, '`').enumerate() {
+        if index % 2 == 1 {
+            continue;
+        }
+        let mut before = None;
+        for (at, c) in piece.char_indices() {
+            if c == '@' && !before.is_some_and(|b: char| b.is_alphanumeric() || b == '_' || b == '.') {
+                let handle: String = piece[at + 1..].chars().take_while(|c| is_handle_char(*c)).collect();
+                // "@ops-" at the end of a clause still names `ops`.
+                let handle = handle.to_lowercase();
+                if !handle.is_empty() {
+                    found.push(handle.trim_end_matches('-').to_owned());
+                    found.push(handle);
+                }
+            }
+            before = Some(c);
+        }
+    }
+}
+
+fn is_handle_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// The events that `message` (at `seq` of its space) causes: one for every other agent member that
+/// is not retired. `spoken` is the number of agent messages of its root, this one included.
+pub fn deliver(
+    message: &NewMessage,
+    seq: u64,
+    mentioned: &[EntityId],
+    members: &[MemberFacts],
+    spoken: u32,
+) -> Vec<Delivery> {
+    let by_agent =
+        members.iter().any(|member| member.entity == message.sender && member.kind == EntityKind::Agent);
+    members
+        .iter()
+        .filter(|member| member.entity != message.sender)
+        .filter_map(|member| Some((member, member.agent.as_ref()?)))
+        .filter(|(_, agent)| agent.standing != Standing::Retired)
+        .map(|(member, agent)| {
+            let named = mentioned.contains(&member.entity);
+            let urgent = !by_agent && (message.urgent || asked_by(agent, message));
+            Delivery {
+                agent: member.entity.agent(),
+                event: event_of(message, seq, named, urgent),
+                fate: fate(agent, by_agent, named, spoken),
+                collapse: agent.waiting >= agent.inbox_max,
+            }
+        })
+        .collect()
+}
+
+/// A person's message to an agent that lives a cycle opened by that same person in that space is
+/// urgent by default.
+fn asked_by(agent: &AgentFacts, message: &NewMessage) -> bool {
+    agent
+        .requesters
+        .iter()
+        .any(|requester| requester.principal == message.principal && requester.space == Some(message.space))
+}
+
+fn fate(agent: &AgentFacts, by_agent: bool, named: bool, spoken: u32) -> Fate {
+    if !by_agent {
+        return Fate::Waiting;
+    }
+    if agent.wake_on == WakeOn::Mention && !named {
+        return Fate::Skipped { reason: Some("wake_on: mention".into()) };
+    }
+    if spoken > agent.hop_limit { Fate::Held } else { Fate::Waiting }
+}
+
+fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event {
+    Event {
+        id: EventId(message.id.to_string()),
+        kind: if named { EventKind::Mention } else { EventKind::SpaceMessage },
+        urgent,
+        at: message.at,
+        envelope: Envelope {
+            principal: message.principal.clone(),
+            channel: Channel::Space,
+            trust: message.trust,
+            root: message.root.clone(),
+            hop: message.hop,
+        },
+        data: EventData::Said { space: message.space, seq, message: message.id },
+    }
+}
+
+/// Whether an event beyond `inbox_max` is refused (services) rather than collapsed (what is said).
+pub fn refused_when_full(event: &Event) -> bool {
+    matches!(event.data, EventData::Service { .. })
+}
+
+/// The space of an event, where it has one.
+pub fn space_of(event: &Event) -> Option<SpaceId> {
+    match event.data {
+        EventData::Said { space, .. } | EventData::SaidRange { space, .. } => Some(space),
+        _ => None,
+    }
+}
+
+/// Who asks for something by this event, and where.
+pub fn requester(event: &Event) -> Requester {
+    Requester { principal: event.envelope.principal.clone(), space: space_of(event) }
+}
+
+/// The agent that sent a space event, if an agent did.
+pub fn sender_agent(event: &Event) -> Option<AgentId> {
+    match event.envelope.principal {
+        Principal::Entity(entity) if event.envelope.trust == crate::event::Trust::Agent => {
+            Some(entity.agent())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Trust;
+    use crate::id::{MessageId, RootId};
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    fn id(n: u128) -> EntityId {
+        EntityId(Uuid::from_u128(n))
+    }
+
+    fn member(n: u128, name: &str, agent: bool) -> MemberFacts {
+        MemberFacts {
+            entity: id(n),
+            kind: if agent { EntityKind::Agent } else { EntityKind::Human },
+            name: name.into(),
+            agent: agent.then(|| AgentFacts {
+                standing: Standing::Active,
+                wake_on: WakeOn::All,
+                hop_limit: 8,
+                waiting: 0,
+                inbox_max: 100,
+                requesters: Vec::new(),
+            }),
+        }
+    }
+
+    fn said(sender: u128, text: &str) -> NewMessage {
+        let message = MessageId(Uuid::from_u128(99));
+        NewMessage {
+            id: message,
+            space: SpaceId(Uuid::from_u128(50)),
+            sender: id(sender),
+            text: text.into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: Timestamp::UNIX_EPOCH,
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(id(sender)),
+            trust: Trust::Member,
+            root: RootId(message.to_string()),
+            hop: 0,
+        }
+    }
+
+    #[test]
+    fn a_mention_is_a_handle_at_a_word_boundary_outside_code() {
+        let members = [member(1, "ops", true), member(2, "front-end", true), member(3, "husam", false)];
+        let check = |text: &str, expected: &[u128]| {
+            let expected: Vec<_> = expected.iter().map(|n| id(*n)).collect();
+            assert_eq!(mentions(text, &[], &members), expected, "{text}");
+        };
+        check("hey @OPS, look", &[1]);
+        check("@front-end: and @husam.", &[2, 3]);
+        check("mail ops@ops.example", &[]);
+        check("the `@ops` decorator", &[]);
+        check("```\n@ops\n```\n@husam", &[3]);
+        check("an unpaired ` then @ops", &[1]);
+        check("@opsy", &[]);
+        assert_eq!(mentions("nobody", &[id(2)], &members), vec![id(2)]);
+    }
+
+    #[test]
+    fn every_other_agent_gets_one_event_and_the_sender_none() {
+        let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
+        let deliveries = deliver(&said(1, "x"), 7, &[id(2)], &members, 1);
+        assert_eq!(deliveries.len(), 1);
+        assert_eq!(deliveries[0].event.kind, EventKind::Mention);
+        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, 0).len(), 2);
+    }
+
+    #[test]
+    fn the_ninth_agent_message_of_a_root_is_held_and_a_persons_never() {
+        let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
+        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, 8)[0].fate, Fate::Waiting);
+        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, 9)[0].fate, Fate::Held);
+        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, 900)[0].fate, Fate::Waiting);
+    }
+
+    #[test]
+    fn the_person_who_opened_the_cycle_is_urgent_in_that_space_only() {
+        let mut agent = member(2, "b", true);
+        let requester =
+            Requester { principal: Principal::Entity(id(3)), space: Some(SpaceId(Uuid::from_u128(50))) };
+        agent.agent.as_mut().unwrap().requesters = vec![requester];
+        let members = [agent, member(3, "h", false), member(4, "g", false)];
+        assert!(deliver(&said(3, "stop"), 1, &[], &members, 0)[0].event.urgent);
+        assert!(!deliver(&said(4, "stop"), 1, &[], &members, 0)[0].event.urgent);
+    }
+}
