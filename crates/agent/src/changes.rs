@@ -10,7 +10,7 @@ use crate::event::{Fate, Waiting};
 use crate::id::{CallId, CycleId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
 use crate::port::Waken;
-use crate::run::Run;
+use crate::run::{Run, Usage};
 use crate::space::{Message, NewMessage};
 
 /// Which of the commits of a cycle this is; kept in the audit row.
@@ -188,6 +188,9 @@ pub struct Changes {
     pub view: Option<View>,
     /// The receipt.
     pub run: Option<Run>,
+    /// What this commit adds to the agent's totals: the tokens of model calls that no commit before
+    /// told of. A skipped cycle has no run, so its cost is told here too.
+    pub usage: Usage,
     /// With close or park: how the agent rests.
     pub rest: Option<Rest>,
     /// New `batch_cap` of the life row (`Some(None)` clears it).
@@ -219,6 +222,7 @@ impl Changes {
             layers: Vec::new(),
             view: None,
             run: None,
+            usage: Usage::default(),
             rest: None,
             batch_cap: None,
             failures: None,
