@@ -1,0 +1,510 @@
+//! Simulated time and novelty: a clock that moves only when told to, and ids that repeat with their
+//! seed. Both stand in for the machine's wherever a world must run the same way twice.
+//!
+//! This module must not know what it is that waits, and never waits for real time itself.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use agent::port::{BoxFuture, Clock, Ids};
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+/// Turns of the executor without any touch of the clock after which everything counts as idle. One
+/// turn lets every ready task run once, so this bounds the chain of hops between two touches.
+const QUIET_TURNS: u32 = 64;
+/// Turns of the executor at one moment; a task that never stops touching the clock is found out.
+const TURNS_MAX: u32 = 1_000_000;
+/// Jumps of one [`SimClock::run_until`]. A future that waits for nothing while a sweep sleeps again
+/// and again would otherwise never end.
+const JUMPS_MAX: u32 = 10_000;
+
+/// A sleeper's place: when it is due (milliseconds since the start), then the order of registering.
+type Place = (u64, u64);
+
+struct State {
+    start: Timestamp,
+    elapsed_ms: u64,
+    registered: u64,
+    /// Raised by every touch of the clock: how [`SimClock::run_until`] sees that something moves.
+    touches: u64,
+    waiters: BTreeMap<Place, Option<Waker>>,
+}
+
+impl State {
+    fn moment(&self, elapsed_ms: u64) -> Timestamp {
+        let elapsed = SignedDuration::from_millis(i64::try_from(elapsed_ms).unwrap_or(i64::MAX));
+        // Beyond the year 9999 time stands still: no world gets there.
+        self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// A clock that stands still until it is told to move. Clones share the same time.
+#[derive(Clone)]
+pub struct SimClock(Arc<Mutex<State>>);
+
+/// Why [`SimClock::run_until`] gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// The future waits, but nobody sleeps on the clock: no passing of time will wake anything.
+    NobodySleeps {
+        /// Where `run_until` was called, as `file:line`.
+        place: String,
+        /// The simulated time then.
+        now: Timestamp,
+        /// Jumps made before.
+        jumps: u32,
+    },
+    /// Time passed again and again, and the future still waits.
+    NeverReady {
+        /// Where `run_until` was called, as `file:line`.
+        place: String,
+        /// The simulated time then.
+        now: Timestamp,
+        /// When those who still sleep would wake, earliest first; at most ten.
+        sleepers: Vec<Timestamp>,
+    },
+    /// Something touches the clock without end and never sleeps.
+    NeverIdle {
+        /// Where `run_until` was called, as `file:line`.
+        place: String,
+        /// The simulated time then.
+        now: Timestamp,
+    },
+}
+
+impl std::fmt::Display for Stuck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NobodySleeps { place, now, jumps } => write!(
+                f,
+                "the future of `{place}` is stuck at {now} after {jumps} jumps: it waits, but nobody sleeps \
+                 on the simulated clock\nhint: it waits for a signal that was never sent, or for real time \
+                 or another thread"
+            ),
+            Self::NeverReady { place, now, sleepers } => {
+                let sleepers: Vec<_> = sleepers.iter().map(Timestamp::to_string).collect();
+                write!(
+                    f,
+                    "the future of `{place}` is stuck at {now}: it is not ready after {JUMPS_MAX} jumps; \
+                     still asleep until {}",
+                    sleepers.join(", ")
+                )
+            }
+            Self::NeverIdle { place, now } => write!(
+                f,
+                "the future of `{place}` is stuck at {now}: something reads the clock without end and \
+                 never sleeps"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+impl SimClock {
+    /// A clock that stands at `start`, cut to whole milliseconds.
+    pub fn new(start: Timestamp) -> Self {
+        let start = Timestamp::from_millisecond(start.as_millisecond()).unwrap_or(start);
+        Self(Arc::new(Mutex::new(State {
+            start,
+            elapsed_ms: 0,
+            registered: 0,
+            touches: 0,
+            waiters: BTreeMap::new(),
+        })))
+    }
+
+    /// Moves time on and wakes everyone who is due by then, earliest first; among equals, whoever
+    /// slept first. All of them find the later time: use [`SimClock::pass`] to live it moment by
+    /// moment.
+    pub fn advance(&self, duration: Duration) {
+        let to = self.lock().elapsed_ms.saturating_add(millis(duration));
+        self.move_to(to);
+    }
+
+    /// Jumps to the moment at which the next sleeper is due and wakes all who are due then. `None`,
+    /// with time untouched, where nobody sleeps.
+    pub fn advance_to_next(&self) -> Option<Timestamp> {
+        let next = {
+            let state = self.lock();
+            // Who slept for no time at all is due already; time never goes back for it.
+            state.waiters.keys().next().map(|(due, _)| (*due).max(state.elapsed_ms))?
+        };
+        self.move_to(next);
+        Some(self.lock().moment(next))
+    }
+
+    /// When each sleeper is due, earliest first. Dropped sleeps do not count.
+    pub fn pending(&self) -> Vec<Timestamp> {
+        let state = self.lock();
+        state.waiters.keys().map(|(due, _)| state.moment(*due)).collect()
+    }
+
+    /// Lets `duration` pass moment by moment: everyone who is due on the way wakes at its own time
+    /// and all tasks run until they are idle before time moves on. On a current-thread executor.
+    #[track_caller]
+    pub fn pass(&self, duration: Duration) -> impl Future<Output = Result<(), Stuck>> + use<> {
+        let place = place(Location::caller());
+        let clock = self.clone();
+        async move {
+            let end = clock.lock().elapsed_ms.saturating_add(millis(duration));
+            for _ in 0..JUMPS_MAX {
+                clock.idle(&place, &mut pin!(std::future::pending::<()>())).await?;
+                let next = clock.lock().waiters.keys().next().map(|(due, _)| *due);
+                match next {
+                    Some(due) if due <= end => clock.move_to(due),
+                    _ => {
+                        clock.move_to(end);
+                        clock.idle(&place, &mut pin!(std::future::pending::<()>())).await?;
+                        return Ok(());
+                    }
+                }
+            }
+            Err(clock.never_ready(place))
+        }
+    }
+
+    /// Drives `future` to its end on a current-thread executor, jumping to the next sleeper whenever
+    /// everything is idle, so that hours pass in no time. Everything that is waited for must be
+    /// in-process and on this clock: other threads and real time are not seen to be at work.
+    #[track_caller]
+    pub fn run_until<'a, F: Future + 'a>(
+        &self,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Stuck>> + use<'a, F> {
+        let place = place(Location::caller());
+        let clock = self.clone();
+        async move {
+            let mut future = pin!(future);
+            for jumps in 0..=JUMPS_MAX {
+                if let Some(output) = clock.idle(&place, &mut future).await? {
+                    return Ok(output);
+                }
+                if jumps < JUMPS_MAX && clock.advance_to_next().is_none() {
+                    return Err(Stuck::NobodySleeps { place, now: clock.now(), jumps });
+                }
+            }
+            Err(clock.never_ready(place))
+        }
+    }
+
+    /// Polls `future` and lets every task run until none has touched the clock for
+    /// [`QUIET_TURNS`]; `Some` as soon as the future is ready.
+    async fn idle<F: Future>(
+        &self,
+        place: &str,
+        future: &mut Pin<&mut F>,
+    ) -> Result<Option<F::Output>, Stuck> {
+        let (mut quiet, mut seen) = (0, self.lock().touches);
+        for _ in 0..TURNS_MAX {
+            if let Poll::Ready(output) = futures_util::poll!(future.as_mut()) {
+                return Ok(Some(output));
+            }
+            tokio::task::yield_now().await;
+            let touches = self.lock().touches;
+            quiet = if touches == seen { quiet + 1 } else { 0 };
+            seen = touches;
+            if quiet >= QUIET_TURNS {
+                return Ok(None);
+            }
+        }
+        Err(Stuck::NeverIdle { place: place.to_owned(), now: self.now() })
+    }
+
+    fn never_ready(&self, place: String) -> Stuck {
+        let sleepers = self.pending().into_iter().take(10).collect();
+        Stuck::NeverReady { place, now: self.now(), sleepers }
+    }
+
+    fn move_to(&self, elapsed_ms: u64) {
+        let woken: Vec<_> = {
+            let mut state = self.lock();
+            state.elapsed_ms = state.elapsed_ms.max(elapsed_ms);
+            state.touches += 1;
+            let after = (state.elapsed_ms.saturating_add(1), 0);
+            let later = state.waiters.split_off(&after);
+            std::mem::replace(&mut state.waiters, later).into_values().flatten().collect()
+        };
+        // Outside the lock: a waker may run code that looks at the clock.
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for SimClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        write!(f, "SimClock({}, {} asleep)", state.moment(state.elapsed_ms), state.waiters.len())
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let mut state = self.lock();
+        state.touches += 1;
+        state.moment(state.elapsed_ms)
+    }
+
+    fn monotonic_ms(&self) -> u64 {
+        let mut state = self.lock();
+        state.touches += 1;
+        state.elapsed_ms
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let mut state = self.lock();
+        state.touches += 1;
+        state.registered += 1;
+        let place = (state.elapsed_ms.saturating_add(millis(duration)), state.registered);
+        state.waiters.insert(place, None);
+        Box::pin(Sleep { clock: self.clone(), place })
+    }
+}
+
+/// One sleep. It has its place from the start, not from the first poll, as real sleeps do; dropping
+/// it gives the place up.
+struct Sleep {
+    clock: SimClock,
+    place: Place,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.clock.lock();
+        if state.elapsed_ms >= self.place.0 {
+            state.touches += 1;
+            state.waiters.remove(&self.place);
+            return Poll::Ready(());
+        }
+        state.waiters.insert(self.place, Some(context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let mut state = self.clock.lock();
+        if state.waiters.remove(&self.place).is_some() {
+            state.touches += 1;
+        }
+    }
+}
+
+/// Rounded up: a sleep is never shorter than asked.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn place(caller: &Location<'_>) -> String {
+    format!("{}:{}", caller.file(), caller.line())
+}
+
+/// Novelty that repeats with its seed: UUIDs v7 in the order of simulated time, and jitter from a
+/// stream of its own, so that one more id does not change any pause.
+#[derive(Debug)]
+pub struct SimIds {
+    clock: SimClock,
+    seed: u64,
+    made: AtomicU64,
+    drawn: AtomicU64,
+}
+
+impl SimIds {
+    /// Ids of the world `seed`, dated by `clock`.
+    pub fn new(seed: u64, clock: SimClock) -> Self {
+        Self { clock, seed, made: AtomicU64::new(0), drawn: AtomicU64::new(0) }
+    }
+}
+
+impl Ids for SimIds {
+    fn uuid(&self) -> Uuid {
+        let millis = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
+        let count = self.made.fetch_add(1, Ordering::Relaxed);
+        // The counter fills the first 42 free bits behind the time (12 beside the version, 30 behind
+        // the variant), so that ids of one millisecond are in order; the seed tells worlds apart.
+        let mut bytes = [0u8; 10];
+        bytes[..2].copy_from_slice(&u16::try_from((count >> 30) & 0xFFF).unwrap_or(0).to_be_bytes());
+        bytes[2..6].copy_from_slice(&u32::try_from(count & 0x3FFF_FFFF).unwrap_or(0).to_be_bytes());
+        bytes[6..].copy_from_slice(&mixed(self.seed, count).to_be_bytes()[..4]);
+        uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+    }
+
+    fn jitter(&self, bound: u64) -> u64 {
+        let count = self.drawn.fetch_add(1, Ordering::Relaxed);
+        mixed(!self.seed, count) % bound.max(1)
+    }
+}
+
+/// SplitMix64: well spread numbers from a seed and a counter, without a dependency.
+fn mixed(seed: u64, count: u64) -> u64 {
+    let mut z = seed.wrapping_add(count.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use tokio::sync::oneshot;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn start() -> Timestamp {
+        "2026-11-21T14:03:05Z".parse().unwrap()
+    }
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    fn sleeper(clock: &SimClock, log: &Log, name: &str, seconds: u64) -> tokio::task::JoinHandle<()> {
+        let (clock, log, name) = (clock.clone(), Arc::clone(log), name.to_owned());
+        let sleep = clock.sleep(SECOND * u32::try_from(seconds).unwrap());
+        tokio::spawn(async move {
+            sleep.await;
+            log.lock().unwrap().push(format!("{name}@{}", clock.monotonic_ms() / 1000));
+        })
+    }
+
+    #[test]
+    fn time_stands_still_until_it_is_moved() {
+        let clock = SimClock::new(start());
+        assert_eq!((clock.now(), clock.monotonic_ms()), (start(), 0));
+        clock.advance(SECOND * 90);
+        assert_eq!(clock.now(), "2026-11-21T14:04:35Z".parse().unwrap());
+        assert_eq!(clock.monotonic_ms(), 90_000);
+        assert_eq!(clock.advance_to_next(), None);
+        assert_eq!(clock.monotonic_ms(), 90_000);
+    }
+
+    #[tokio::test]
+    async fn sleepers_wake_in_the_order_of_their_times_then_of_their_coming() {
+        let (clock, log) = (SimClock::new(start()), Log::default());
+        let tasks = [("c", 3), ("a", 1), ("b", 2), ("b2", 2)].map(|(n, s)| sleeper(&clock, &log, n, s));
+        assert_eq!(clock.pending().len(), 4);
+        clock.run_until(futures_util::future::join_all(tasks)).await.unwrap();
+        assert_eq!(*log.lock().unwrap(), ["a@1", "b@2", "b2@2", "c@3"]);
+    }
+
+    #[tokio::test]
+    async fn passing_time_wakes_each_sleeper_at_its_own_moment_and_stops_in_between() {
+        let (clock, log) = (SimClock::new(start()), Log::default());
+        for (name, seconds) in [("a", 1), ("b", 5), ("c", 9)] {
+            sleeper(&clock, &log, name, seconds);
+        }
+        clock.pass(SECOND * 6).await.unwrap();
+        assert_eq!(*log.lock().unwrap(), ["a@1", "b@5"]);
+        assert_eq!(clock.monotonic_ms(), 6_000);
+        assert_eq!(clock.pending(), [start() + SECOND * 9]);
+    }
+
+    #[tokio::test]
+    async fn a_chain_of_sleeps_across_tasks_runs_to_its_end_without_real_time() {
+        let clock = SimClock::new(start());
+        let (sender, receiver) = oneshot::channel();
+        let inner = clock.clone();
+        tokio::spawn(async move {
+            for _ in 0..24 {
+                inner.sleep(SECOND * 3600).await;
+            }
+            sender.send(inner.now()).unwrap();
+        });
+        let ended = clock.run_until(receiver).await.unwrap().unwrap();
+        assert_eq!(ended, start() + SECOND * 86_400);
+    }
+
+    #[tokio::test]
+    async fn work_that_needs_no_time_is_done_before_time_moves() {
+        let clock = SimClock::new(start());
+        let inner = clock.clone();
+        let long = clock.sleep(SECOND * 10);
+        let work = tokio::spawn(async move {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            inner.monotonic_ms()
+        });
+        let (at, ()) = clock.run_until(futures_util::future::join(work, long)).await.unwrap();
+        assert_eq!(at.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_sleep_holds_nobody_up() {
+        let clock = SimClock::new(start());
+        drop(clock.sleep(SECOND));
+        assert!(clock.pending().is_empty());
+        let never = clock.run_until(std::future::pending::<()>()).await.unwrap_err();
+        assert!(matches!(never, Stuck::NobodySleeps { jumps: 0, .. }));
+        assert!(never.to_string().contains("clock.rs:"), "the place is named: {never}");
+    }
+
+    #[tokio::test]
+    async fn a_future_that_waits_for_nothing_while_others_sleep_again_and_again_is_given_up() {
+        let clock = SimClock::new(start());
+        let inner = clock.clone();
+        tokio::spawn(async move {
+            loop {
+                inner.sleep(SECOND * 5).await;
+            }
+        });
+        let stuck = clock.run_until(std::future::pending::<()>()).await.unwrap_err();
+        let Stuck::NeverReady { now, sleepers, .. } = stuck else { panic!("got {stuck}") };
+        assert_eq!(sleepers, [now + SECOND * 5]);
+    }
+
+    #[tokio::test]
+    async fn a_sleep_is_rounded_up_and_none_at_all_is_over_at_once() {
+        let clock = SimClock::new(start());
+        clock.sleep(Duration::ZERO).await;
+        clock.run_until(clock.sleep(Duration::from_micros(1))).await.unwrap();
+        assert_eq!(clock.monotonic_ms(), 1);
+    }
+
+    #[test]
+    fn ids_are_v7_in_the_order_of_time_and_repeat_with_their_seed() {
+        let world = |seed| {
+            let clock = SimClock::new(start());
+            let ids = SimIds::new(seed, clock.clone());
+            let mut made = Vec::new();
+            for round in 0..40 {
+                made.push(ids.uuid());
+                if round % 10 == 9 {
+                    clock.advance(Duration::from_millis(1));
+                }
+            }
+            made
+        };
+        let made = world(7);
+        assert!(made.is_sorted() && made.iter().collect::<BTreeSet<_>>().len() == 40);
+        assert!(made.iter().all(|id| id.get_version_num() == 7));
+        let (seconds, _) = made[0].get_timestamp().unwrap().to_unix();
+        assert_eq!(i64::try_from(seconds).unwrap(), start().as_second());
+        assert_eq!(made, world(7));
+        assert_ne!(made, world(8));
+    }
+
+    #[test]
+    fn jitter_stays_below_its_bound_and_does_not_depend_on_ids() {
+        let draw = |ids: usize| {
+            let novelty = SimIds::new(3, SimClock::new(start()));
+            (0..ids).for_each(|_| drop(novelty.uuid()));
+            (0..50).map(|_| novelty.jitter(10)).collect::<Vec<_>>()
+        };
+        let drawn = draw(0);
+        assert!(drawn.iter().all(|n| *n < 10) && drawn.iter().collect::<BTreeSet<_>>().len() > 5);
+        assert_eq!(drawn, draw(9));
+        assert_eq!(SimIds::new(3, SimClock::new(start())).jitter(0), 0);
+    }
+}
