@@ -1,1 +1,417 @@
-//! In-process tools of each effect, with counters.
+//! In-process tools of each effect, with counters that outlive a runtime: what really happened in
+//! the outside world, whatever became of the process that wanted it.
+//!
+//! This module must not know how the runtime calls tools; it only counts that it did.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent::call::{Effect, Outcome};
+use agent::changes::Inward;
+use agent::id::CallId;
+use agent::limits;
+use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec, Toolbox};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// What the outside world saw of one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Calls that began.
+    pub calls: u64,
+    /// Effects that happened.
+    pub effects: u64,
+}
+
+/// The outside world. Clones share it; keep one outside the runtime and it survives a crash.
+#[derive(Clone, Debug, Default)]
+pub struct Counters(Arc<Mutex<HashMap<(String, CallId), Count>>>);
+
+impl Counters {
+    /// A world in which nothing has happened.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What one call of a tool did, however often it was made.
+    pub fn of(&self, tool: &str, call: &CallId) -> Count {
+        self.lock().get(&(tool.to_owned(), call.clone())).copied().unwrap_or_default()
+    }
+
+    /// Calls of a tool that began, repeats included.
+    pub fn calls(&self, tool: &str) -> u64 {
+        self.sum(tool, |count| count.calls)
+    }
+
+    /// Effects that a tool had.
+    pub fn effects(&self, tool: &str) -> u64 {
+        self.sum(tool, |count| count.effects)
+    }
+
+    /// Different keys under which a tool was called, in order.
+    pub fn keys(&self, tool: &str) -> Vec<CallId> {
+        let mut keys: Vec<_> =
+            self.lock().keys().filter(|(name, _)| name == tool).map(|(_, call)| call.clone()).collect();
+        keys.sort();
+        keys
+    }
+
+    fn sum(&self, tool: &str, what: impl Fn(&Count) -> u64) -> u64 {
+        self.lock().iter().filter(|((name, _), _)| name == tool).map(|(_, count)| what(count)).sum()
+    }
+
+    fn change(&self, tool: &str, call: &CallId, how: impl FnOnce(&mut Count)) {
+        how(self.lock().entry((tool.to_owned(), call.clone())).or_default());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, CallId), Count>> {
+        // A tool that panics on purpose must not make the world unreadable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Holds calls of [`slow`] back until the test lets them end. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    begun: Arc<watch::Sender<u64>>,
+    open: Arc<watch::Sender<bool>>,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub fn closed() -> Self {
+        Self { begun: Arc::new(watch::Sender::new(0)), open: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// Waits until `calls` calls have come to the gate, those that passed included.
+    pub async fn begun(&self, calls: u64) {
+        let mut begun = self.begun.subscribe();
+        // The sender is held by `self`, so the wait ends only by the count.
+        let _ = begun.wait_for(|so_far| *so_far >= calls).await;
+    }
+
+    /// Lets everyone pass who waits and who comes later.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Holds back everyone who comes from now on.
+    pub fn close(&self) {
+        self.open.send_replace(false);
+    }
+
+    async fn pass(&self) {
+        self.begun.send_modify(|begun| *begun += 1);
+        let _ = self.open.subscribe().wait_for(|open| *open).await;
+    }
+}
+
+/// What a tool does when it is called.
+enum Deed {
+    Look,
+    Put,
+    Fire,
+    Slow(Gate),
+    Fail,
+    Panic,
+}
+
+struct Hand {
+    spec: ToolSpec,
+    deed: Deed,
+    counters: Counters,
+}
+
+/// `look`: reads. Counts calls, has no effects.
+pub fn look(counters: &Counters) -> Arc<dyn Tool> {
+    hand("look", "Reads the state of the outside world.", Effect::ReadOnly, Deed::Look, counters)
+}
+
+/// `put`: writes once per key. Counts every call; a repeat under the same key has no second effect.
+pub fn put(counters: &Counters) -> Arc<dyn Tool> {
+    let description = "Writes to the outside world; the same key writes once.";
+    hand("put", description, Effect::Idempotent, Deed::Put, counters)
+}
+
+/// `fire`: must not happen twice. Every call is an effect.
+pub fn fire(counters: &Counters) -> Arc<dyn Tool> {
+    hand("fire", "Does something that cannot be undone.", Effect::Unsafe, Deed::Fire, counters)
+}
+
+/// `slow`: its call is counted when it begins, its effect when `gate` lets it end. Dropped before
+/// that, it had none.
+pub fn slow(counters: &Counters, effect: Effect, gate: &Gate) -> Arc<dyn Tool> {
+    hand("slow", "Takes as long as it takes.", effect, Deed::Slow(gate.clone()), counters)
+}
+
+/// `fail`: always refuses, with one text for the model and another for the operator.
+pub fn fail(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
+    hand("fail", "Never works.", effect, Deed::Fail, counters)
+}
+
+/// `panics`: a bug in a tool.
+pub fn panics(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
+    hand("panics", "Has a bug.", effect, Deed::Panic, counters)
+}
+
+fn hand(name: &str, description: &str, effect: Effect, deed: Deed, counters: &Counters) -> Arc<dyn Tool> {
+    let schema = json!({
+        "type": "object",
+        "properties": {"note": {"type": "string", "description": "Given back in the reply."}},
+        "additionalProperties": false,
+    });
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        schema: Arc::new(schema),
+        effect,
+        visible: false,
+        timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
+        version: "1".to_owned(),
+    };
+    Arc::new(Hand { spec, deed, counters: counters.clone() })
+}
+
+impl Hand {
+    async fn act(&self, arguments: Value, call: &CallId) -> Result<Done, ToolError> {
+        let name = &self.spec.name;
+        self.counters.change(name, call, |count| count.calls += 1);
+        match &self.deed {
+            Deed::Look => {}
+            Deed::Put => self.counters.change(name, call, |count| count.effects = 1),
+            Deed::Fire => self.counters.change(name, call, |count| count.effects += 1),
+            Deed::Slow(gate) => {
+                gate.pass().await;
+                self.counters.change(name, call, |count| match self.spec.effect {
+                    Effect::Inward | Effect::ReadOnly => {}
+                    Effect::Idempotent => count.effects = 1,
+                    Effect::Unsafe => count.effects += 1,
+                });
+            }
+            Deed::Fail => {
+                let model = "`fail` never works; do something else".to_owned();
+                return Err(ToolError { model, operator: Some("it fails on purpose".to_owned()) });
+            }
+            Deed::Panic => panic!("`panics` panics on purpose"),
+        }
+        let mut reply = json!({"success": true, "key": call.0});
+        if let Some(note) = arguments.get("note") {
+            reply["note"] = note.clone();
+        }
+        Ok(Done { outcome: Outcome::ok(reply.to_string()), inward: Inward::default() })
+    }
+}
+
+impl Tool for Hand {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &str) -> Result<Value, String> {
+        let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let value: Value = serde_json::from_str(text).map_err(|e| format!("wanted JSON: {e}"))?;
+        let Some(given) = value.as_object() else {
+            return Err("wanted a JSON object".to_owned());
+        };
+        match given.iter().find(|(name, value)| *name != "note" || !value.is_string()) {
+            Some((name, _)) => Err(format!("wanted nothing but a text `note`, got `{name}`")),
+            None => Ok(value),
+        }
+    }
+
+    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+        Box::pin(self.act(arguments, hands.call))
+    }
+}
+
+/// Another toolbox with test tools beside its own.
+pub struct TestToolbox {
+    inner: Arc<dyn Toolbox>,
+    own: Vec<Arc<dyn Tool>>,
+}
+
+impl TestToolbox {
+    /// `inner` and nothing else so far.
+    pub fn new(inner: Arc<dyn Toolbox>) -> Self {
+        Self { inner, own: Vec::new() }
+    }
+
+    /// `inner` with `look`, `put`, `fire`, `fail` and `panics` (these two unsafe).
+    pub fn with_all(inner: Arc<dyn Toolbox>, counters: &Counters) -> Self {
+        Self::new(inner)
+            .with(look(counters))
+            .with(put(counters))
+            .with(fire(counters))
+            .with(fail(counters, Effect::Unsafe))
+            .with(panics(counters, Effect::Unsafe))
+    }
+
+    /// Adds a tool. A name that is taken is a mistake of the test: it panics.
+    #[track_caller]
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        let name = &tool.spec().name;
+        assert!(self.tool(name).is_none(), "a tool `{name}` is there already");
+        self.own.push(tool);
+        self
+    }
+}
+
+impl Toolbox for TestToolbox {
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.inner.tool(name).or_else(|| self.own.iter().find(|tool| tool.spec().name == name).cloned())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names = self.inner.names();
+        names.extend(self.own.iter().map(|tool| tool.spec().name.clone()));
+        names
+    }
+}
+
+/// No tools at all, for tests that bring their own.
+pub struct EmptyToolbox;
+
+impl Toolbox for EmptyToolbox {
+    fn tool(&self, _name: &str) -> Option<Arc<dyn Tool>> {
+        None
+    }
+
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::entry::Entry;
+    use agent::event::Said;
+    use agent::id::{AgentId, CycleId, RootId, SpaceId};
+    use agent::life::Facts;
+    use agent::port::{Lookup, StoreError};
+    use agent::run::Run;
+    use futures_util::FutureExt;
+    use jiff::Timestamp;
+    use std::panic::AssertUnwindSafe;
+    use uuid::Uuid;
+
+    struct Nothing;
+
+    impl Lookup for Nothing {
+        fn messages(
+            &self,
+            _agent: AgentId,
+            _space: SpaceId,
+            _before: Option<u64>,
+            _limit: u32,
+        ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn runs(&self, _agent: AgentId, _limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn archive(
+            &self,
+            _agent: AgentId,
+            _from: u64,
+            _limit: u32,
+        ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn outcome(
+            &self,
+            _agent: AgentId,
+            _call: CallId,
+        ) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
+            Box::pin(async { Ok(None) })
+        }
+    }
+
+    async fn call(tool: &Arc<dyn Tool>, key: &str, arguments: &str) -> Result<Done, ToolError> {
+        let arguments = tool.check(arguments).map_err(ToolError::new)?;
+        let (call, root) = (CallId(key.to_owned()), RootId("root".to_owned()));
+        let (facts, pending) = (Facts::default(), Inward::default());
+        let hands = Hands {
+            agent: AgentId(Uuid::from_u128(1)),
+            cycle: CycleId(Uuid::from_u128(2)),
+            call: &call,
+            now: Timestamp::UNIX_EPOCH,
+            active_space: None,
+            root: &root,
+            hop: 1,
+            facts: &facts,
+            pending: &pending,
+            lookup: &Nothing,
+        };
+        tool.call(arguments, hands).await
+    }
+
+    fn count(calls: u64, effects: u64) -> Count {
+        Count { calls, effects }
+    }
+
+    #[tokio::test]
+    async fn repeats_under_one_key_have_one_effect_only_where_the_tool_is_idempotent() {
+        let world = Counters::new();
+        for tool in [look(&world), put(&world), fire(&world)] {
+            for key in ["a", "a", "b"] {
+                call(&tool, key, "").await.unwrap();
+            }
+        }
+        let of = |tool: &str| (world.calls(tool), world.effects(tool), world.keys(tool).len());
+        assert_eq!((of("look"), of("put"), of("fire")), ((3, 0, 2), (3, 2, 2), (3, 3, 2)));
+        assert_eq!(world.of("put", &CallId("a".into())), count(2, 1));
+    }
+
+    #[tokio::test]
+    async fn a_slow_tool_ends_when_the_gate_opens_and_a_dropped_one_had_no_effect() {
+        let (world, gate) = (Counters::new(), Gate::closed());
+        let tool = slow(&world, Effect::Unsafe, &gate);
+        let waiting = tokio::spawn({
+            let tool = Arc::clone(&tool);
+            async move { call(&tool, "a", "").await }
+        });
+        gate.begun(1).await;
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert_eq!(world.of("slow", &CallId("a".into())), count(1, 0));
+        gate.open();
+        call(&tool, "b", "").await.unwrap();
+        gate.begun(2).await;
+        assert_eq!(world.of("slow", &CallId("b".into())), count(1, 1));
+    }
+
+    #[tokio::test]
+    async fn failures_and_panics_are_counted_and_leave_the_world_readable() {
+        let world = Counters::new();
+        let failed = call(&fail(&world, Effect::ReadOnly), "a", "").await.unwrap_err();
+        assert_ne!(Some(failed.model), failed.operator);
+        let tool = panics(&world, Effect::Unsafe);
+        assert!(AssertUnwindSafe(call(&tool, "a", "")).catch_unwind().await.is_err());
+        assert_eq!((world.calls("fail"), world.calls("panics")), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn notes_come_back_and_other_arguments_are_refused() {
+        let tool = look(&Counters::new());
+        assert!(call(&tool, "a", r#"{"note":"x"}"#).await.unwrap().outcome.text.contains(r#""note":"x""#));
+        for bad in ["[]", "{", r#"{"note":1}"#, r#"{"other":"x"}"#] {
+            assert!(tool.check(bad).is_err(), "`{bad}` should be refused");
+        }
+    }
+
+    #[test]
+    fn a_test_toolbox_keeps_the_order_and_refuses_a_taken_name() {
+        let world = Counters::new();
+        let all = TestToolbox::with_all(Arc::new(EmptyToolbox), &world);
+        assert_eq!(all.names(), ["look", "put", "fire", "fail", "panics"]);
+        let nested = TestToolbox::new(Arc::new(all));
+        assert!(nested.tool("put").is_some());
+        let again = std::panic::catch_unwind(AssertUnwindSafe(|| nested.with(put(&world))));
+        assert!(again.is_err());
+    }
+}
