@@ -19,9 +19,13 @@ pub mod life;
 pub mod run;
 
 pub mod changes;
+pub mod cycle;
 pub mod delivery;
+pub mod inbox;
 pub mod plan;
 pub mod prompt;
 pub mod update;
+pub mod view;
+pub mod workspace;
 
 pub mod port;

@@ -126,6 +126,8 @@ pub struct OpenCycle {
     pub continued: bool,
     /// Whether `done` was called in the open step, with its summary.
     pub finishing: Option<Finishing>,
+    /// Spaces it has spoken in.
+    pub addressed: Vec<SpaceId>,
     /// Volatile layers sent so far.
     pub layers: Vec<LayerRef>,
     /// What each step did.

@@ -130,3 +130,30 @@ pub const REQUEST_MS: u64 = 30_000;
 pub const WRITER_QUEUE: usize = 8_192;
 /// Commands that one transaction of the writer takes.
 pub const GROUP_MAX: usize = 512;
+
+/// Headers of one request, names and values together.
+pub const HEADERS_MAX_BYTES: usize = 16 * 1024;
+/// Headers of one request.
+pub const HEADERS_MAX: usize = 64;
+/// The head of a request, from the first byte of the connection on.
+pub const HEAD_MS: u64 = 10_000;
+/// Connections of one node; more wait to be accepted.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// Free text about a space or a label of a key.
+pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
+/// Keys that the doors remember as good.
+pub const KEY_CACHE_MAX: usize = 256;
+/// How long they remember it: a revoked key opens nothing after that.
+pub const KEY_CACHE_MS: u64 = 1_000;
+/// Updates that wait for one client of a stream.
+pub const STREAM_BUFFER: usize = 256;
+/// The same in bytes.
+pub const STREAM_BUFFER_BYTES: usize = 1024 * 1024;
+/// Durable changes that are replayed to a client that was away; beyond that it gets a `gap`.
+pub const STREAM_REPLAY_MAX: u64 = 1_000;
+/// Rows read at once to catch up.
+pub const STREAM_REPLAY_PAGE: u32 = 50;
+/// Sign of life of a silent stream; also how long a client may not read while something waits.
+pub const STREAM_PING_MS: u64 = 15_000;
+/// Time that a client which did not read has to take the farewell before the connection is cut.
+pub const STREAM_FAREWELL_MS: u64 = 5_000;

@@ -1,0 +1,232 @@
+//! How a waking begins: with a fresh batch, with a cycle that was left open, or not at all.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{After, Cycle, Next, Rested, Setup, State};
+use crate::call::{CallState, Outcome, OutcomeStatus};
+use crate::changes::{Changes, CommitKind, Settlement};
+use crate::entry::{Entry, EntryKind};
+use crate::event::Fate;
+use crate::inbox::{self, Batch};
+use crate::life::{Lease, Life, OpenCycle, Waking};
+use crate::message::ModelMessage;
+use crate::run::{Ending, Usage};
+use crate::view::Budget;
+
+/// Bytes of shown text that a token stands for at least, on average. Used only to bound a batch.
+const BYTES_PER_TOKEN: u64 = 3;
+
+impl Cycle {
+    /// Decides what this waking is about. `window` holds the entries that the view shows.
+    pub fn begin(waking: Waking, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
+        let Waking { mut life, waiting, .. } = waking;
+        let left_open = life.open.take();
+        let cap = cap_after_death(&life, left_open.as_ref(), &waiting);
+        let resumed = left_open.filter(|open| open.lived);
+        let room = Budget::of(setup.model.context_window, setup.model.max_output, 0, 0).tokens / 4;
+        let max_bytes = usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
+        let batch = match &resumed {
+            Some(_) => None,
+            None => inbox::take(&waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
+        };
+        let state = match (&resumed, &batch) {
+            (Some(_), _) => State::Resume,
+            (None, Some(_)) => State::Fresh,
+            (None, None) => State::Rest(Rested::Idle),
+        };
+        let suspects_left = batch
+            .as_ref()
+            .is_some_and(|batch| waiting.iter().skip(batch.events.len()).any(|waiting| waiting.attempts > 0));
+        let open = match (resumed, &batch) {
+            (Some(open), _) => open,
+            (None, Some(batch)) => opened(batch, setup.fresh, waking.config_rev, now),
+            (None, None) => opened(&nothing(), setup.fresh, waking.config_rev, now),
+        };
+        let (system, fixed_tokens) = super::think::fixed(&waking.entity, &waking.config, &setup.tools);
+        let calls = waking.calls.into_iter().filter(|row| row.step == open.step).collect();
+        let mut cycle = Self {
+            agent: life.agent,
+            me: waking.entity,
+            config: waking.config,
+            lease: Lease { agent: life.agent, epoch: life.epoch },
+            commit_n: life.commit_n,
+            head_seq: life.head_seq,
+            cycles: life.cycles,
+            batch_cap: cap,
+            failures: life.failures,
+            notice: life.notice,
+            active_space: life.active_space,
+            facts: waking.facts,
+            view: waking.view,
+            window,
+            layers: waking.layers,
+            open,
+            taken: batch.map(|batch| batch.events).unwrap_or_default(),
+            suspects_left,
+            inbox: None,
+            calls,
+            running: false,
+            arrived: Vec::new(),
+            overlap: waking.clean,
+            cancel: false,
+            park: None,
+            setup,
+            system,
+            fixed_tokens,
+            state,
+        };
+        cycle.cancel = waking.cancel == Some(cycle.open.id);
+        cycle
+    }
+
+    pub(super) fn next_fresh(&mut self, now: Timestamp) -> Next {
+        self.show_inbox(now);
+        let changes = self.opening(now);
+        if self.poisoned() || self.needs_cut() || !self.overlap {
+            return self.commit(changes, After::Opened);
+        }
+        let changes = Box::new(changes);
+        self.state = State::OpeningAndThinking(changes.clone());
+        Next::OpenAndThink(changes, self.prompt())
+    }
+
+    pub(super) fn next_resume(&mut self, now: Timestamp) -> Next {
+        self.open.attempts += 1;
+        let changes = self.opening(now);
+        self.commit(changes, After::Opened)
+    }
+
+    /// The opening commit; from here on the lease is the one that it makes.
+    fn opening(&mut self, now: Timestamp) -> Changes {
+        self.lease.epoch += 1;
+        let mut changes = self.changes(CommitKind::Open, now);
+        if self.batch_cap.is_some() {
+            changes.batch_cap = Some(self.batch_cap);
+        }
+        changes
+    }
+
+    /// The lease is held: what is open decides how to go on.
+    pub(super) fn look_at_open(&mut self, now: Timestamp) -> State {
+        if self.poisoned() {
+            return self.bury(now);
+        }
+        if !self.open.lived || self.cancel {
+            return State::Ready;
+        }
+        if self.open.attempts > self.config.limits.max_attempts {
+            let reason = format!("failed {} times", self.open.attempts - 1);
+            return self.broken_off(&reason, now);
+        }
+        for row in &self.calls {
+            if row.state == CallState::Started && row.effect == crate::call::Effect::Unsafe {
+                self.arrived.push((row.id.clone(), unknown_outcome()));
+            }
+        }
+        if self.unanswered() { State::Acting } else { self.after_settle() }
+    }
+
+    /// Whether the log ends with calls whose outcomes entry is not appended.
+    pub(super) fn unanswered(&self) -> bool {
+        self.window
+            .last()
+            .is_some_and(|entry| entry.kind == EntryKind::Assistant && entry.message.calls().next().is_some())
+    }
+
+    /// One event that has failed as often as it may, alone.
+    fn poisoned(&self) -> bool {
+        !self.open.lived && self.taken.len() == 1 && self.taken[0].attempts >= self.config.limits.max_attempts
+    }
+
+    fn bury(&mut self, now: Timestamp) -> State {
+        let reason = format!("failed {} times alone", self.taken[0].attempts);
+        let mut changes = self.changes(CommitKind::Close, now);
+        changes.open = None;
+        changes.settle =
+            vec![Settlement { seq: self.taken[0].seq, fate: Fate::Dead { reason: reason.clone() } }];
+        changes.batch_cap = Some(self.batch_cap.filter(|_| self.suspects_left));
+        let rested = self.ended(Ending::Failed, Some(reason));
+        State::Committing(Box::new(changes), After::Rest(rested))
+    }
+
+    /// Renders the entry that step 0 is shown, once.
+    fn show_inbox(&mut self, now: Timestamp) {
+        let text = inbox::format_inbox(&self.taken, now, self.notice.as_deref());
+        let seq = self.head_seq + 1;
+        self.inbox = Some(Arc::new(Entry {
+            seq,
+            cycle: self.open.id,
+            step: 0,
+            kind: EntryKind::Inbox,
+            message: ModelMessage::user(text),
+            tokens: 0,
+            at: now,
+        }));
+        let workspace = crate::workspace::render(&self.me, &self.facts, self.active_space, now);
+        self.layers = vec![crate::life::Layer { after: seq, text: workspace.into() }];
+    }
+}
+
+/// How large a batch may be, given how the last cycle ended. A process that died twice with the same
+/// events before they were lived may have died of one of them.
+fn cap_after_death(
+    life: &Life,
+    left_open: Option<&OpenCycle>,
+    waiting: &[crate::event::Waiting],
+) -> Option<u32> {
+    let Some(open) = left_open.filter(|open| !open.lived) else { return life.batch_cap };
+    let twice = waiting.iter().any(|w| open.taken.contains(&w.seq) && w.attempts >= 2);
+    if !twice || open.taken.len() < 2 {
+        return life.batch_cap;
+    }
+    let half = u32::try_from(open.taken.len() / 2).unwrap_or(u32::MAX).max(1);
+    Some(life.batch_cap.map_or(half, |cap| cap.min(half)))
+}
+
+fn opened(batch: &Batch, id: crate::id::CycleId, config_rev: u64, now: Timestamp) -> OpenCycle {
+    OpenCycle {
+        id,
+        config_rev,
+        opened_at: now,
+        taken: batch.events.iter().map(|waiting| waiting.seq).collect(),
+        step: 0,
+        attempts: 1,
+        lived: false,
+        requesters: batch.requesters.clone(),
+        root: batch.root.clone(),
+        hop: batch.hop,
+        trust: batch.trust,
+        woke_for: batch.woke_for.clone(),
+        tokens: 0,
+        mistakes: 0,
+        nudges: 0,
+        continued: false,
+        finishing: None,
+        addressed: Vec::new(),
+        layers: Vec::new(),
+        steps: Vec::new(),
+        usage: Usage::default(),
+    }
+}
+
+fn nothing() -> Batch {
+    Batch {
+        events: Vec::new(),
+        requesters: Vec::new(),
+        root: crate::id::RootId(String::new()),
+        hop: 0,
+        trust: crate::event::Trust::Outside,
+        woke_for: String::new(),
+    }
+}
+
+/// What the model is told of an unsafe call that had begun when the process died.
+fn unknown_outcome() -> Outcome {
+    Outcome {
+        status: OutcomeStatus::Unknown,
+        text: "interrupted; unknown whether it happened. Find out before you try again.".into(),
+        detail: None,
+    }
+}

@@ -1,0 +1,351 @@
+//! From a reply to its decision: calls are given their ids and checked, inward ones run, entries are
+//! counted, and everything that the decision saw and does is one commit.
+
+use jiff::Timestamp;
+
+use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
+use crate::call::{CallRow, CallState, Effect, Outcome};
+use crate::changes::{Changes, CommitKind, Inward, Refusal, Settlement};
+use crate::config::nearest;
+use crate::entry::{Entry, EntryKind};
+use crate::event::Fate;
+use crate::id::{CallId, ContentRef};
+use crate::life::{Finishing, LayerRef, OpenCycle};
+use crate::limits;
+use crate::message::{ModelMessage, Part, Role};
+use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
+use crate::run::StepReceipt;
+
+impl Cycle {
+    pub(super) fn decide(&mut self, thought: Thought, now: Timestamp) {
+        if let (true, StopReason::Refused(why)) = (thought.reply.parts.is_empty(), &thought.reply.stop) {
+            let error = ModelError::Invalid(format!("the model refused: {why}"));
+            return self.failed(&error, now);
+        }
+        if thought.reply.parts.is_empty() {
+            return self.failed(&ModelError::Garbage("an empty reply".into()), now);
+        }
+        let calls = self.plan(&thought);
+        if let Some(reason) = skip_of(&calls).filter(|_| !self.open.lived && self.open.step == 0) {
+            self.state = self.skip(reason, &thought, now);
+            return;
+        }
+        let inward = calls.iter().any(runs_inward);
+        let decision =
+            Box::new(Decision { thought, calls, refusals: 0, entries: Vec::new(), counted: false });
+        self.state = if inward { State::Inward(decision) } else { State::Deciding(decision) };
+    }
+
+    /// Gives each call its id and finds out at once which cannot be run.
+    fn plan(&self, thought: &Thought) -> Vec<Planned> {
+        let cut = thought.reply.stop == StopReason::Length;
+        let parts = &thought.reply.parts;
+        let mut verdicts = thought.verdicts.iter();
+        let mut planned = Vec::new();
+        for (place, part) in parts.iter().enumerate() {
+            let ReplyPart::Call { name, arguments } = part else { continue };
+            let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
+            let index = planned.len();
+            let spec = self.setup.tools.iter().find(|tool| tool.name == *name);
+            let refusal = if cut && place + 1 == parts.len() {
+                Some("the output limit cut this call short; it was not executed".to_owned())
+            } else if index >= limits::CALLS_PER_STEP {
+                Some(format!("at most {} calls in one step; call again", limits::CALLS_PER_STEP))
+            } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
+                Some(format!("arguments of at most {} bytes are accepted", limits::ARGUMENTS_MAX_BYTES))
+            } else {
+                spec.map_or_else(|| Some(self.unknown_tool(name)), |_| verdict.err())
+            };
+            let outcome = refusal.map(Outcome::error);
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            planned.push(Planned {
+                row: CallRow {
+                    id: CallId::derive(self.agent, self.open.id, self.open.step, index),
+                    cycle: self.open.id,
+                    step: self.open.step,
+                    index,
+                    tool: name.clone(),
+                    arguments: arguments.clone(),
+                    effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
+                    tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
+                    schema_hash: spec.map(|spec| schema_hash(&spec.schema)).unwrap_or_default(),
+                    awaited: true,
+                    state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
+                    outcome,
+                },
+                inward: Inward::default(),
+            });
+        }
+        planned
+    }
+
+    fn unknown_tool(&self, name: &str) -> String {
+        let known = self.setup.tools.iter().map(|tool| tool.name.as_str());
+        match nearest(name, known.clone()) {
+            Some(near) => format!("there is no tool `{name}`; did you mean `{near}`?"),
+            None => format!("there is no tool `{name}`; there are: {}", known.collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    pub(super) fn next_inward(&mut self, decision: Box<Decision>) -> Next {
+        let rows =
+            decision.calls.iter().filter(|call| runs_inward(call)).map(|call| call.row.clone()).collect();
+        self.state = State::Inward(decision);
+        Next::Inward(rows)
+    }
+
+    pub(super) fn take_results(&self, decision: &mut Decision, results: Vec<Result<Done, ToolError>>) {
+        let mut results = results.into_iter();
+        for call in decision.calls.iter_mut().filter(|call| runs_inward(call)) {
+            let result = results.next().unwrap_or_else(|| Err(ToolError::new("the tool gave no answer")));
+            let (outcome, inward) = match result {
+                Ok(done) => (done.outcome, done.inward),
+                Err(error) => {
+                    (Outcome { detail: error.operator, ..Outcome::error(error.model) }, Inward::default())
+                }
+            };
+            call.inward = if outcome.failed() { Inward::default() } else { inward };
+            call.row.outcome = Some(outcome);
+            call.row.state = CallState::Done;
+        }
+    }
+
+    pub(super) fn next_deciding(&mut self, mut decision: Box<Decision>, now: Timestamp) -> Next {
+        if self.cancel {
+            return self.next_canceled(now);
+        }
+        if !decision.counted {
+            decision.entries = self.entries_of(&decision, now);
+            let texts = decision.entries.iter().map(|entry| entry.message.countable()).collect();
+            self.state = State::Deciding(decision);
+            return Next::Count(texts);
+        }
+        let (changes, rested) = self.decision_changes(&decision, now);
+        self.commit(changes, After::Decided(decision, rested))
+    }
+
+    /// The entries that the decision appends, in order: the inbox entry if it is the first, the
+    /// assistant's, the outcomes where all of them are known, a nudge.
+    fn entries_of(&self, decision: &Decision, now: Timestamp) -> Vec<Entry> {
+        let mut seq = self.head_seq;
+        let mut entries = Vec::new();
+        let mut push = |kind, message| {
+            seq += 1;
+            let (cycle, step) = (self.open.id, self.open.step);
+            entries.push(Entry { seq, cycle, step, kind, message, tokens: 0, at: now });
+        };
+        if let Some(inbox) = self.inbox.as_ref().filter(|_| !self.open.lived) {
+            push(EntryKind::Inbox, inbox.message.clone());
+        }
+        push(EntryKind::Assistant, assistant(decision));
+        let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
+        if !rows.is_empty() && rows.iter().all(|row| row.outcome.is_some()) {
+            push(EntryKind::Outcomes, outcomes(&rows));
+        }
+        if let Some(nudge) = self.nudge(decision) {
+            push(EntryKind::Notice, ModelMessage::user(nudge));
+        }
+        entries
+    }
+
+    fn decision_changes(&self, decision: &Decision, now: Timestamp) -> (Changes, Option<Rested>) {
+        let mut changes = self.changes(CommitKind::Decide, now);
+        let mut open = self.open.clone();
+        if !open.lived {
+            self.live_taken(&mut changes, &mut open);
+        }
+        changes.entries.clone_from(&decision.entries);
+        changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
+        for call in &decision.calls {
+            open.addressed.extend(call.inward.says.iter().map(|say| say.space));
+            changes.inward.extend(call.inward.clone());
+        }
+        self.count_up(decision, &mut open);
+        if self.failures > 0 {
+            changes.failures = Some(0);
+        }
+        open.attempts = 1;
+        let ending = self.ending_of(decision, &open);
+        if changes.calls.iter().any(|row| row.outcome.is_none()) {
+            open.finishing = ending;
+            changes.open = Some(open);
+            return (changes, None);
+        }
+        let failed = changes.calls.iter().all(|row| row.outcome.as_ref().is_some_and(Outcome::failed));
+        let tried = !changes.calls.is_empty();
+        self.step_over(&mut open, tried && failed);
+        let ending = ending.or_else(|| self.exhausted(&open, now));
+        let rested = self.go_on_or_close(&mut changes, open, ending, now);
+        (changes, rested)
+    }
+
+    /// Step 0: everything taken is lived by this decision, and what was shown beside it is kept.
+    fn live_taken(&self, changes: &mut Changes, open: &mut OpenCycle) {
+        let fate = Fate::Lived { cycle: open.id, step: open.step };
+        changes.settle = self.taken.iter().map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
+        changes.layers.clone_from(&self.layers);
+        open.layers = self
+            .layers
+            .iter()
+            .map(|l| LayerRef { after: l.after, content: ContentRef::of(l.text.as_bytes()) })
+            .collect();
+        open.lived = true;
+        if self.notice.is_some() {
+            changes.notice = Some(None);
+        }
+        if self.batch_cap.is_some() && !self.suspects_left {
+            changes.batch_cap = Some(None);
+        }
+    }
+
+    /// Tokens, usage and the step's receipt.
+    fn count_up(&self, decision: &Decision, open: &mut OpenCycle) {
+        let usage = decision.thought.reply.usage;
+        for entry in &decision.entries {
+            let generated = if entry.kind == EntryKind::Assistant { usage.output.unwrap_or(0) } else { 0 };
+            open.tokens += u64::from(entry.tokens).max(generated);
+        }
+        open.usage.add(&usage);
+        open.steps.push(StepReceipt {
+            step: open.step,
+            tools: decision.calls.iter().map(|call| call.row.tool.clone()).collect(),
+            usage,
+            model_ms: decision.thought.model_ms,
+            attempts: decision.thought.attempts,
+        });
+        match decision.thought.reply.stop {
+            StopReason::Length => open.continued = true,
+            _ => open.continued = false,
+        }
+        if self.nudge_wanted(decision) {
+            open.nudges += 1;
+        }
+    }
+
+    /// The step is settled: on to the next.
+    pub(super) fn step_over(&self, open: &mut OpenCycle, all_failed: bool) {
+        open.mistakes = if all_failed { open.mistakes + 1 } else { 0 };
+        open.step += 1;
+        open.attempts = 1;
+    }
+
+    pub(super) fn go_on_or_close(
+        &self,
+        changes: &mut Changes,
+        open: OpenCycle,
+        ending: Option<Finishing>,
+        now: Timestamp,
+    ) -> Option<Rested> {
+        match ending {
+            Some(finishing) => Some(self.finish(changes, &open, finishing, now)),
+            None => {
+                changes.open = Some(open);
+                None
+            }
+        }
+    }
+
+    pub(super) fn after_decision(&mut self, rested: Option<Rested>, now: Timestamp) -> State {
+        self.inbox = None;
+        self.taken.clear();
+        if let Some(rested) = rested {
+            return self.rest_or_cut(rested, now);
+        }
+        if self.calls.iter().all(|row| row.state == CallState::Done) {
+            self.calls.clear();
+            State::Ready
+        } else {
+            self.running = false;
+            State::Acting
+        }
+    }
+
+    /// Nothing was written: the named calls become errors and the decision is committed again.
+    pub(super) fn refused(&mut self, after: After, refusals: &[Refusal], now: Timestamp) {
+        let After::Decided(mut decision, _) = after else {
+            // Only decisions carry what can be refused; anything else is a store that broke its
+            // promise, and the safe answer is to let go.
+            self.state = State::Rest(Rested::Lost);
+            return;
+        };
+        decision.refusals += 1;
+        let hopeless = decision.refusals > limits::REFUSALS_MAX;
+        let mut any = false;
+        for call in decision.calls.iter_mut().filter(|call| call.row.effect == Effect::Inward) {
+            let refusal = refusals.iter().find(|refusal| refusal.call == call.row.id);
+            if let Some(reason) = refusal.map(|refusal| refusal.reason.clone()) {
+                any = true;
+                call.row.outcome = Some(Outcome::error(reason));
+                call.inward = Inward::default();
+            } else if hopeless && !call.inward.is_empty() {
+                call.row.outcome = Some(Outcome::error("refused too often; nothing of it was done"));
+                call.inward = Inward::default();
+            }
+        }
+        if !any && !hopeless {
+            let reason = ModelError::Invalid("the store refused a decision without naming a call".into());
+            return self.failed(&reason, now);
+        }
+        decision.counted = false;
+        self.state = State::Deciding(decision);
+    }
+}
+
+fn runs_inward(call: &Planned) -> bool {
+    call.row.effect == Effect::Inward && call.row.outcome.is_none()
+}
+
+/// The reason of a `skip` that is the only call. Invalid arguments do not keep anyone from skipping.
+fn skip_of(calls: &[Planned]) -> Option<Option<String>> {
+    match calls {
+        [only] if only.row.tool == names::SKIP => Some(text_field(&only.row.arguments, "reason")),
+        _ => None,
+    }
+}
+
+/// A string field of raw arguments.
+pub(super) fn text_field(arguments: &str, field: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(arguments).ok()?;
+    Some(value.get(field)?.as_str()?.to_owned())
+}
+
+fn schema_hash(schema: &serde_json::Value) -> String {
+    ContentRef::of(schema.to_string().as_bytes()).0[..16].to_owned()
+}
+
+fn assistant(decision: &Decision) -> ModelMessage {
+    let mut ids = decision.calls.iter().map(|call| call.row.id.clone());
+    let parts = decision
+        .thought
+        .reply
+        .parts
+        .iter()
+        .filter_map(|part| {
+            Some(match part {
+                ReplyPart::Text(text) => Part::Text { text: text.clone() },
+                ReplyPart::Reasoning(text) => Part::Reasoning { text: text.clone() },
+                ReplyPart::Call { name, arguments } => {
+                    Part::ToolCall { id: ids.next()?, name: name.clone(), arguments: arguments.clone() }
+                }
+            })
+        })
+        .collect();
+    ModelMessage { role: Role::Assistant, parts, native: decision.thought.reply.native.clone() }
+}
+
+/// The single outcomes entry of a step, in call order.
+pub(super) fn outcomes(rows: &[&CallRow]) -> ModelMessage {
+    let parts = rows
+        .iter()
+        .map(|row| {
+            let outcome = row.outcome.clone().unwrap_or_else(|| Outcome::error("no outcome"));
+            Part::ToolResult {
+                id: row.id.clone(),
+                name: row.tool.clone(),
+                text: outcome.shown(),
+                error: outcome.failed(),
+            }
+        })
+        .collect();
+    ModelMessage { role: Role::Tool, parts, native: None }
+}

@@ -1,0 +1,97 @@
+//! What a failed model call leads to: whose fault it was decides (SYSTEM.md §3, HOUSE.md case table).
+//! Retries within the waking are over when a failure comes here.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{After, Cycle, State};
+use crate::changes::{CommitKind, Settlement};
+use crate::event::Fate;
+use crate::life::{Finishing, RestReason};
+use crate::limits;
+use crate::port::{Fault, ModelError};
+use crate::run::Ending;
+
+impl Cycle {
+    pub(super) fn failed(&mut self, error: &ModelError, now: Timestamp) {
+        self.state = match error.fault() {
+            Fault::Surroundings => self.wait_for_surroundings(error, now),
+            Fault::Content if self.open.lived => self.retry_or_break_off(error, now),
+            Fault::Content => self.give_back_smaller(error, now),
+        };
+    }
+
+    /// Counts nothing; the agent rests longer each time, or as long as the vendor says.
+    fn wait_for_surroundings(&self, error: &ModelError, now: Timestamp) -> State {
+        let failures = self.failures + 1;
+        let pause = error
+            .retry_after()
+            .unwrap_or_else(|| Duration::from_millis(pause_ms(failures)))
+            .min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
+        let rest = Self::rest_until(later(now, pause), RestReason::Provider);
+        let (mut changes, rested) = self.give_up(rest, &error.to_string(), false, now);
+        changes.failures = Some(failures);
+        State::Committing(Box::new(changes), After::Rest(rested))
+    }
+
+    /// Before anything was lived: the events wait, the next batch is half as large, and one that
+    /// fails alone as often as it may is dead.
+    fn give_back_smaller(&self, error: &ModelError, now: Timestamp) -> State {
+        let attempts = self.taken.iter().map(|w| w.attempts).max().unwrap_or(0) + 1;
+        let alone = self.taken.len() <= 1;
+        let reason = error.to_string();
+        if alone && attempts >= self.config.limits.max_attempts {
+            let mut changes = self.changes(CommitKind::Close, now);
+            changes.open = None;
+            let fate = Fate::Dead { reason: reason.clone() };
+            changes.settle =
+                self.taken.iter().map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
+            changes.batch_cap = Some(self.batch_cap.filter(|_| self.suspects_left));
+            return State::Committing(
+                Box::new(changes),
+                After::Rest(self.ended(Ending::Failed, Some(reason))),
+            );
+        }
+        let pause = Duration::from_millis(pause_ms(attempts));
+        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
+        let (mut changes, rested) = self.give_up(rest, &reason, true, now);
+        let half = u32::try_from(self.taken.len() / 2).unwrap_or(u32::MAX).max(1);
+        changes.batch_cap = Some(Some(half));
+        State::Committing(Box::new(changes), After::Rest(rested))
+    }
+
+    /// After something was lived: the cycle is retried from its last commit, up to the bound.
+    fn retry_or_break_off(&mut self, error: &ModelError, now: Timestamp) -> State {
+        if self.open.attempts >= self.config.limits.max_attempts {
+            return self.broken_off(&error.to_string(), now);
+        }
+        let pause = Duration::from_millis(pause_ms(self.open.attempts));
+        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
+        let (changes, rested) = self.give_up(rest, &error.to_string(), true, now);
+        State::Committing(Box::new(changes), After::Rest(rested))
+    }
+
+    /// The cycle cannot go on: the agent reads why in its log.
+    pub(super) fn broken_off(&mut self, reason: &str, now: Timestamp) -> State {
+        let mut changes = self.changes(CommitKind::Close, now);
+        let notice = format!("[NOTICE] Your cycle was broken off at step {}: {reason}", self.open.step);
+        self.close_log(&mut changes, &notice, now);
+        let open = self.open.clone();
+        let reason = Some(format!("broken off at step {}: {reason}", self.open.step));
+        let finishing = Finishing { ending: Ending::Failed, summary: None, reason };
+        let rested = self.finish(&mut changes, &open, finishing, now);
+        State::Committing(Box::new(changes), After::Rest(rested))
+    }
+}
+
+/// Doubled for each failure in a row, within bounds. Jitter is the driver's: the rules draw nothing.
+fn pause_ms(failures: u32) -> u64 {
+    let doubled = limits::BACKOFF_BASE_MS.saturating_mul(1u64 << failures.saturating_sub(1).min(20));
+    doubled.min(limits::PARK_MAX_MS)
+}
+
+fn later(now: Timestamp, pause: Duration) -> Timestamp {
+    let pause = SignedDuration::from_millis(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX / 2));
+    now.checked_add(pause).unwrap_or(now)
+}

@@ -1,0 +1,477 @@
+//! The cycle machine: all *decisions* of one waking (think again, act, commit, skip, stop) and no
+//! *doing*. The driver asks [`Cycle::next`], does what it says, and tells the machine what came of
+//! it; the machine never waits, so it is tested without a runtime.
+//!
+//! ```text
+//!            ┌────────────── OpenAndThink / Commit(open) ─┐
+//!   begin ───┤                                            ▼
+//!            └─ Rest (nothing to do)      ┌──────────▶ Think ──── skip ──▶ Commit(close) ─▶ Rest
+//!                                         │              │ thought
+//!                                         │              ▼
+//!                                         │   Inward ─▶ Count ─▶ Commit(decide) ── ends ─▶ Rest
+//!                                         │                        │ open calls
+//!                                         │                        ▼
+//!                                         └── Commit(settle) ◀─ Outward / Await
+//! ```
+//!
+//! On waking with an open cycle the machine is rebuilt from entries, call rows, the life row and the
+//! stored layers alone, so every prefix of the commits is a valid start (invariant 7).
+
+mod begin;
+mod close;
+mod decide;
+mod fail;
+mod settle;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod think;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::call::{CallRow, Outcome};
+use crate::changes::{Changes, Glance, Inward, Refusal};
+use crate::config::AgentConfig;
+use crate::entity::Entity;
+use crate::entry::{Entry, View};
+use crate::event::Waiting;
+use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
+use crate::life::{Facts, Layer, Lease, OpenCycle};
+use crate::port::{Done, ModelError, ModelInfo, Reply, ToolError, ToolSpec};
+use crate::prompt::Prompt;
+use crate::run::Ending;
+
+/// Names of the prebuilt tools whose meaning is part of the rules.
+pub mod names {
+    /// Gives the whole waking back, as the only call of step 0.
+    pub const SKIP: &str = "skip";
+    /// Ends the cycle.
+    pub const DONE: &str = "done";
+    /// Says something in a space.
+    pub const SEND_MESSAGE: &str = "send_message";
+    /// Makes a space the active one.
+    pub const ENTER_SPACE: &str = "enter_space";
+}
+
+/// What the driver is to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Submit the opening and ask the model at once; tell the commit's outcome first.
+    OpenAndThink(Box<Changes>, Prompt),
+    /// Ask the model.
+    Think(Prompt),
+    /// Run these inward calls in order, each seeing what those before it want changed.
+    Inward(Vec<CallRow>),
+    /// Count the tokens of these texts.
+    Count(Vec<String>),
+    /// Commit.
+    Commit(Box<Changes>),
+    /// Start these calls, in parallel where their effect allows.
+    Outward(Vec<CallRow>),
+    /// Wait for the next outcome of the started calls (or for a signal).
+    Await,
+    /// The waking is over.
+    Rest(Rested),
+}
+
+/// How a waking ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rested {
+    /// Nothing was due after all; nothing was written.
+    Idle,
+    /// A cycle ended.
+    Ended {
+        /// Which.
+        cycle: CycleId,
+        /// How.
+        ending: Ending,
+        /// Why, where the ending does not say it all.
+        reason: Option<String>,
+    },
+    /// The waking was given up for now: before anything was lived, or parked in the middle.
+    Parked {
+        /// Which cycle.
+        cycle: CycleId,
+        /// Not due before this time.
+        until: Option<Timestamp>,
+        /// Why, in words for operators.
+        reason: String,
+    },
+    /// Somebody else lives this agent.
+    Lost,
+}
+
+/// A complete generation, with what only the driver can know of it.
+#[derive(Clone, Debug)]
+pub struct Thought {
+    /// The reply.
+    pub reply: Reply,
+    /// For each call of the reply, in order: whether its arguments fit the tool's schema (the error
+    /// is for the model). Ignored for tools that the agent has not.
+    pub verdicts: Vec<Result<(), String>>,
+    /// Time of the model call in milliseconds.
+    pub model_ms: u64,
+    /// Attempts it took.
+    pub attempts: u32,
+}
+
+/// What the driver hands to a waking besides what the store says.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The tools of the agent, in a stable order.
+    pub tools: Arc<[ToolSpec]>,
+    /// The model that thinks.
+    pub model: ModelInfo,
+    /// Id for the cycle, should one open.
+    pub fresh: CycleId,
+}
+
+/// What came of a commit, without what is only for watchers.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Done.
+    Committed(Glance),
+    /// Somebody else lives this agent.
+    Lost,
+    /// Nothing was written: these calls may not do what they want.
+    Refused(Vec<Refusal>),
+    /// Nothing was written: the cycle is canceled.
+    Canceled,
+}
+
+/// One call of the step in hand.
+#[derive(Clone, Debug)]
+struct Planned {
+    row: CallRow,
+    inward: Inward,
+}
+
+/// A decision on its way to its commit.
+#[derive(Clone, Debug)]
+struct Decision {
+    thought: Thought,
+    calls: Vec<Planned>,
+    refusals: u32,
+    /// Entries to append, their tokens counted once `counted` is set.
+    entries: Vec<Entry>,
+    counted: bool,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// The opening is not submitted yet.
+    Fresh,
+    /// The opening of an earlier cycle's resumption is not submitted yet.
+    Resume,
+    /// A commit is under way; where to go when it is done.
+    Committing(Box<Changes>, After),
+    /// Opening and thinking at once.
+    OpeningAndThinking(Box<Changes>),
+    /// The lease is held, nothing of the step has happened.
+    Ready,
+    /// The model is asked.
+    Thinking,
+    /// The inward calls are to be run.
+    Inward(Box<Decision>),
+    /// Entries are to be counted, then committed.
+    Deciding(Box<Decision>),
+    /// Calls of the step are open.
+    Acting,
+    /// The last outcome came: the outcomes entry is to be counted, then committed.
+    Settling(Box<Entry>, bool),
+    /// Over.
+    Rest(Rested),
+}
+
+#[derive(Clone, Debug)]
+enum After {
+    Ready,
+    /// A fresh opening without overlap, or a resumption: look at what is open.
+    Opened,
+    Decided(Box<Decision>, Option<Rested>),
+    Started,
+    Settled,
+    Rest(Rested),
+    /// The view was changed after the close.
+    ViewThenRest(Rested),
+}
+
+/// One waking of one agent.
+#[derive(Debug)]
+pub struct Cycle {
+    agent: AgentId,
+    me: Entity,
+    config: Arc<AgentConfig>,
+    setup: Setup,
+    system: Arc<str>,
+    /// Tokens of system and tools, estimated from above.
+    fixed_tokens: u64,
+    lease: Lease,
+    commit_n: u64,
+    head_seq: u64,
+    cycles: u64,
+    batch_cap: Option<u32>,
+    failures: u32,
+    notice: Option<String>,
+    active_space: Option<SpaceId>,
+    facts: Facts,
+    view: View,
+    window: Vec<Arc<Entry>>,
+    layers: Vec<Layer>,
+    open: OpenCycle,
+    /// The taken events; empty where the cycle is resumed after its first decision.
+    taken: Vec<Waiting>,
+    /// Whether suspects are left waiting behind the taken ones.
+    suspects_left: bool,
+    /// The entry that step 0 is shown and its decision appends.
+    inbox: Option<Arc<Entry>>,
+    /// Calls of the step in hand that were decided and are not all settled.
+    calls: Vec<CallRow>,
+    /// Outward calls handed to the driver.
+    running: bool,
+    /// Outcomes that came and are not committed.
+    arrived: Vec<(CallId, Outcome)>,
+    /// Whether opening may overlap the model call.
+    overlap: bool,
+    /// Someone asked to cancel the cycle.
+    cancel: bool,
+    /// The waking is to end at the next border of a step, for this reason.
+    park: Option<String>,
+    state: State,
+}
+
+impl Cycle {
+    /// The right to live the agent, as the next commit must carry it.
+    pub fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    /// The cycle in hand (or the one that would open).
+    pub fn id(&self) -> CycleId {
+        self.open.id
+    }
+
+    /// The step in hand.
+    pub fn step(&self) -> u32 {
+        self.open.step
+    }
+
+    /// Spaces that this cycle's events came from or that it has spoken in.
+    pub fn spaces(&self) -> Vec<SpaceId> {
+        let mut spaces: Vec<SpaceId> = self.open.requesters.iter().filter_map(|r| r.space).collect();
+        spaces.extend(self.open.addressed.iter().copied());
+        spaces.sort_unstable();
+        spaces.dedup();
+        spaces
+    }
+
+    /// Where the agent stands.
+    pub fn active_space(&self) -> Option<SpaceId> {
+        self.active_space
+    }
+
+    /// What its messages descend from, and the hop that they carry.
+    pub fn descent(&self) -> (&RootId, u32) {
+        (&self.open.root, self.open.hop)
+    }
+
+    /// Spaces, members, memories as last known.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The window and `commit_n`, to be kept warm.
+    pub fn into_warm(self) -> (u64, Vec<Arc<Entry>>) {
+        (self.commit_n, self.window)
+    }
+
+    /// What to do next.
+    pub fn next(&mut self, now: Timestamp) -> Next {
+        match std::mem::replace(&mut self.state, State::Ready) {
+            State::Fresh => self.next_fresh(now),
+            State::Resume => self.next_resume(now),
+            State::Ready => self.next_ready(now),
+            State::Inward(decision) => self.next_inward(decision),
+            State::Deciding(decision) => self.next_deciding(decision, now),
+            State::Acting => self.next_acting(now),
+            State::Settling(entry, counted) => self.next_settling(entry, counted, now),
+            State::Rest(rested) => {
+                self.state = State::Rest(rested.clone());
+                Next::Rest(rested)
+            }
+            State::Committing(changes, after) => {
+                let next = Next::Commit(changes.clone());
+                self.state = State::Committing(changes, after);
+                next
+            }
+            // The driver has been told what to do and has not answered: it asks again what it
+            // waits for.
+            State::Thinking | State::OpeningAndThinking(_) => {
+                self.state = State::Thinking;
+                Next::Think(self.prompt())
+            }
+        }
+    }
+
+    /// What came of the commit in hand.
+    pub fn committed(&mut self, verdict: Verdict, now: Timestamp) {
+        match std::mem::replace(&mut self.state, State::Ready) {
+            State::OpeningAndThinking(changes) => match verdict {
+                Verdict::Committed(glance) => {
+                    self.applied(&changes);
+                    self.glanced(glance);
+                    self.state = State::Thinking;
+                }
+                _ => self.state = State::Rest(Rested::Lost),
+            },
+            State::Committing(changes, after) => match verdict {
+                Verdict::Committed(glance) => {
+                    self.applied(&changes);
+                    self.glanced(glance);
+                    self.state = self.after(after, now);
+                }
+                Verdict::Lost => self.state = State::Rest(Rested::Lost),
+                Verdict::Canceled => {
+                    self.cancel = true;
+                    self.state = State::Ready;
+                }
+                Verdict::Refused(refusals) => self.refused(after, &refusals, now),
+            },
+            other => self.state = other,
+        }
+    }
+
+    /// What the world did meanwhile, brought by a commit or looked up by the driver.
+    pub fn glanced(&mut self, glance: Glance) {
+        self.cancel |= glance.cancel;
+        if glance.suspended {
+            self.park.get_or_insert_with(|| "suspended".to_owned());
+        }
+        if let Some(facts) = glance.facts {
+            self.facts = facts;
+        }
+    }
+
+    /// Whether a generation or a wait in flight should be given up at once.
+    pub fn interrupted(&self) -> bool {
+        self.cancel
+    }
+
+    /// The driver gave up a generation in flight because of [`Cycle::interrupted`].
+    pub fn abandoned(&mut self) {
+        self.state = State::Ready;
+    }
+
+    /// The node stops: end the waking at the next border of a step.
+    pub fn stop(&mut self, reason: &str) {
+        self.park.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// The model answered, or it did not.
+    pub fn thought(&mut self, thought: Result<Thought, ModelError>, now: Timestamp) {
+        if !matches!(self.state, State::Thinking) {
+            return;
+        }
+        match thought {
+            Ok(thought) => self.decide(thought, now),
+            Err(error) => self.failed(&error, now),
+        }
+    }
+
+    /// What the inward calls gave, in the order they were handed out.
+    pub fn acted(&mut self, results: Vec<Result<Done, ToolError>>) {
+        let State::Inward(mut decision) = std::mem::replace(&mut self.state, State::Ready) else { return };
+        self.take_results(&mut decision, results);
+        self.state = State::Deciding(decision);
+    }
+
+    /// Token counts of the texts asked for by [`Next::Count`], in order.
+    pub fn counted(&mut self, counts: &[u32]) {
+        match &mut self.state {
+            State::Deciding(decision) => {
+                for (entry, count) in decision.entries.iter_mut().zip(counts) {
+                    entry.tokens = *count;
+                }
+                decision.counted = true;
+            }
+            State::Settling(entry, counted) => {
+                entry.tokens = counts.first().copied().unwrap_or(0);
+                *counted = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// An outward call ended.
+    pub fn settled(&mut self, call: CallId, outcome: Outcome) {
+        self.arrived.push((call, outcome));
+    }
+
+    /// Brings the machine to where the life row is after `changes`.
+    fn applied(&mut self, changes: &Changes) {
+        self.commit_n = changes.expect + 1;
+        for entry in &changes.entries {
+            self.head_seq = entry.seq;
+            self.window.push(Arc::new(entry.clone()));
+        }
+        for layer in &changes.layers {
+            if !self.layers.iter().any(|known| known.after == layer.after && known.text == layer.text) {
+                self.layers.push(layer.clone());
+            }
+        }
+        for call in &changes.calls {
+            self.calls.push(call.clone());
+        }
+        for change in &changes.call_changes {
+            if let Some(row) = self.calls.iter_mut().find(|row| row.id == change.id) {
+                row.state = change.state;
+                row.outcome.clone_from(&change.outcome);
+            }
+        }
+        if let Some(space) = changes.inward.active_space {
+            self.active_space = Some(space);
+        }
+        if let Some(view) = &changes.view {
+            self.view = view.clone();
+            self.window.retain(|entry| view.shows(entry.seq));
+        }
+        if let Some(open) = &changes.open {
+            self.open = open.clone();
+        }
+        self.failures = changes.failures.unwrap_or(self.failures);
+        self.batch_cap = changes.batch_cap.unwrap_or(self.batch_cap);
+        if let Some(notice) = &changes.notice {
+            self.notice.clone_from(notice);
+        }
+    }
+
+    fn after(&mut self, after: After, now: Timestamp) -> State {
+        match after {
+            After::Ready => State::Ready,
+            After::Opened => self.look_at_open(now),
+            After::Decided(_, rested) => self.after_decision(rested, now),
+            After::Started => {
+                self.absorb();
+                State::Acting
+            }
+            After::Settled => self.after_settle(),
+            After::Rest(rested) => self.rest_or_cut(rested, now),
+            After::ViewThenRest(rested) => State::Rest(rested),
+        }
+    }
+
+    /// A commit of the cycle in hand that leaves it open.
+    fn changes(&self, kind: crate::changes::CommitKind, now: Timestamp) -> Changes {
+        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.commit_n, now);
+        changes.open = Some(self.open.clone());
+        changes
+    }
+
+    fn commit(&mut self, changes: Changes, after: After) -> Next {
+        let changes = Box::new(changes);
+        self.state = State::Committing(changes.clone(), after);
+        Next::Commit(changes)
+    }
+}

@@ -1,0 +1,143 @@
+//! Outward calls: started after their decision is committed, settled as they come, and answered to
+//! the model by one outcomes entry per step, in call order.
+
+use jiff::Timestamp;
+
+use super::decide::outcomes;
+use super::{After, Cycle, Next, Rested, State};
+use crate::call::{CallRow, CallState, Effect, Outcome};
+use crate::changes::{CallChange, CommitKind};
+use crate::entry::{Entry, EntryKind};
+
+impl Cycle {
+    pub(super) fn next_acting(&mut self, now: Timestamp) -> Next {
+        if self.cancel {
+            return self.next_canceled(now);
+        }
+        if !self.running && self.arrived.is_empty() {
+            return self.start_calls(now);
+        }
+        if self.calls.iter().all(|row| self.outcome_of(row).is_some()) {
+            let entry = self.outcomes_entry(now);
+            self.state = State::Settling(Box::new(entry), false);
+            return self.next(now);
+        }
+        if !self.arrived.is_empty() {
+            let mut changes = self.changes(CommitKind::Settle, now);
+            changes.call_changes = self.arrivals();
+            return self.commit(changes, After::Started);
+        }
+        self.state = State::Acting;
+        Next::Await
+    }
+
+    /// Unsafe calls are marked as begun before any of the step is; what had begun before a crash is
+    /// not among the planned ones any more.
+    fn start_calls(&mut self, now: Timestamp) -> Next {
+        if let Some(reason) = self.park.clone() {
+            return self.next_parked(&reason, now);
+        }
+        let begin: Vec<CallChange> = self
+            .calls
+            .iter()
+            .filter(|row| row.effect == Effect::Unsafe && row.state == CallState::Planned)
+            .map(|row| CallChange { id: row.id.clone(), state: CallState::Started, outcome: None })
+            .collect();
+        if !begin.is_empty() {
+            let mut changes = self.changes(CommitKind::Start, now);
+            changes.call_changes = begin;
+            return self.commit(changes, After::Started);
+        }
+        self.running = true;
+        self.state = State::Acting;
+        let open = self.calls.iter().filter(|row| row.outcome.is_none()).cloned().collect::<Vec<_>>();
+        if open.is_empty() {
+            // Everything was answered from outside while nobody lived the agent.
+            return self.next(now);
+        }
+        Next::Outward(open)
+    }
+
+    pub(super) fn next_settling(&mut self, entry: Box<Entry>, counted: bool, now: Timestamp) -> Next {
+        if !counted {
+            let text = entry.message.countable();
+            self.state = State::Settling(entry, false);
+            return Next::Count(vec![text]);
+        }
+        let mut changes = self.changes(CommitKind::Settle, now);
+        changes.call_changes = self.arrivals();
+        let mut open = self.open.clone();
+        open.tokens += u64::from(entry.tokens);
+        let all_failed =
+            self.calls.iter().all(|row| self.outcome_of(row).as_ref().is_some_and(Outcome::failed));
+        self.step_over(&mut open, all_failed);
+        changes.entries = vec![*entry];
+        let ending = open.finishing.take().or_else(|| self.exhausted(&open, now));
+        match self.go_on_or_close(&mut changes, open, ending, now) {
+            Some(rested) => self.commit(changes, After::Rest(rested)),
+            None => self.commit(changes, After::Settled),
+        }
+    }
+
+    /// The step is settled, or a resumed cycle has nothing unanswered.
+    pub(super) fn after_settle(&mut self) -> State {
+        self.calls.clear();
+        self.arrived.clear();
+        self.running = false;
+        State::Ready
+    }
+
+    /// What came and is not in the rows yet.
+    pub(super) fn arrivals(&self) -> Vec<CallChange> {
+        self.calls
+            .iter()
+            .filter(|row| row.outcome.is_none())
+            .filter_map(|row| {
+                let outcome = Some(self.outcome_of(row)?);
+                Some(CallChange { id: row.id.clone(), state: CallState::Done, outcome })
+            })
+            .collect()
+    }
+
+    /// Forgets arrivals that the rows hold now.
+    pub(super) fn absorb(&mut self) {
+        let calls = &self.calls;
+        self.arrived.retain(|(id, _)| calls.iter().any(|row| row.id == *id && row.outcome.is_none()));
+    }
+
+    fn outcome_of(&self, row: &CallRow) -> Option<Outcome> {
+        row.outcome
+            .clone()
+            .or_else(|| self.arrived.iter().find(|(id, _)| *id == row.id).map(|(_, outcome)| outcome.clone()))
+    }
+
+    fn outcomes_entry(&self, now: Timestamp) -> Entry {
+        let rows: Vec<CallRow> =
+            self.calls.iter().map(|row| CallRow { outcome: self.outcome_of(row), ..row.clone() }).collect();
+        self.entry(1, EntryKind::Outcomes, outcomes(&rows.iter().collect::<Vec<_>>()), now)
+    }
+
+    /// An entry of this step, `ahead` places behind the last one.
+    pub(super) fn entry(
+        &self,
+        ahead: u64,
+        kind: EntryKind,
+        message: crate::message::ModelMessage,
+        now: Timestamp,
+    ) -> Entry {
+        Entry {
+            seq: self.head_seq + ahead,
+            cycle: self.open.id,
+            step: self.open.step,
+            kind,
+            message,
+            tokens: 0,
+            at: now,
+        }
+    }
+
+    /// Where a commit that settles everything leads to.
+    pub(super) fn ended(&self, ending: crate::run::Ending, reason: Option<String>) -> Rested {
+        Rested::Ended { cycle: self.open.id, ending, reason }
+    }
+}

@@ -1,0 +1,88 @@
+//! When a cycle ends: each stop condition as SYSTEM.md §4 defines it.
+
+use jiff::Timestamp;
+
+use super::decide::text_field;
+use super::{Cycle, Decision, names};
+use crate::life::{Finishing, OpenCycle};
+use crate::limits;
+use crate::port::StopReason;
+use crate::run::Ending;
+
+impl Cycle {
+    /// The ending that the decision itself brings, whatever its outward calls give.
+    pub(super) fn ending_of(&self, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
+        let rested = |summary, reason: Option<&str>| {
+            let reason = reason.map(str::to_owned);
+            Some(Finishing { ending: Ending::Rested, summary, reason })
+        };
+        let ended = decision.calls.iter().find(|call| {
+            let row = &call.row;
+            let valid = !row.outcome.as_ref().is_some_and(crate::call::Outcome::failed);
+            valid && (row.tool == names::DONE || row.tool == names::SKIP)
+        });
+        if let Some(call) = ended {
+            return rested(text_field(&call.row.arguments, "summary"), None);
+        }
+        let stop = &self.config.stop;
+        if let Some(call) = decision.calls.iter().find(|call| stop.on_tools.contains(&call.row.tool)) {
+            return rested(None, Some(&format!("`{}` was called", call.row.tool)));
+        }
+        if decision.thought.reply.stop == StopReason::Length {
+            return self.open.continued.then(|| exhausted("the output limit cut the reply twice"));
+        }
+        if decision.calls.is_empty() && !self.nudge_wanted(decision) {
+            return rested(None, None);
+        }
+        if stop.all_addressed && all_addressed(open) {
+            return rested(None, Some("all addressed"));
+        }
+        None
+    }
+
+    /// A bound of the cycle that is reached; `open` stands at the step to come.
+    pub(super) fn exhausted(&self, open: &OpenCycle, now: Timestamp) -> Option<Finishing> {
+        let bounds = &self.config.limits;
+        let lived_ms = now.as_millisecond() - open.opened_at.as_millisecond();
+        if open.step >= bounds.max_steps {
+            return Some(exhausted(&format!("the limit of {} steps was reached", bounds.max_steps)));
+        }
+        if open.tokens > bounds.token_budget {
+            return Some(exhausted(&format!("the budget of {} tokens was spent", bounds.token_budget)));
+        }
+        if u64::try_from(lived_ms).unwrap_or(0) > bounds.wall_clock {
+            return Some(exhausted(&format!("the limit of {} ms was reached", bounds.wall_clock)));
+        }
+        if open.mistakes >= bounds.consecutive_mistake_limit {
+            return Some(exhausted(&format!("all calls of {} steps in a row failed", open.mistakes)));
+        }
+        None
+    }
+
+    /// What the runtime says to an agent that stopped without having ended.
+    pub(super) fn nudge(&self, decision: &Decision) -> Option<&'static str> {
+        if decision.thought.reply.stop == StopReason::Length && !self.open.continued {
+            return Some("[NOTICE] The output limit cut your reply. Go on, more briefly.");
+        }
+        self.nudge_wanted(decision).then_some(
+            "[NOTICE] Your text alone reaches nobody and ends nothing. Call send_message to speak, or done to end.",
+        )
+    }
+
+    /// `require_tool`: a bare text does not end the cycle, twice at most.
+    pub(super) fn nudge_wanted(&self, decision: &Decision) -> bool {
+        self.config.stop.require_tool
+            && decision.calls.is_empty()
+            && decision.thought.reply.stop == StopReason::End
+            && self.open.nudges < limits::NUDGES_MAX
+    }
+}
+
+fn exhausted(reason: &str) -> Finishing {
+    Finishing { ending: Ending::Exhausted, summary: None, reason: Some(reason.to_owned()) }
+}
+
+fn all_addressed(open: &OpenCycle) -> bool {
+    let mut spaces = open.requesters.iter().filter_map(|requester| requester.space).peekable();
+    spaces.peek().is_some() && spaces.all(|space| open.addressed.contains(&space))
+}

@@ -1,0 +1,99 @@
+//! What the model is asked: the prompt of the step in hand, and the view that makes it fit.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{After, Cycle, Next, Rested, State};
+use crate::changes::CommitKind;
+use crate::config::AgentConfig;
+use crate::entity::Entity;
+use crate::port::ToolSpec;
+use crate::prompt::{Item, Prompt, ToolChoice};
+use crate::view::{self, Budget};
+use crate::workspace;
+
+/// Bytes per token, for what is never counted (system, tools, layers). Low, so that it bounds.
+const BYTES_PER_TOKEN: u64 = 3;
+
+impl Cycle {
+    pub(super) fn next_ready(&mut self, now: Timestamp) -> Next {
+        if self.cancel {
+            return self.next_canceled(now);
+        }
+        if let Some(reason) = self.park.clone() {
+            return self.next_parked(&reason, now);
+        }
+        if let Some(view) = self.smaller_view() {
+            let mut changes = self.changes(CommitKind::View, now);
+            changes.view = Some(view);
+            return self.commit(changes, After::Ready);
+        }
+        self.state = State::Thinking;
+        Next::Think(self.prompt())
+    }
+
+    /// The request of the step in hand. Within a cycle each one extends the one before.
+    pub(super) fn prompt(&self) -> Prompt {
+        let mut items = Vec::with_capacity(self.window.len() + 3);
+        if let Some(summary) = &self.view.summary {
+            items.push(Item::Layer(summary.as_str().into()));
+        }
+        let pending = self.inbox.iter().filter(|_| !self.open.lived);
+        for entry in self.window.iter().chain(pending) {
+            items.push(Item::Entry(Arc::clone(entry)));
+            let behind = self.layers.iter().filter(|layer| layer.after == entry.seq);
+            items.extend(behind.map(|layer| Item::Layer(Arc::clone(&layer.text))));
+        }
+        Prompt {
+            system: Arc::clone(&self.system),
+            tools: Arc::clone(&self.setup.tools),
+            items,
+            choice: ToolChoice::Auto,
+            cycle: self.open.id,
+            reasoning_from: self.view.reasoning_from,
+        }
+    }
+
+    /// What entries may fill, beside everything else that is sent.
+    fn budget(&self) -> Budget {
+        let pending = self.inbox.iter().filter(|_| !self.open.lived);
+        let shown: usize = self.layers.iter().map(|layer| layer.text.len()).sum::<usize>()
+            + pending.map(|entry| entry.message.text().len()).sum::<usize>();
+        let model = &self.setup.model;
+        Budget::of(model.context_window, model.max_output, self.fixed_tokens, estimate(shown))
+    }
+
+    fn smaller_view(&self) -> Option<crate::entry::View> {
+        let cycle = self.open.lived.then_some(self.open.id);
+        view::cut(&self.view, &self.window, self.budget(), cycle)
+    }
+
+    /// Whether the window must be cut before the model is asked.
+    pub(super) fn needs_cut(&self) -> bool {
+        self.smaller_view().is_some()
+    }
+
+    /// The cycle is over: cut the view now rather than on the way of the next waking.
+    pub(super) fn rest_or_cut(&mut self, rested: Rested, now: Timestamp) -> State {
+        let ended = matches!(rested, Rested::Ended { .. });
+        let view = view::cut(&self.view, &self.window, self.budget(), None).filter(|_| ended);
+        let Some(view) = view else { return State::Rest(rested) };
+        let mut changes = self.changes(CommitKind::View, now);
+        changes.open = None;
+        changes.view = Some(view);
+        State::Committing(Box::new(changes), After::ViewThenRest(rested))
+    }
+}
+
+/// The system layer and what it costs together with the tools, once per waking.
+pub(super) fn fixed(me: &Entity, config: &AgentConfig, tools: &[ToolSpec]) -> (Arc<str>, u64) {
+    let system = workspace::system(me, &config.instructions, &config.description);
+    let size = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.schema.to_string().len();
+    let tokens = estimate(system.len() + tools.iter().map(size).sum::<usize>());
+    (system.into(), tokens)
+}
+
+fn estimate(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}

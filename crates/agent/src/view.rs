@@ -1,0 +1,153 @@
+//! Which part of the log fits: the view of the newest whole cycles, so that a small window never
+//! overflows. (Summaries of what is left out come with compaction.)
+//!
+//! Cuts fall only at borders of cycles; inside one cycle that is too long for the window its inbox
+//! entry stays and the cut falls at ends of complete steps.
+
+use std::sync::Arc;
+
+use crate::entry::{Entry, EntryKind, View};
+use crate::id::CycleId;
+use crate::limits;
+
+/// Room for a window, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// What the entries of the view may fill.
+    pub tokens: u64,
+}
+
+impl Budget {
+    /// What is left of a model's context window after everything that is sent beside the entries.
+    pub fn of(context_window: u32, max_output: u32, fixed: u64, layers: u64) -> Self {
+        let fixed = u64::from(max_output) + fixed + layers;
+        // Even a hopelessly small window keeps room for one exchange; the vendor then has the word.
+        Self { tokens: u64::from(context_window).saturating_sub(fixed).max(512) }
+    }
+}
+
+/// A smaller view, if the present one fills more than its part of the budget; `cycle` is the one in
+/// hand, if any.
+pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<CycleId>) -> Option<View> {
+    let total: u64 = window.iter().map(|entry| u64::from(entry.tokens)).sum();
+    let over = total * 100 > budget.tokens * limits::VIEW_TRIGGER_PERCENT;
+    if !over && window.len() <= limits::VIEW_ENTRIES_MAX {
+        return None;
+    }
+    let room = budget.tokens * limits::VIEW_TARGET_PERCENT / 100;
+    let most = limits::VIEW_ENTRIES_MAX / 2;
+    let tail = newest(window, room, most, |entry| entry.kind == EntryKind::Inbox);
+    let first = window.first()?.seq;
+    let next = match tail {
+        Some(tail) if tail > first => cut_at(view, window, Vec::new(), tail),
+        _ => within_cycle(view, window, room, most, cycle)?,
+    };
+    (next.tail != view.tail || next.ranges != view.ranges).then_some(next)
+}
+
+/// Cuts inside the newest cycle: its inbox entry, and the newest complete steps that fit behind it.
+fn within_cycle(
+    view: &View,
+    window: &[Arc<Entry>],
+    room: u64,
+    most: usize,
+    cycle: Option<CycleId>,
+) -> Option<View> {
+    let inbox = window.iter().rev().find(|entry| entry.kind == EntryKind::Inbox)?;
+    if cycle.is_some_and(|cycle| cycle != inbox.cycle) {
+        return None;
+    }
+    let room = room.saturating_sub(u64::from(inbox.tokens));
+    let behind: Vec<_> = window.iter().filter(|entry| entry.seq > inbox.seq).cloned().collect();
+    // A step begins with its assistant entry; what was injected before it belongs to it.
+    let tail = newest(&behind, room, most, |entry| entry.kind == EntryKind::Assistant)
+        .or_else(|| behind.iter().rev().find(|e| e.kind == EntryKind::Assistant).map(|e| e.seq))?;
+    if tail <= inbox.seq + 1 {
+        return Some(cut_at(view, window, Vec::new(), inbox.seq));
+    }
+    Some(cut_at(view, window, vec![(inbox.seq, inbox.seq)], tail))
+}
+
+/// The oldest border such that everything from it on fits.
+fn newest(window: &[Arc<Entry>], room: u64, most: usize, is_border: impl Fn(&Entry) -> bool) -> Option<u64> {
+    let mut tokens = 0u64;
+    let mut border = None;
+    for (count, entry) in window.iter().rev().enumerate() {
+        tokens += u64::from(entry.tokens);
+        if tokens > room || count >= most {
+            break;
+        }
+        if is_border(entry) {
+            border = Some(entry.seq);
+        }
+    }
+    border
+}
+
+fn cut_at(view: &View, window: &[Arc<Entry>], ranges: Vec<(u64, u64)>, tail: u64) -> View {
+    // The prefix of everything so far changes: its reasoning is stripped for good.
+    let reasoning_from = window.last().map_or(1, |entry| entry.seq + 1);
+    View { rev: view.rev + 1, summary: view.summary.clone(), ranges, tail, reasoning_from }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::ModelMessage;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    fn entry(seq: u64, cycle: u128, kind: EntryKind, tokens: u32) -> Arc<Entry> {
+        Arc::new(Entry {
+            seq,
+            cycle: CycleId(Uuid::from_u128(cycle)),
+            step: 0,
+            kind,
+            message: ModelMessage::user("x"),
+            tokens,
+            at: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    fn cycles(n: u64, tokens: u32) -> Vec<Arc<Entry>> {
+        (0..n)
+            .flat_map(|c| {
+                [
+                    entry(c * 2 + 1, u128::from(c), EntryKind::Inbox, tokens),
+                    entry(c * 2 + 2, u128::from(c), EntryKind::Assistant, tokens),
+                ]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_window_with_room_is_left_alone() {
+        assert_eq!(cut(&View::whole(), &cycles(4, 100), Budget { tokens: 1_001 }, None), None);
+    }
+
+    #[test]
+    fn the_newest_whole_cycles_that_fit_are_kept() {
+        let view = cut(&View::whole(), &cycles(10, 100), Budget { tokens: 1_000 }, None).unwrap();
+        assert_eq!((view.tail, view.ranges.len(), view.rev), (17, 0, 1));
+        assert!(view.shows(17) && !view.shows(16));
+    }
+
+    #[test]
+    fn inside_one_long_cycle_the_inbox_entry_stays() {
+        let cycle = CycleId(Uuid::from_u128(0));
+        let mut window = vec![entry(1, 0, EntryKind::Inbox, 100)];
+        for step in 0..10 {
+            window.push(entry(step * 2 + 2, 0, EntryKind::Assistant, 100));
+            window.push(entry(step * 2 + 3, 0, EntryKind::Outcomes, 100));
+        }
+        let view = cut(&View::whole(), &window, Budget { tokens: 1_000 }, Some(cycle)).unwrap();
+        assert_eq!(view.ranges, vec![(1, 1)]);
+        assert_eq!(view.tail, 18);
+    }
+
+    #[test]
+    fn many_small_entries_are_cut_too() {
+        let view = cut(&View::whole(), &cycles(300, 1), Budget { tokens: 1_000_000 }, None).unwrap();
+        assert_eq!(view.tail, 401);
+    }
+}
