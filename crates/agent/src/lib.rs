@@ -22,6 +22,7 @@ pub mod changes;
 pub mod cycle;
 pub mod delivery;
 pub mod inbox;
+pub mod partial;
 pub mod plan;
 pub mod prompt;
 pub mod update;

@@ -172,6 +172,8 @@ pub struct Life {
     pub notice: Option<String>,
     /// The open cycle.
     pub open: Option<OpenCycle>,
+    /// Kept back until then (`inbox_head.hold_until`), whatever waits; only a cancel breaks in.
+    pub not_before: Option<Timestamp>,
 }
 
 /// A note the agent keeps.

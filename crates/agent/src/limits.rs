@@ -70,6 +70,8 @@ pub const ENTER_HISTORY: u32 = 20;
 pub const READ_MESSAGES_MAX: u32 = 200;
 /// Runs that `get_my_runs` returns at most.
 pub const RUNS_SHOWN_MAX: u32 = 50;
+/// A list of names (spaces, members, keys) in a tool's reply or error.
+pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 
 /// The workspace, rendered.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
@@ -92,6 +94,8 @@ pub const MODEL_FIRST_BYTE_MS: u64 = 120_000;
 pub const MODEL_IDLE_MS: u64 = 60_000;
 /// A whole generation (default of `model_timeouts.total`).
 pub const MODEL_TOTAL_MS: u64 = 600_000;
+/// Retries of a store that is busy, per commit.
+pub const STORE_RETRIES: u32 = 8;
 /// First pause between two attempts; doubled each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
 /// Longest pause between two attempts within one waking.
@@ -107,6 +111,10 @@ pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 pub const AWAKE_MAX: usize = 256;
 /// Memory of warm agents on one node.
 pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
+pub const SIGNALS_MAX: usize = 65_536;
+/// Pause of an agent whose waking failed by the store.
+pub const STORE_PAUSE_MS: u64 = 2_000;
 /// Agents that one look for due work returns.
 pub const DUE_BATCH: u32 = 256;
 /// The sweep that finds due work where every signal was lost.

@@ -7,3 +7,38 @@ pub mod bus;
 pub mod clock;
 pub mod live;
 pub mod node;
+
+mod failure;
+mod hands;
+mod keeper;
+mod living;
+mod stage;
+mod think;
+mod warm;
+
+use std::sync::Arc;
+
+use agent::port::{Clock, Ids, Lookup, Store, Tokens, Toolbox, Voices};
+
+pub use keeper::{Keeper, start};
+
+/// Everything that living asks of the world.
+#[derive(Clone)]
+pub struct Ports {
+    /// The durable truth.
+    pub store: Arc<dyn Store>,
+    /// Reading on an agent's behalf.
+    pub lookup: Arc<dyn Lookup>,
+    /// The voices.
+    pub voices: Arc<dyn Voices>,
+    /// The hands.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// The reference estimator.
+    pub tokens: Arc<dyn Tokens>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Novelty.
+    pub ids: Arc<dyn Ids>,
+    /// What watchers are shown.
+    pub live: Arc<live::Live>,
+}

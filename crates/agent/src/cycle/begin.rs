@@ -10,7 +10,7 @@ use crate::changes::{Changes, CommitKind, Settlement};
 use crate::entry::{Entry, EntryKind};
 use crate::event::Fate;
 use crate::inbox::{self, Batch};
-use crate::life::{Lease, Life, OpenCycle, Waking};
+use crate::life::{Lease, Life, OpenCycle, Standing, Waking};
 use crate::message::ModelMessage;
 use crate::run::{Ending, Usage};
 use crate::view::Budget;
@@ -31,7 +31,12 @@ impl Cycle {
             Some(_) => None,
             None => inbox::take(&waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
         };
+        let kept_back = life.not_before.is_some_and(|until| until > now);
+        let canceled = |open: &OpenCycle| waking.cancel == Some(open.id);
         let state = match (&resumed, &batch) {
+            (Some(open), _) if kept_back && !canceled(open) => State::Rest(Rested::Idle),
+            (None, _) if kept_back => State::Rest(Rested::Idle),
+            _ if life.standing != Standing::Active => State::Rest(Rested::Idle),
             (Some(_), _) => State::Resume,
             (None, Some(_)) => State::Fresh,
             (None, None) => State::Rest(Rested::Idle),

@@ -8,6 +8,9 @@ use crate::event::Said;
 use crate::id::{AgentId, CallId, SpaceId};
 use crate::run::Run;
 
+/// Messages of a space, oldest first, and how many there are in all.
+pub type Messages = (Vec<Said>, u64);
+
 /// Reading on an agent's behalf.
 pub trait Lookup: Send + Sync {
     /// The newest messages of a space before `before` (exclusive seq), oldest first, and how many
@@ -18,7 +21,7 @@ pub trait Lookup: Send + Sync {
         space: SpaceId,
         before: Option<u64>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>>;
     /// The agent's newest runs, newest first.
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>>;
     /// Entries of the agent's log from `from` on, oldest first.

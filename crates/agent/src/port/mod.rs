@@ -19,7 +19,7 @@ pub use calls::{CallError, Calls, Claim, Finish, FinishedCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
-pub use lookup::Lookup;
+pub use lookup::{Lookup, Messages};
 pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, Price, ReasoningReplay, Reply,
     ReplyPart, StopReason, Voices, Wait,

@@ -1,0 +1,210 @@
+//! Tool execution: inward calls in order, each seeing what those before it want changed; outward
+//! calls in parallel where their effect allows, each under its own time-out, none able to take the
+//! cycle down with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
+use agent::changes::Inward;
+use agent::cycle::Cycle;
+use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
+use agent::life::Facts;
+use agent::limits;
+use agent::port::{Done, Hands, Lookup, Tool, ToolError};
+use agent::update::{Topic, Update};
+use tokio::task::JoinSet;
+
+use crate::Ports;
+
+/// Where calls of a cycle happen; owned, so that outward calls can run beside the loop.
+#[derive(Clone)]
+struct Scene {
+    agent: AgentId,
+    cycle: CycleId,
+    active_space: Option<SpaceId>,
+    root: RootId,
+    hop: u32,
+    facts: Arc<Facts>,
+    ports: Ports,
+}
+
+impl Scene {
+    fn of(cycle: &Cycle, agent: AgentId, ports: &Ports) -> Self {
+        let (root, hop) = cycle.descent();
+        Self {
+            agent,
+            cycle: cycle.id(),
+            active_space: cycle.active_space(),
+            root: root.clone(),
+            hop,
+            facts: Arc::new(cycle.facts().clone()),
+            ports: ports.clone(),
+        }
+    }
+
+    async fn run(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
+        let Some(tool) = self.ports.toolbox.tool(&row.tool) else {
+            return Err(ToolError::new(format!("the tool `{}` is gone", row.tool)));
+        };
+        let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
+        let hands = Hands {
+            agent: self.agent,
+            cycle: self.cycle,
+            call: &row.id,
+            now: self.ports.clock.now(),
+            active_space: pending.active_space.or(self.active_space),
+            root: &self.root,
+            hop: self.hop,
+            facts: &self.facts,
+            pending,
+            lookup: &*self.ports.lookup as &dyn Lookup,
+        };
+        let timeout = tool.spec().timeout;
+        tokio::select! {
+            biased;
+            done = tool.call(arguments, hands) => done,
+            () = self.ports.clock.sleep(timeout) => Err(timed_out(&*tool, timeout)),
+        }
+    }
+
+    fn tell_started(&self, row: &CallRow) {
+        let (agent, cycle) = (self.agent, self.cycle);
+        let update = Update::ToolStarted { agent, cycle, call: row.id.clone(), tool: row.tool.clone() };
+        self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+    }
+
+    fn tell_done(&self, row: &CallRow, status: OutcomeStatus) {
+        let (agent, cycle) = (self.agent, self.cycle);
+        let update = Update::ToolDone { agent, cycle, call: row.id.clone(), tool: row.tool.clone(), status };
+        self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+    }
+}
+
+fn timed_out(tool: &dyn Tool, timeout: Duration) -> ToolError {
+    let ms = timeout.as_millis();
+    let happened = match tool.spec().effect {
+        Effect::Unsafe => "; unknown whether it happened",
+        _ => "",
+    };
+    ToolError::new(format!("`{}` gave no answer within {ms} ms{happened}", tool.spec().name))
+}
+
+/// Runs inward calls in order. A panic is that call's failure.
+pub(crate) async fn inward(
+    cycle: &Cycle,
+    agent: AgentId,
+    ports: &Ports,
+    rows: Vec<CallRow>,
+) -> Vec<Result<Done, ToolError>> {
+    let scene = Scene::of(cycle, agent, ports);
+    let mut pending = Inward::default();
+    let mut results = Vec::with_capacity(rows.len());
+    for row in rows {
+        scene.tell_started(&row);
+        let (there, before) = (scene.clone(), pending.clone());
+        let (row, result) = {
+            let task = tokio::spawn(async move {
+                let result = there.run(&row, &before).await;
+                (row, result)
+            });
+            match task.await {
+                Ok(ended) => ended,
+                Err(broken) => {
+                    results.push(Err(broke(&broken)));
+                    continue;
+                }
+            }
+        };
+        let status = match &result {
+            Ok(done) => done.outcome.status,
+            Err(_) => OutcomeStatus::Error,
+        };
+        scene.tell_done(&row, status);
+        if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
+            pending.extend(done.inward.clone());
+        }
+        results.push(result);
+    }
+    results
+}
+
+fn broke(error: &tokio::task::JoinError) -> ToolError {
+    ToolError { model: "the tool broke; nothing of it was done".into(), operator: Some(error.to_string()) }
+}
+
+/// Outward calls on their way. Dropping it gives them up.
+#[derive(Default)]
+pub(crate) struct Outward {
+    running: JoinSet<Vec<(CallId, Outcome)>>,
+    /// Outcomes of a chain whose first was handed out already.
+    ready: Vec<(CallId, Outcome)>,
+    /// Calls whose task has not ended, to be answered should it break.
+    open: Vec<(tokio::task::Id, Vec<CallId>)>,
+}
+
+impl Outward {
+    /// Starts calls: reading and repeatable ones side by side, unsafe ones one after another.
+    pub(crate) fn start(&mut self, cycle: &Cycle, agent: AgentId, ports: &Ports, rows: Vec<CallRow>) {
+        let scene = Scene::of(cycle, agent, ports);
+        let (unsafe_rows, others): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.effect == Effect::Unsafe);
+        for row in others {
+            self.spawn(scene.clone(), vec![row]);
+        }
+        if !unsafe_rows.is_empty() {
+            self.spawn(scene, unsafe_rows);
+        }
+    }
+
+    fn spawn(&mut self, scene: Scene, rows: Vec<CallRow>) {
+        let ids = rows.iter().map(|row| row.id.clone()).collect();
+        let task = self.running.spawn(async move {
+            let mut outcomes = Vec::with_capacity(rows.len());
+            for row in rows {
+                scene.tell_started(&row);
+                let outcome = outcome_of(scene.run(&row, &Inward::default()).await);
+                scene.tell_done(&row, outcome.status);
+                outcomes.push((row.id, outcome));
+            }
+            outcomes
+        });
+        self.open.push((task.id(), ids));
+    }
+
+    /// The next outcome; never ready where nothing runs.
+    pub(crate) async fn next(&mut self) -> (CallId, Outcome) {
+        loop {
+            if let Some(ready) = self.ready.pop() {
+                return ready;
+            }
+            match self.running.join_next_with_id().await {
+                Some(Ok((task, outcomes))) => {
+                    self.open.retain(|(id, _)| *id != task);
+                    self.ready.extend(outcomes.into_iter().rev());
+                }
+                Some(Err(error)) => {
+                    let broken = self.open.iter().position(|(id, _)| *id == error.id());
+                    let (_, calls) = broken.map(|at| self.open.remove(at)).unwrap_or((error.id(), vec![]));
+                    let text = "the tool broke; unknown whether it happened";
+                    let outcome = Outcome {
+                        status: OutcomeStatus::Unknown,
+                        text: text.into(),
+                        detail: Some(error.to_string()),
+                    };
+                    self.ready.extend(calls.into_iter().map(|call| (call, outcome.clone())));
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+fn outcome_of(result: Result<Done, ToolError>) -> Outcome {
+    let mut outcome = match result {
+        Ok(done) => done.outcome,
+        Err(error) => Outcome { detail: error.operator, ..Outcome::error(error.model) },
+    };
+    outcome.text = agent::call::head_and_tail(&outcome.text, limits::OUTCOME_STORED_MAX_BYTES);
+    outcome
+}

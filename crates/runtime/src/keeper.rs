@@ -1,0 +1,288 @@
+//! The keeper: one per node. Sees everything that can wake the node, and nothing else does.
+//!
+//! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
+//! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::cycle::Rested;
+use agent::id::AgentId;
+use agent::limits;
+use agent::port::{Due, StoreError, Waken};
+use jiff::Timestamp;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::Ports;
+use crate::living::{House, live};
+use crate::node::{Node, Signal};
+use crate::warm::Warm;
+
+/// Everything that can wake the node.
+enum Event {
+    Signal(Signal),
+    Tick,
+    Finished(AgentId, Result<Rested, StoreError>),
+    Broke(tokio::task::Id, JoinError),
+    Stop,
+}
+
+/// What came of a waking: whose, and how it went.
+type Lived = (AgentId, Result<Rested, StoreError>);
+
+struct Awake {
+    task: AbortHandle,
+    knock: Arc<Notify>,
+    /// Something was signalled meanwhile: look again when it rests.
+    again: bool,
+}
+
+/// The running keeper of a node.
+pub struct Keeper {
+    node: Node,
+    stopping: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Starts the keeper of a node.
+pub fn start(ports: Ports) -> Keeper {
+    let (sender, signals) = mpsc::channel(limits::SIGNALS_MAX);
+    let node = Node::new(sender, Arc::clone(&ports.live));
+    let stopping = CancellationToken::new();
+    let house = Arc::new(House {
+        ports,
+        node: node.clone(),
+        warm: Warm::new(limits::WARM_MAX_BYTES),
+        suspects: Semaphore::new(1),
+        stopping: stopping.clone(),
+    });
+    let keeping = Keeping {
+        house,
+        signals,
+        awake: HashMap::new(),
+        tasks: JoinSet::new(),
+        queue: VecDeque::new(),
+        queued: HashSet::new(),
+        alarms: BTreeSet::new(),
+        next_sweep: 0,
+    };
+    let task = tokio::spawn(keeping.run());
+    Keeper { node, stopping, task }
+}
+
+impl Keeper {
+    /// The handle for doors.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Stops: steps in hand are finished or parked within [`limits::DRAIN_MS`], then dropped; what
+    /// was dropped resumes from its last commit at the next start.
+    pub async fn stop(self) {
+        self.stopping.cancel();
+        // The keeper's task only ends by itself; a panic in it is a programmer's error that must
+        // not keep the process from closing its store.
+        let _ = self.task.await;
+    }
+
+    /// Ends at once, as a crash would: nothing is parked.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+}
+
+struct Keeping {
+    house: Arc<House>,
+    signals: mpsc::Receiver<Signal>,
+    awake: HashMap<AgentId, Awake>,
+    tasks: JoinSet<Lived>,
+    /// Due, but as many are awake as may be.
+    queue: VecDeque<AgentId>,
+    queued: HashSet<AgentId>,
+    /// Agents to look at, at a time to come (milliseconds of the wall clock).
+    alarms: BTreeSet<(i64, AgentId)>,
+    /// Monotonic time of the next look for due work.
+    next_sweep: u64,
+}
+
+impl Keeping {
+    async fn run(mut self) {
+        loop {
+            match self.next_event().await {
+                Event::Signal(Signal::Due(Waken { agent, at })) => self.due(agent, at),
+                Event::Signal(Signal::Look(agent)) => self.look(agent),
+                Event::Tick => self.tick().await,
+                Event::Finished(agent, result) => self.finished(agent, result),
+                Event::Broke(task, error) => self.broke(task, &error),
+                Event::Stop => return self.drain().await,
+            }
+        }
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let pause = self.pause();
+        let stopping = self.house.stopping.clone();
+        let sleep = self.house.ports.clock.sleep(pause);
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => Event::Stop,
+            Some(ended) = self.tasks.join_next_with_id() => match ended {
+                Ok((_, (agent, result))) => Event::Finished(agent, result),
+                Err(error) => Event::Broke(error.id(), error),
+            },
+            Some(signal) = self.signals.recv() => Event::Signal(signal),
+            () = sleep => Event::Tick,
+        }
+    }
+
+    /// Until the next alarm or sweep.
+    fn pause(&self) -> Duration {
+        let clock = &self.house.ports.clock;
+        let to_sweep = self.next_sweep.saturating_sub(clock.monotonic_ms());
+        let now = clock.now().as_millisecond();
+        let to_alarm = self.alarms.first().map_or(u64::MAX, |(at, _)| u64::try_from(at - now).unwrap_or(0));
+        Duration::from_millis(to_sweep.min(to_alarm))
+    }
+
+    fn due(&mut self, agent: AgentId, at: Timestamp) {
+        if at > self.house.ports.clock.now() {
+            if self.alarms.len() < limits::SIGNALS_MAX {
+                self.alarms.insert((at.as_millisecond(), agent));
+            }
+            return;
+        }
+        self.activate(agent);
+    }
+
+    /// Something about an agent changed: tell its waking, or see whether there is one to begin.
+    fn look(&mut self, agent: AgentId) {
+        match self.awake.get_mut(&agent) {
+            Some(awake) => {
+                awake.again = true;
+                awake.knock.notify_one();
+            }
+            None => self.activate(agent),
+        }
+    }
+
+    fn activate(&mut self, agent: AgentId) {
+        if let Some(awake) = self.awake.get_mut(&agent) {
+            awake.again = true;
+            return;
+        }
+        if self.awake.len() >= limits::AWAKE_MAX {
+            // Beyond the bound of the queue the sweep finds it again.
+            if self.queue.len() < limits::SIGNALS_MAX && self.queued.insert(agent) {
+                self.queue.push_back(agent);
+            }
+            return;
+        }
+        let knock = Arc::new(Notify::new());
+        let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
+        let task = self.tasks.spawn(async move { (agent, live(&house, agent, &hear).await) });
+        self.awake.insert(agent, Awake { task, knock, again: false });
+    }
+
+    /// Looks for due work by index, whatever was signalled.
+    async fn tick(&mut self) {
+        let now = self.house.ports.clock.now();
+        let later = self.alarms.split_off(&(now.as_millisecond() + 1, AgentId(uuid::Uuid::nil())));
+        for (_, agent) in std::mem::replace(&mut self.alarms, later) {
+            self.activate(agent);
+        }
+        if self.house.ports.clock.monotonic_ms() < self.next_sweep {
+            return;
+        }
+        self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS;
+        let store = Arc::clone(&self.house.ports.store);
+        let found = async {
+            let fired = store.fire_due(now, limits::DUE_BATCH).await?;
+            let due = store.due(now, limits::DUE_BATCH).await?;
+            let next = store.next_due(now).await?;
+            Ok::<_, StoreError>((fired, due, next))
+        };
+        match found.await {
+            Ok((fired, due, next)) => {
+                let full = due.len() == limits::DUE_BATCH as usize;
+                fired.into_iter().for_each(|waken| self.due(waken.agent, waken.at));
+                // One that is awake has its own reasons to look again; the sweep adds none.
+                for Due { agent, .. } in due {
+                    if !self.awake.contains_key(&agent) {
+                        self.activate(agent);
+                    }
+                }
+                if full {
+                    self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
+                }
+                if let Some(at) = next {
+                    self.wake_up_at(at);
+                }
+            }
+            Err(error) => tracing::error!(%error, "the store could not be asked for due work"),
+        }
+    }
+
+    /// Looks for due work at that time, should it come before the next sweep.
+    fn wake_up_at(&mut self, at: Timestamp) {
+        let clock = &self.house.ports.clock;
+        let ahead = u64::try_from(at.as_millisecond() - clock.now().as_millisecond()).unwrap_or(0);
+        self.next_sweep = self.next_sweep.min(clock.monotonic_ms() + ahead);
+    }
+
+    fn finished(&mut self, agent: AgentId, result: Result<Rested, StoreError>) {
+        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
+        match result {
+            Ok(Rested::Parked { until: Some(at), reason, .. }) => {
+                tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
+                self.due(agent, at);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%agent, %error, "a waking ended by the store");
+                let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());
+                let now = self.house.ports.clock.now();
+                self.due(agent, now.checked_add(pause).unwrap_or(now));
+                self.admit();
+                return;
+            }
+        }
+        if again {
+            self.activate(agent);
+        }
+        self.admit();
+    }
+
+    /// A panic ends one waking, never the node. The cycle is resumed from its last commit, and its
+    /// attempts bound how often.
+    fn broke(&mut self, task: tokio::task::Id, error: &JoinError) {
+        let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);
+        let Some(agent) = agent else { return };
+        tracing::error!(%agent, %error, "a waking broke");
+        self.awake.remove(&agent);
+        self.house.ports.live.reset_drafts(agent);
+        self.house.ports.live.rest(agent, Some("a waking broke".into()));
+        let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());
+        let now = self.house.ports.clock.now();
+        self.due(agent, now.checked_add(pause).unwrap_or(now));
+        self.admit();
+    }
+
+    fn admit(&mut self) {
+        while self.awake.len() < limits::AWAKE_MAX {
+            let Some(agent) = self.queue.pop_front() else { return };
+            self.queued.remove(&agent);
+            self.activate(agent);
+        }
+    }
+
+    async fn drain(mut self) {
+        let deadline = self.house.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
+        tokio::select! {
+            () = deadline => self.tasks.abort_all(),
+            () = async { while self.tasks.join_next().await.is_some() {} } => {}
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The loop: one waking of one agent. The machine decides, this file does (HOUSE.md, *the loop fits
+//! on one screen*).
+
+use std::sync::Arc;
+
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
+use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
+use agent::id::{AgentId, CycleId};
+use agent::life::{Lease, Window};
+use agent::port::{Memo, Model, StoreError, ToolSpec};
+use agent::prompt::Prompt;
+use agent::run::Ending;
+use agent::update::{AgentState, Topic, Update};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::Ports;
+use crate::failure;
+use crate::hands::{self, Outward};
+use crate::node::Node;
+use crate::stage::Stage;
+use crate::think::{Asked, Asking};
+use crate::warm::{Kept, Warm};
+
+/// What all wakings of a node share.
+pub(crate) struct House {
+    pub(crate) ports: Ports,
+    pub(crate) node: Node,
+    pub(crate) warm: Warm,
+    /// After an unclean stop, agents that may have been the cause live one at a time.
+    pub(crate) suspects: Semaphore,
+    pub(crate) stopping: CancellationToken,
+}
+
+/// One waking in hand.
+struct Waking<'a> {
+    house: &'a House,
+    agent: AgentId,
+    cycle: Cycle,
+    config: Arc<agent::config::AgentConfig>,
+    model: Arc<dyn Model>,
+    memo: Memo,
+    knock: &'a Notify,
+    outward: Outward,
+}
+
+/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend).
+pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Result<Rested, StoreError> {
+    let ports = &house.ports;
+    let kept = house.warm.take(agent);
+    let known = kept.as_ref().map(|kept| kept.commit_n);
+    let now = ports.clock.now();
+    let Some(mut read) = ports.store.wake(agent, now, known).await? else { return Ok(Rested::Idle) };
+    let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
+        (Window::Loaded(window), _) => (window, None),
+        (Window::Unchanged, Some(kept)) => (kept.window, Some((kept.memo, kept.model))),
+        (Window::Unchanged, None) => (Vec::new(), None),
+    };
+    let _one_at_a_time = if read.clean { None } else { house.suspects.acquire().await.ok() };
+    let config = Arc::clone(&read.config);
+    let model = match ports.voices.voice(config.model.as_deref()) {
+        Ok(model) => model,
+        Err(error) => crate::think::mute(config.model.as_deref(), error),
+    };
+    let memo = memo.filter(|(_, of)| *of == model.info().name).map(|(memo, _)| memo).unwrap_or_default();
+    let setup = Setup {
+        tools: tools_of(ports, config.tools.as_deref()),
+        model: model.info().clone(),
+        fresh: CycleId(ports.ids.uuid()),
+    };
+    let cycle = Cycle::begin(read, window, setup, now);
+    let mut waking = Waking { house, agent, cycle, config, model, memo, knock, outward: Outward::default() };
+    let rested = waking.run().await;
+    ports.live.reset_drafts(agent);
+    waking.part(rested)
+}
+
+fn tools_of(ports: &Ports, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
+    let names = ports.toolbox.names();
+    let chosen = names.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted.contains(name)));
+    chosen.filter_map(|name| Some(ports.toolbox.tool(&name)?.spec().clone())).collect()
+}
+
+impl Waking<'_> {
+    async fn run(&mut self) -> Result<Rested, StoreError> {
+        loop {
+            if self.house.stopping.is_cancelled() {
+                self.cycle.stop("the node stops");
+            }
+            match self.cycle.next(self.now()) {
+                Next::OpenAndThink(open, prompt) => self.open_and_think(*open, prompt).await?,
+                Next::Think(prompt) => {
+                    let asked = self.think(&prompt).await;
+                    self.heard(asked);
+                }
+                Next::Inward(calls) => {
+                    let results = hands::inward(&self.cycle, self.agent, self.ports(), calls).await;
+                    self.cycle.acted(results);
+                }
+                Next::Count(texts) => {
+                    let counts = self.ports().tokens.count(texts).await;
+                    self.cycle.counted(&counts);
+                }
+                Next::Commit(changes) => {
+                    let verdict = self.commit(*changes).await?;
+                    self.cycle.committed(verdict, self.now());
+                }
+                Next::Outward(calls) => {
+                    self.outward.start(&self.cycle, self.agent, &self.house.ports, calls);
+                }
+                Next::Await => self.wait().await?,
+                Next::Rest(rested) => return Ok(rested),
+            }
+        }
+    }
+
+    /// Opening has no effects outside, thinking neither: they may overlap. What the model says is
+    /// held until the opening is durable.
+    async fn open_and_think(&mut self, open: Changes, prompt: Prompt) -> Result<(), StoreError> {
+        self.show(AgentState::Thinking);
+        let mut opening = submit(self.house, self.cycle.lease(), open.clone());
+        let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
+        let lease = self.cycle.lease();
+        let (model, config) = (Arc::clone(&self.model), Arc::clone(&self.config));
+        let asking =
+            Asking { ports: &self.house.ports, model: &model, config: &config, lease, knock: self.knock };
+        let mut early = None;
+        let outcome = {
+            let thinking = asking.ask(&prompt, &mut self.memo, &mut stage);
+            tokio::pin!(thinking);
+            let outcome = loop {
+                tokio::select! {
+                    outcome = &mut opening => break joined(outcome)?,
+                    asked = &mut thinking, if early.is_none() => early = Some(asked),
+                }
+            };
+            if matches!(outcome, CommitOutcome::Committed { .. }) && early.is_none() {
+                early = Some(thinking.await);
+            }
+            outcome
+        };
+        let verdict = self.told(outcome, &open);
+        self.cycle.committed(verdict, self.now());
+        if let Some(asked) = early {
+            self.heard(asked);
+        }
+        Ok(())
+    }
+
+    async fn think(&mut self, prompt: &Prompt) -> Asked {
+        self.show(AgentState::Thinking);
+        let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
+        let asking = Asking {
+            ports: &self.house.ports,
+            model: &self.model,
+            config: &self.config,
+            lease: self.cycle.lease(),
+            knock: self.knock,
+        };
+        asking.ask(prompt, &mut self.memo, &mut stage).await
+    }
+
+    fn heard(&mut self, asked: Asked) {
+        match asked {
+            Asked::Thought(thought) => {
+                self.show(AgentState::Processing);
+                let now = self.now();
+                self.cycle.thought(thought, now);
+            }
+            Asked::Interrupted(glance) => {
+                self.cycle.glanced(glance);
+                self.cycle.abandoned();
+            }
+        }
+    }
+
+    /// Waits for the next outcome of the running calls, or for the news that the cycle is canceled.
+    async fn wait(&mut self) -> Result<(), StoreError> {
+        self.show(AgentState::Thinking);
+        tokio::select! {
+            biased;
+            (call, outcome) = self.outward.next() => self.cycle.settled(call, outcome),
+            () = self.knock.notified() => {
+                if let Some(glance) = self.house.ports.store.glance(self.cycle.lease()).await? {
+                    self.cycle.glanced(glance);
+                }
+                if self.cycle.interrupted() {
+                    self.outward = Outward::default();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A commit is never dropped half-way: it runs in a task of its own.
+    async fn commit(&mut self, changes: Changes) -> Result<Verdict, StoreError> {
+        let outcome = joined(submit(self.house, self.cycle.lease(), changes.clone()).await)?;
+        Ok(self.told(outcome, &changes))
+    }
+
+    /// Tells watchers and sleepers what a commit caused.
+    fn told(&self, outcome: CommitOutcome, changes: &Changes) -> Verdict {
+        match outcome {
+            CommitOutcome::Committed { n, glance, echo } => {
+                self.publish(n, changes, echo);
+                Verdict::Committed(glance)
+            }
+            CommitOutcome::Lost => Verdict::Lost,
+            CommitOutcome::Refused(refusals) => Verdict::Refused(refusals),
+            CommitOutcome::Canceled => Verdict::Canceled,
+        }
+    }
+
+    fn publish(&self, n: u64, changes: &Changes, echo: Echo) {
+        let live = &self.house.ports.live;
+        for message in echo.said {
+            live.drop_draft(message.id);
+            let spoken_in = message.space;
+            if changes.kind == CommitKind::Decide {
+                live.enter(self.agent, changes.cycle, AgentState::Processing, &[spoken_in]);
+            }
+            live.bus().publish(&[Topic::Space(spoken_in)], Arc::new(Update::Message { message }));
+        }
+        let Changes { cycle, step, kind, .. } = *changes;
+        let commit = Update::Commit { agent: self.agent, n, cycle, step, kind };
+        live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(commit));
+        self.house.node.signal(&echo.wake);
+    }
+
+    fn show(&self, state: AgentState) {
+        self.house.ports.live.enter(self.agent, self.cycle.id(), state, &self.cycle.spaces());
+    }
+
+    /// The waking is over: tell watchers, keep what may be wanted again soon.
+    fn part(self, rested: Result<Rested, StoreError>) -> Result<Rested, StoreError> {
+        let live = &self.house.ports.live;
+        let spaces = self.cycle.spaces();
+        match &rested {
+            Ok(Rested::Ended { cycle, ending, reason }) => {
+                let mut topics = vec![Topic::Agent(self.agent)];
+                topics
+                    .extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
+                let (agent, cycle, ending, reason) = (self.agent, *cycle, *ending, reason.clone());
+                let update = Update::CycleEnded { agent, cycle, ending, reason };
+                live.rest(self.agent, None);
+                live.bus().publish(&topics, Arc::new(update));
+            }
+            Ok(Rested::Parked { reason, .. }) => live.rest(self.agent, Some(reason.clone())),
+            Ok(Rested::Idle | Rested::Lost) | Err(_) => live.rest(self.agent, None),
+        }
+        if matches!(rested, Ok(Rested::Idle | Rested::Ended { .. } | Rested::Parked { .. })) {
+            let model = self.model.info().name.clone();
+            let (commit_n, window) = self.cycle.into_warm();
+            self.house.warm.keep(self.agent, Kept { commit_n, window, memo: self.memo, model });
+        }
+        rested
+    }
+
+    fn ports(&self) -> &Ports {
+        &self.house.ports
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        self.house.ports.clock.now()
+    }
+}
+
+type Submitted = tokio::task::JoinHandle<Result<CommitOutcome, StoreError>>;
+
+fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
+    let ports = house.ports.clone();
+    tokio::spawn(async move {
+        let mut attempt = 1;
+        loop {
+            let error = match ports.store.commit(lease, changes.clone()).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => error,
+            };
+            let Some(pause) = failure::retry_store(&error, attempt, &*ports.ids) else { return Err(error) };
+            ports.clock.sleep(pause).await;
+            attempt += 1;
+        }
+    })
+}
+
+fn joined(
+    ended: Result<Result<CommitOutcome, StoreError>, tokio::task::JoinError>,
+) -> Result<CommitOutcome, StoreError> {
+    ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
+}

@@ -1,0 +1,149 @@
+//! What watchers see while a model generates: `send_message` text appears in its space as its
+//! arguments grow, everything else on the agent's own stream.
+//!
+//! A draft's place is certain before its first character is shown: `space` came first, or the text
+//! goes to the active space (where an `enter_space` earlier in the same generation counts as done).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use agent::cycle::{Cycle, names};
+use agent::id::{AgentId, CallId, CycleId, MessageId, SpaceId};
+use agent::life::Facts;
+use agent::partial::Partial;
+use agent::port::{PartKind, Piece};
+use agent::update::{Topic, Update};
+
+use crate::live::Live;
+
+/// Where one generation is shown.
+pub(crate) struct Stage {
+    agent: AgentId,
+    cycle: CycleId,
+    step: u32,
+    facts: Facts,
+    active: Option<SpaceId>,
+    live: Arc<Live>,
+    parts: HashMap<u32, Shown>,
+    calls: u32,
+}
+
+enum Shown {
+    Thought { reasoning: bool },
+    Entering { partial: Partial, space: String },
+    Speaking(Box<Speaking>),
+    Other,
+}
+
+struct Speaking {
+    message: MessageId,
+    partial: Partial,
+    space: String,
+    named: bool,
+    place: Option<SpaceId>,
+}
+
+impl Stage {
+    /// The stage of the step in hand.
+    pub(crate) fn of(cycle: &Cycle, agent: AgentId, live: &Arc<Live>) -> Self {
+        Self {
+            agent,
+            cycle: cycle.id(),
+            step: cycle.step(),
+            facts: cycle.facts().clone(),
+            active: cycle.active_space(),
+            live: Arc::clone(live),
+            parts: HashMap::new(),
+            calls: 0,
+        }
+    }
+
+    /// Shows a piece.
+    pub(crate) fn show(&mut self, piece: &Piece) {
+        match piece {
+            Piece::Start { part, kind } => self.begin(*part, kind),
+            Piece::Delta { part, text } => self.delta(*part, text),
+            Piece::Alive | Piece::Done(_) => {}
+        }
+    }
+
+    /// The generation is void: what was shown of it is withdrawn.
+    pub(crate) fn void(&mut self) {
+        self.parts.clear();
+        self.calls = 0;
+        self.live.reset_drafts(self.agent);
+    }
+
+    fn begin(&mut self, part: u32, kind: &PartKind) {
+        let shown = match kind {
+            PartKind::Text => Shown::Thought { reasoning: false },
+            PartKind::Reasoning => Shown::Thought { reasoning: true },
+            PartKind::ToolCall { name } => {
+                let call = CallId::derive(self.agent, self.cycle, self.step, self.calls);
+                self.calls += 1;
+                match name.as_str() {
+                    names::SEND_MESSAGE => Shown::Speaking(Box::new(Speaking {
+                        message: MessageId::of_call(&call),
+                        partial: Partial::default(),
+                        space: String::new(),
+                        named: false,
+                        place: None,
+                    })),
+                    names::ENTER_SPACE => {
+                        Shown::Entering { partial: Partial::default(), space: String::new() }
+                    }
+                    _ => Shown::Other,
+                }
+            }
+        };
+        self.parts.insert(part, shown);
+    }
+
+    fn delta(&mut self, part: u32, text: &str) {
+        match self.parts.get_mut(&part) {
+            Some(Shown::Thought { reasoning }) => {
+                let topic = Topic::Agent(self.agent);
+                if self.live.bus().watched(topic) {
+                    let (agent, cycle, step) = (self.agent, self.cycle, self.step);
+                    let (reasoning, delta) = (*reasoning, text.to_owned());
+                    let update = Update::Thought { agent, cycle, step, reasoning, delta };
+                    self.live.bus().publish(&[topic], Arc::new(update));
+                }
+            }
+            Some(Shown::Entering { partial, space }) => {
+                for fragment in partial.feed(text).into_iter().filter(|f| f.field == "space") {
+                    space.push_str(&fragment.text);
+                    if fragment.end {
+                        let found = self.facts.find_space(space).map(|facts| facts.space.id);
+                        self.active = found.or(self.active);
+                    }
+                }
+            }
+            Some(Shown::Speaking(speaking)) => {
+                for fragment in speaking.partial.feed(text) {
+                    speaking.read(&fragment.field, &fragment.text, fragment.end, &self.facts);
+                    if fragment.field == "text" && !fragment.text.is_empty() {
+                        let place = if speaking.named { speaking.place } else { self.active };
+                        if let Some(place) = place {
+                            self.live.draft(self.agent, place, speaking.message, &fragment.text);
+                        }
+                    }
+                }
+            }
+            Some(Shown::Other) | None => {}
+        }
+    }
+}
+
+impl Speaking {
+    fn read(&mut self, field: &str, text: &str, end: bool, facts: &Facts) {
+        if field != "space" {
+            return;
+        }
+        self.named = true;
+        self.space.push_str(text);
+        if end {
+            self.place = facts.find_space(&self.space).map(|facts| facts.space.id);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! One thought: a model call with its own time-outs, streamed to watchers, tried again by class of
+//! failure, and given up the moment the cycle is canceled.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::changes::Glance;
+use agent::config::{AgentConfig, ModelTimeouts};
+use agent::cycle::Thought;
+use agent::life::Lease;
+use agent::limits;
+use agent::port::{
+    BoxStream, Clock, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, Reply,
+    ReplyPart, Toolbox, Wait,
+};
+use agent::prompt::Prompt;
+use futures_util::StreamExt;
+use tokio::sync::Notify;
+
+use crate::Ports;
+use crate::failure;
+use crate::stage::Stage;
+
+/// What came of asking.
+pub(crate) enum Asked {
+    /// A thought, or why there is none.
+    Thought(Result<Thought, ModelError>),
+    /// The cycle was canceled meanwhile; the generation was dropped.
+    Interrupted(Glance),
+}
+
+/// Everything that a thought needs besides the prompt.
+pub(crate) struct Asking<'a> {
+    pub(crate) ports: &'a Ports,
+    pub(crate) model: &'a Arc<dyn Model>,
+    pub(crate) config: &'a AgentConfig,
+    pub(crate) lease: Lease,
+    pub(crate) knock: &'a Notify,
+}
+
+impl Asking<'_> {
+    /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
+    pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, stage: &mut Stage) -> Asked {
+        let clock = &self.ports.clock;
+        let mut attempt = 1;
+        loop {
+            let began = clock.monotonic_ms();
+            let error = {
+                let generation =
+                    generate(&**self.model, prompt, memo, &self.config.model_timeouts, &**clock, stage);
+                match self.unless_canceled(generation).await {
+                    Err(glance) => {
+                        stage.void();
+                        return Asked::Interrupted(glance);
+                    }
+                    Ok(Ok(reply)) => {
+                        let verdicts = verdicts(&reply, &*self.ports.toolbox);
+                        let model_ms = clock.monotonic_ms().saturating_sub(began);
+                        return Asked::Thought(Ok(Thought { reply, verdicts, model_ms, attempts: attempt }));
+                    }
+                    Ok(Err(error)) => error,
+                }
+            };
+            stage.void();
+            let retries = self.config.limits.model_retries;
+            let Some(pause) = failure::retry_model(&error, attempt, retries, &*self.ports.ids) else {
+                return Asked::Thought(Err(error));
+            };
+            tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
+            if let Err(glance) = self.unless_canceled(clock.sleep(pause)).await {
+                return Asked::Interrupted(glance);
+            }
+            attempt += 1;
+        }
+    }
+
+    /// `work`, dropped as soon as a knock brings the news that the cycle is canceled.
+    async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, Glance> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                () = self.knock.notified() => {
+                    // Before the opening is committed there is no lease to look with, and nothing
+                    // to be canceled either.
+                    let glance = self.ports.store.glance(self.lease).await.ok().flatten();
+                    if let Some(glance) = glance.filter(|glance| glance.cancel) {
+                        return Err(glance);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One generation under its four time-outs (connecting is the voice's own).
+async fn generate(
+    model: &dyn Model,
+    prompt: &Prompt,
+    memo: &mut Memo,
+    timeouts: &ModelTimeouts,
+    clock: &dyn Clock,
+    stage: &mut Stage,
+) -> Result<Reply, ModelError> {
+    let mut stream = model.stream(ModelRequest { prompt, memo, timeouts });
+    let mut total = clock.sleep(Duration::from_millis(timeouts.total));
+    let mut silence = clock.sleep(Duration::from_millis(timeouts.first_byte));
+    let mut wait = Wait::FirstByte;
+    let mut reset_at = clock.monotonic_ms();
+    loop {
+        let piece = tokio::select! {
+            biased;
+            piece = stream.next() => piece,
+            () = &mut silence => return Err(ModelError::TimedOut(wait)),
+            () = &mut total => return Err(ModelError::TimedOut(Wait::Total)),
+        };
+        match piece {
+            None => return Err(ModelError::Cut("it ended without an ending".into())),
+            Some(Err(error)) => return Err(error),
+            Some(Ok(Piece::Done(reply))) => return Ok(reply),
+            Some(Ok(piece)) => stage.show(&piece),
+        }
+        // A timer per token would cost more than it guards: it is wound up again once a while, and
+        // waits that much longer.
+        let now = clock.monotonic_ms();
+        let slack = (timeouts.idle / 8).clamp(1, 1_000);
+        if wait == Wait::FirstByte || now.saturating_sub(reset_at) >= slack {
+            wait = Wait::Idle;
+            reset_at = now;
+            silence = clock.sleep(Duration::from_millis(timeouts.idle + slack));
+        }
+    }
+}
+
+/// For each call of the reply, whether its arguments fit.
+fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
+    let calls = reply.parts.iter().filter_map(|part| match part {
+        ReplyPart::Call { name, arguments } => Some((name, arguments)),
+        _ => None,
+    });
+    calls
+        .map(|(name, arguments)| match toolbox.tool(name) {
+            Some(tool) => tool.check(arguments).map(|_| ()),
+            None => Ok(()),
+        })
+        .collect()
+}
+
+/// A voice that cannot speak: every request fails as finding the voice did.
+pub(crate) fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
+    let info = ModelInfo {
+        name: name.unwrap_or("none").to_owned(),
+        context_window: limits::WINDOW_HOSTED,
+        max_output: 0,
+        reasoning_replay: ReasoningReplay::None,
+        forced_tool_choice: false,
+        price: None,
+        rehearsal: false,
+    };
+    Arc::new(Mute { info, error })
+}
+
+struct Mute {
+    info: ModelInfo,
+    error: ModelError,
+}
+
+impl Model for Mute {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, _: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        let error = self.error.clone();
+        Box::pin(futures_util::stream::once(async move { Err(error) }))
+    }
+}
