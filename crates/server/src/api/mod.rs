@@ -1,0 +1,166 @@
+//! The JSON of the doors: what requests and answers are made of. Used by the server to speak and by
+//! the command line to listen. Must not know how anything is done.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+mod agents;
+mod names;
+mod people;
+mod spaces;
+mod watch;
+
+pub use agents::{
+    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, Facts, LogEntry, LoggedEvent,
+    NewAgent, NewEvent, Run, RunDetail, SpaceOfAgent,
+};
+pub(crate) use names::FATES;
+pub use people::{Entity, Key, NewEntity, NewKey, Whoami};
+pub use spaces::{Member, Message, NewMember, NewMessage, NewSpace, Space};
+pub use watch::{AgentNow, AgentSnapshot, Closed, DraftNow, Gap, SpaceSnapshot};
+
+/// That the process answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// Always `ok`.
+    pub status: String,
+    /// Of the server.
+    pub version: String,
+}
+
+/// That the server can do its work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ready {
+    /// Whether it can.
+    pub ready: bool,
+    /// Of the server.
+    pub version: String,
+    /// The model that agents use which name none; `null` where there is none.
+    pub model: Option<ModelSummary>,
+    /// Figures of the whole store.
+    #[schema(value_type = Object)]
+    pub totals: agent::port::Totals,
+}
+
+/// A model in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ModelSummary {
+    /// As `provider/model`.
+    pub name: String,
+    /// Whether it is scripted and no model at all.
+    pub rehearsal: bool,
+    /// Its bound on tokens.
+    pub context_window: u32,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// The cursor of the next page; `null` where this is the last.
+    pub next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A page of rows turned into their JSON form.
+    pub fn of<U>(page: agent::port::Page<U>, turn: impl FnMut(U) -> T) -> Self {
+        Self { items: page.items.into_iter().map(turn).collect(), next: page.next }
+    }
+}
+
+/// Which page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Which page of a list of entities.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EntityQuery {
+    /// Only these: `human` or `agent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<names::EntityKind>)]
+    pub kind: Option<agent::entity::EntityKind>,
+    /// `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Which page of an inbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct InboxQuery {
+    /// Only events in this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<names::FateState>)]
+    pub state: Option<String>,
+    /// `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Which part of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LogQuery {
+    /// Entries behind this seq; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Which part of a timeline. With `after` the oldest messages behind it, else the newest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TimelineQuery {
+    /// Messages behind this seq.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Messages before this seq.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Tokens as the provider reports them; `null` where it reported nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// Sent, cached ones included.
+    pub input: Option<u64>,
+    /// Of these, read from the provider's cache.
+    pub cached: Option<u64>,
+    /// Generated, reasoning included.
+    pub output: Option<u64>,
+    /// Of these, reasoning.
+    pub reasoning: Option<u64>,
+}
+
+impl From<agent::run::Usage> for Usage {
+    fn from(usage: agent::run::Usage) -> Self {
+        let agent::run::Usage { input, cached, output, reasoning } = usage;
+        Self { input, cached, output, reasoning }
+    }
+}

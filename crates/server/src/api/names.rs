@@ -1,0 +1,70 @@
+//! Names of the closed lists of `agent`, for the document only: the rules know no OpenAPI.
+
+use std::borrow::Cow;
+
+use agent::entity::EntityKind as Kind;
+use agent::entry::EntryKind as Entry;
+use agent::event::EventKind as Event;
+use agent::life::Standing as Stand;
+use agent::run::Ending as End;
+use agent::space::MessageKind as Said;
+use agent::update::AgentState as State;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident: [$($value:expr),+ $(,)?];)+) => {$(
+        $(#[$doc])*
+        pub(crate) enum $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let names: Vec<&str> = vec![$($value),+];
+                ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($name))
+            }
+        }
+    )+};
+}
+
+names! {
+    /// Human or agent.
+    EntityKind: [Kind::Human.as_str(), Kind::Agent.as_str()];
+    /// Words or a tool at work.
+    MessageKind: [Said::Text.as_str(), Said::Tool.as_str()];
+    /// What an agent is doing.
+    AgentState: [
+        State::Sleeping.as_str(), State::Thinking.as_str(), State::Processing.as_str(),
+        State::Paused.as_str(), State::Retired.as_str(),
+    ];
+    /// Whether an agent may live.
+    Standing: [Stand::Active.as_str(), Stand::Suspended.as_str(), Stand::Retired.as_str()];
+    /// What happened.
+    EventKind: [
+        Event::SpaceMessage.as_str(), Event::Mention.as_str(), Event::Service.as_str(),
+        Event::Plan.as_str(), Event::Timer.as_str(), Event::ToolResult.as_str(), Event::Heartbeat.as_str(),
+    ];
+    /// The one state of an accepted event.
+    FateState: ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+    /// What an entry is.
+    EntryKind: [
+        Entry::Inbox.as_str(), Entry::Injection.as_str(), Entry::Assistant.as_str(),
+        Entry::Outcomes.as_str(), Entry::Notice.as_str(),
+    ];
+    /// Why a cycle ended.
+    Ending: [
+        End::Rested.as_str(), End::Skipped.as_str(), End::Exhausted.as_str(), End::Canceled.as_str(),
+        End::Failed.as_str(),
+    ];
+    /// Why a sleeping agent does not do what waits.
+    SleepReason: ["provider", "backoff", "suspended"];
+}
+
+/// The names that `state` of an inbox may have.
+pub(crate) const FATES: [&str; 7] = ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];

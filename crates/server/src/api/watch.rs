@@ -1,0 +1,89 @@
+//! Events of streams besides the updates themselves.
+
+use agent::id::{AgentId, CycleId, MessageId};
+use agent::update::AgentState;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Member, Space, names};
+
+/// `snapshot` of a space's stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SpaceSnapshot {
+    /// The space.
+    pub space: Space,
+    /// Its members.
+    pub members: Vec<Member>,
+    /// Its `rev`: updates with ids above it follow.
+    pub rev: u64,
+    /// Its last message's seq.
+    pub head_seq: u64,
+    /// Messages being written.
+    pub drafts: Vec<DraftNow>,
+    /// Agents at work in a cycle that touched the space.
+    pub agents: Vec<AgentNow>,
+}
+
+/// A message being written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DraftNow {
+    /// The id it will have.
+    #[schema(value_type = Uuid)]
+    pub message: MessageId,
+    /// Who writes.
+    #[schema(value_type = Uuid)]
+    pub agent: AgentId,
+    /// The text so far.
+    pub text: String,
+}
+
+/// An agent at work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentNow {
+    /// Who.
+    #[schema(value_type = Uuid)]
+    pub agent: AgentId,
+    /// What it does.
+    #[schema(value_type = names::AgentState)]
+    pub state: AgentState,
+    /// In which cycle.
+    #[schema(value_type = Uuid)]
+    pub cycle: CycleId,
+}
+
+/// `snapshot` of an agent's stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentSnapshot {
+    /// Who.
+    #[schema(value_type = Uuid)]
+    pub agent: AgentId,
+    /// What it does.
+    #[schema(value_type = names::AgentState)]
+    pub state: AgentState,
+    /// Why it sleeps, where there is a reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its open cycle.
+    #[schema(value_type = Option<Uuid>)]
+    pub cycle: Option<CycleId>,
+    /// Its last commit: `commit` updates with ids above it follow.
+    pub commit_n: u64,
+}
+
+/// `gap`: durable updates of this range are not replayed; the snapshot that follows is the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Gap {
+    /// The last id that the client had.
+    pub from: u64,
+    /// The id of now.
+    pub to: u64,
+}
+
+/// `closed`: the last event of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Closed {
+    /// `slow_reader`, `not_member`, `key_revoked`, `shutdown` or `store`.
+    pub reason: String,
+    /// The last id that was handed to the connection; `Last-Event-ID` of the next one.
+    pub last_id: Option<u64>,
+}

@@ -1,0 +1,237 @@
+//! Who may pass: the access policy of each route, and the guard that enforces it before the handler
+//! runs and before the body is read. Must not know what the routes do.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::entity::{Member, Space};
+use agent::id::EntityId;
+use agent::limits;
+use agent::port::{Credential, CredentialKind};
+use axum::RequestExt;
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::problem::{Code, Problem};
+use crate::{Hall, keys};
+
+/// The access policy of a route. A route cannot be added without one (invariant 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Anyone.
+    Public,
+    /// Any key; the handler scopes its answer to the caller.
+    AnyKey,
+    /// Any key; an entity's only where it is a member of the space that the path names.
+    Member,
+    /// Admin keys.
+    Admin,
+}
+
+impl Access {
+    /// The name in the document and in snapshots.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::AnyKey => "any_key",
+            Self::Member => "member",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// The key.
+    pub(crate) credential: Credential,
+    /// Its hash, to look again later.
+    pub(crate) hash: String,
+}
+
+impl Caller {
+    /// The entity that the key is bound to; `None` for an admin key.
+    pub(crate) fn entity(&self) -> Option<EntityId> {
+        match self.credential.kind {
+            CredentialKind::Admin => None,
+            CredentialKind::Entity(entity) => Some(entity),
+        }
+    }
+}
+
+/// The space of a [`Access::Member`] route, resolved and checked.
+#[derive(Clone, Debug)]
+pub(crate) struct InSpace(pub(crate) Arc<Space>);
+
+/// What the guard of one route needs.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) hall: Arc<Hall>,
+    pub(crate) access: Access,
+}
+
+/// Enforces the policy of one route.
+pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    match admit(&guard, &mut request).await {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
+    if guard.access == Access::Public {
+        return Ok(());
+    }
+    let caller = authenticate(&guard.hall, request.headers()).await?;
+    if guard.access == Access::Admin && caller.entity().is_some() {
+        return Err(Problem::new(Code::Forbidden, "this needs an admin key"));
+    }
+    if guard.access == Access::Member {
+        let space = named_space(&guard.hall, request).await?;
+        if let Some(entity) = caller.entity()
+            && membership(&guard.hall, &space, entity).await?.is_none()
+        {
+            // A stranger is not told that the space exists.
+            return Err(Problem::not_found("space", &space_name(request).await?));
+        }
+        request.extensions_mut().insert(InSpace(Arc::new(space)));
+    }
+    request.extensions_mut().insert(caller);
+    Ok(())
+}
+
+/// The entity's membership of the space.
+pub(crate) async fn membership(
+    hall: &Hall,
+    space: &Space,
+    entity: EntityId,
+) -> Result<Option<Member>, Problem> {
+    let members = hall.doors.reader.members(space.id).await?;
+    Ok(members.into_iter().find(|member| member.entity.id == entity))
+}
+
+async fn named_space(hall: &Hall, request: &mut Request) -> Result<Space, Problem> {
+    let name = space_name(request).await?;
+    let space = hall.doors.reader.space(name.clone()).await?;
+    space.ok_or_else(|| Problem::not_found("space", &name))
+}
+
+async fn space_name(request: &mut Request) -> Result<String, Problem> {
+    let params: RawPathParams = request
+        .extract_parts()
+        .await
+        .map_err(|_| Problem::new(Code::NotUtf8, "the path is not UTF-8 once decoded"))?;
+    let space = params.iter().find(|(key, _)| *key == "space");
+    space.map(|(_, value)| value.to_owned()).ok_or_else(|| Problem::internal(&"a route without a space"))
+}
+
+async fn authenticate(hall: &Hall, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let hash = keys::hash(bearer(headers)?);
+    let credential = known(hall, &hash).await?;
+    let credential =
+        credential.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
+    Ok(Caller { credential, hash })
+}
+
+/// The key that the request carries.
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let wanted = "wanted the header `authorization: Bearer KEY`";
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let value = given.next().ok_or_else(|| Problem::new(Code::KeyMissing, wanted))?;
+    if given.next().is_some() {
+        return Err(Problem::new(Code::KeyInvalid, format!("{wanted} once")));
+    }
+    let (scheme, key) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or(("", ""));
+    let key = key.trim();
+    if !scheme.eq_ignore_ascii_case("bearer") || key.is_empty() || key.len() > limits::KEY_MAX_BYTES {
+        return Err(Problem::new(Code::KeyInvalid, wanted));
+    }
+    Ok(key)
+}
+
+/// The credential of that hash, from the cache or the registry.
+pub(crate) async fn known(hall: &Hall, hash: &str) -> Result<Option<Credential>, Problem> {
+    let now = hall.doors.clock.monotonic_ms();
+    if let Some(credential) = hall.keys.get(hash, now) {
+        return Ok(Some(credential));
+    }
+    let found = hall.doors.registry.credential(hash.to_owned()).await?;
+    if let Some(credential) = &found {
+        hall.keys.put(hash, credential, now);
+    }
+    Ok(found)
+}
+
+/// Keys seen to be good a moment ago, so that not every request asks the store. Bounded in size and
+/// in time: revoking a key holds after [`limits::KEY_CACHE_MS`].
+#[derive(Debug, Default)]
+pub(crate) struct KeyCache(Mutex<VecDeque<Remembered>>);
+
+#[derive(Debug)]
+struct Remembered {
+    hash: String,
+    credential: Credential,
+    since_ms: u64,
+}
+
+impl KeyCache {
+    fn get(&self, hash: &str, now: u64) -> Option<Credential> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .find(|known| {
+                keys::same(&known.hash, hash) && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS
+            })
+            .map(|known| known.credential.clone())
+    }
+
+    fn put(&self, hash: &str, credential: &Credential, now: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.hash != hash && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS);
+        if all.len() >= limits::KEY_CACHE_MAX {
+            all.pop_front();
+        }
+        all.push_back(Remembered { hash: hash.to_owned(), credential: credential.clone(), since_ms: now });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::CredentialId;
+    use axum::http::HeaderValue;
+    use uuid::Uuid;
+
+    fn credential() -> Credential {
+        Credential { id: CredentialId(Uuid::nil()), kind: CredentialKind::Admin, label: String::new() }
+    }
+
+    #[test]
+    fn the_cache_forgets_in_time_and_is_bounded() {
+        let cache = KeyCache::default();
+        cache.put("a", &credential(), 0);
+        assert!(cache.get("a", limits::KEY_CACHE_MS - 1).is_some());
+        assert!(cache.get("a", limits::KEY_CACHE_MS).is_none());
+        for i in 0..2 * limits::KEY_CACHE_MAX {
+            cache.put(&i.to_string(), &credential(), 5);
+        }
+        assert_eq!(cache.0.lock().unwrap().len(), limits::KEY_CACHE_MAX);
+    }
+
+    #[test]
+    fn only_one_bearer_header_with_a_key_will_do() {
+        let check = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            bearer(&headers).map(str::to_owned).map_err(|problem| problem.code())
+        };
+        assert_eq!(check(&["bearer viv_1"]), Ok("viv_1".to_owned()));
+        assert_eq!(check(&[]), Err(Code::KeyMissing));
+        for bad in [&["Bearer "][..], &[""], &["Basic abc"], &["viv_1"], &["Bearer a", "Bearer a"]] {
+            assert_eq!(check(bad), Err(Code::KeyInvalid), "{bad:?}");
+        }
+    }
+}

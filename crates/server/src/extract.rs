@@ -1,0 +1,214 @@
+//! Reading requests: every rejection is a problem with a stable code. Must not know routes.
+
+use std::sync::Arc;
+
+use agent::id::hex;
+use agent::limits;
+use agent::port::{PageRequest, RequestKey};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use crate::Hall;
+use crate::auth::{Caller, InSpace};
+use crate::json;
+use crate::problem::{Code, Problem};
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| Problem::internal(&"a public route asks for its caller"))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for InSpace {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let space = parts.extensions.get::<Self>().cloned();
+        space.ok_or_else(|| Problem::internal(&"a route asks for a space that its policy does not name"))
+    }
+}
+
+/// What the path names.
+pub(crate) struct At<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for At<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(value)) => Ok(Self(value)),
+            Err(PathRejection::FailedToDeserializePathParams(_)) => {
+                Err(Problem::new(Code::NotUtf8, "the path is not UTF-8 once decoded"))
+            }
+            Err(error) => Err(Problem::internal(&error)),
+        }
+    }
+}
+
+/// The query string.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if let Some(known) = json::fields::<T>() {
+            let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+            let pairs = pairs.map_err(|error| Problem::new(Code::BadQuery, error.body_text()))?;
+            if let Some((name, _)) = pairs.0.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+                return Err(json::unknown_name(name, known));
+            }
+        }
+        match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(error) => Err(Problem::new(Code::BadQuery, error.body_text())),
+        }
+    }
+}
+
+/// A JSON body, and its bytes as they came.
+pub(crate) struct Body<T> {
+    pub(crate) value: T,
+    pub(crate) raw: Bytes,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        check_type(request.headers())?;
+        let raw = whole(request).await?;
+        Ok(Self { value: json::read(&raw)?, raw })
+    }
+}
+
+/// A body that may be left out; then it is the default.
+pub(crate) struct MaybeBody<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let typed = check_type(request.headers());
+        let raw = whole(request).await?;
+        if raw.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        typed?;
+        Ok(Self(json::read(&raw)?))
+    }
+}
+
+/// A page of another origin can send text without asking, but not JSON that says it is.
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = given.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let shown: String = kind.chars().take(80).collect();
+    Err(Problem::new(Code::NotJson, format!("wanted the content type `application/json`, got `{shown}`")))
+}
+
+async fn whole(request: Request) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("the body is larger than {} bytes", limits::BODY_MAX_BYTES);
+        Problem::new(Code::BodyTooLarge, detail)
+    };
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if announced.and_then(|text| text.parse::<usize>().ok()).is_some_and(|size| size > limits::BODY_MAX_BYTES)
+    {
+        return Err(too_large());
+    }
+    axum::body::to_bytes(request.into_body(), limits::BODY_MAX_BYTES).await.map_err(|error| {
+        let source = std::error::Error::source(&error);
+        // One error type stands for "longer than the bound" and for a connection that broke.
+        match source.is_some_and(|source| source.to_string().contains("length limit")) {
+            true => too_large(),
+            false => Problem::new(Code::BadJson, "the body broke off"),
+        }
+    })
+}
+
+/// The `Idempotency-Key` header.
+pub(crate) struct Idempotency(pub(crate) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let bytes = value.as_bytes();
+        let fits = (1..=limits::KEY_MAX_BYTES).contains(&bytes.len())
+            && bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+        if !fits {
+            let detail = format!(
+                "`idempotency-key` must be 1 to {} printable ASCII characters",
+                limits::KEY_MAX_BYTES
+            );
+            return Err(Problem::new(Code::BadHeader, detail));
+        }
+        Ok(Self(Some(bytes.iter().copied().map(char::from).collect())))
+    }
+}
+
+impl Idempotency {
+    /// The store's form of it: the same request is the same `act` with the same body.
+    pub(crate) fn request(&self, caller: &Caller, act: &str, raw: &[u8]) -> Option<RequestKey> {
+        let key = self.0.clone()?;
+        let mut hash = Sha256::new();
+        hash.update(act.as_bytes());
+        hash.update([0]);
+        hash.update(raw);
+        Some(RequestKey { credential: caller.credential.id, key, body_hash: hex(&hash.finalize()) })
+    }
+}
+
+/// Which page, with the default and the bound applied.
+pub(crate) fn page(cursor: Option<String>, limit: Option<u32>) -> Result<PageRequest, Problem> {
+    if cursor.as_ref().is_some_and(|cursor| cursor.len() > limits::KEY_MAX_BYTES) {
+        return Err(Problem::new(Code::BadQuery, "`cursor` is none that was given out"));
+    }
+    Ok(PageRequest { cursor, limit: rows(limit)? })
+}
+
+/// How many rows.
+pub(crate) fn rows(limit: Option<u32>) -> Result<u32, Problem> {
+    match limit.unwrap_or(limits::PAGE_DEFAULT) {
+        limit @ 1..=limits::PAGE_MAX => Ok(limit),
+        other => {
+            let detail = format!("`limit` must be 1 to {}, got {other}", limits::PAGE_MAX);
+            Err(Problem::new(Code::BadQuery, detail))
+        }
+    }
+}
+
+/// A free text within its bound; the field is named in the refusal.
+pub(crate) fn text(field: &str, value: String, max: usize) -> Result<String, Problem> {
+    if value.len() <= max && !value.contains('\0') {
+        return Ok(value);
+    }
+    let got = value.len();
+    Err(Problem::new(Code::BadValue, format!("`{field}` must be at most {max} bytes without NUL, got {got}")))
+}
+
+/// Runs what writes to its end, even where the client hangs up meanwhile: a commit is never dropped
+/// half-way, and whoever must be told of it is told.
+pub(crate) async fn to_the_end<T, F>(work: F) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Problem>> + Send + 'static,
+{
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(Problem::internal(&error)))
+}
+
+/// The state of every handler.
+pub(crate) type HallState = axum::extract::State<Arc<Hall>>;

@@ -1,0 +1,121 @@
+//! The outer gate: what every request must pass before routing, authentication and reading its
+//! body. Also catches panics and bounds the time of a request. Must not know routes.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::limits;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::Hall;
+use crate::problem::{Code, Problem};
+
+/// Puts the gate around all routes. A panic in a handler becomes an answer; the process lives.
+pub(crate) fn around(router: Router, hall: Arc<Hall>) -> Router {
+    router
+        .layer(CatchPanicLayer::custom(|_| Problem::internal(&"a handler panicked").into_response()))
+        .layer(middleware::from_fn_with_state(hall, gate))
+}
+
+async fn gate(State(hall): State<Arc<Hall>>, request: Request, next: Next) -> Response {
+    if let Err(problem) = admit(&hall, &request) {
+        return problem.into_response();
+    }
+    let limit = hall.doors.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
+    // Bounds the time to the head of the answer, body of the request included. An event stream has
+    // its head at once; its body is not bounded by this.
+    let mut response = tokio::select! {
+        biased;
+        response = next.run(request) => response,
+        () = limit => Problem::new(Code::TimedOut, "the request took too long").into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn admit(hall: &Hall, request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    let ours = |host: &str| is_ours(host, &hall.options.hosts);
+    check_host(request, &ours)?;
+    check_origin(headers, &ours)?;
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if headers.len() > limits::HEADERS_MAX || bytes > limits::HEADERS_MAX_BYTES {
+        let detail = format!(
+            "wanted at most {} headers of {} bytes together, got {} of {bytes}",
+            limits::HEADERS_MAX,
+            limits::HEADERS_MAX_BYTES,
+            headers.len()
+        );
+        return Err(Problem::new(Code::HeadersTooLarge, detail));
+    }
+    Ok(())
+}
+
+/// A name that resolves to this machine is not ours for that: pages of strangers can make any name
+/// do so (DNS rebinding).
+fn check_host(request: &Request, ours: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
+    let refused = |got: &str| {
+        let shown: String = got.chars().take(80).collect();
+        Problem::new(Code::HostRefused, format!("this server is not called `{shown}`"))
+            .hint("use the address that it listens on")
+    };
+    let mut named = request.headers().get_all(header::HOST).iter();
+    let host = named.next().ok_or_else(|| refused(""))?;
+    let host = host.to_str().map_err(|_| refused("?"))?;
+    let authority: Authority = host.parse().map_err(|_| refused(host))?;
+    if named.next().is_some() || host.contains('@') || !ours(authority.host()) {
+        return Err(refused(host));
+    }
+    match request.uri().host() {
+        Some(host) if !ours(host) => Err(refused(host)),
+        _ => Ok(()),
+    }
+}
+
+/// Browsers name the origin of the page that asks; a page of a stranger has no business here.
+fn check_origin(headers: &HeaderMap, ours: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
+    for origin in headers.get_all(header::ORIGIN) {
+        let text = origin.to_str().unwrap_or("?");
+        let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        let authority = authority.and_then(|rest| rest.parse::<Authority>().ok());
+        if !authority.is_some_and(|authority| !text.contains('@') && ours(authority.host())) {
+            let shown: String = text.chars().take(80).collect();
+            return Err(Problem::new(Code::OriginRefused, format!("the origin `{shown}` may not ask here")));
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(host: &str, hosts: &[String]) -> bool {
+    let plain = |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    let host = plain(host);
+    let loopback = host == "localhost"
+        || host == "127.0.0.1"
+        || host.parse::<IpAddr>().is_ok_and(|address| address == IpAddr::V6(Ipv6Addr::LOCALHOST));
+    loopback || hosts.iter().any(|allowed| plain(allowed) == host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_names_and_the_configured_hosts_are_ours() {
+        let hosts = vec!["viv.example".to_owned(), "192.0.2.7".to_owned()];
+        for good in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "::1", "Viv.Example", "192.0.2.7"] {
+            assert!(is_ours(good, &hosts), "{good}");
+        }
+        for bad in ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil", "127.0.0.2", "0.0.0.0"] {
+            assert!(!is_ours(bad, &hosts), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Agents: make, look at, change, suspend, resume, retire, cancel.
+
+use agent::config::{AgentConfig, nearest};
+use agent::entity::handle;
+use agent::id::AgentId;
+use agent::life::{RestReason, Standing};
+use agent::limits;
+use agent::port::AgentCard;
+use agent::update::AgentState;
+use axum::Json;
+use axum::extract::State;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Made, agent_called};
+use crate::Hall;
+use crate::api::{Agent, AgentChange, CancelRequest, Canceled, NewAgent, Page, PageQuery};
+use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
+use crate::problem::{Code, Problem};
+
+/// Makes an agent.
+#[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgent,
+    responses((status = 201, description = "Made.", body = Agent)))]
+pub(super) async fn create(State(hall): HallState, body: Body<NewAgent>) -> Result<Made<Agent>, Problem> {
+    let NewAgent { name, display_name, config } = body.value;
+    let name = handle(&name)?;
+    let display_name =
+        text("display_name", display_name.unwrap_or_else(|| name.clone()), limits::DISPLAY_NAME_MAX_BYTES)?;
+    let config = AgentConfig::from_json(&config.unwrap_or_else(|| Value::Object(serde_json::Map::new())))?;
+    check_names(&hall, &config)?;
+    let id = AgentId(hall.doors.ids.uuid());
+    let new = agent::port::NewAgent { id, name, display_name, config, at: hall.doors.clock.now() };
+    to_the_end(async move {
+        hall.doors.registry.create_agent(new).await?;
+        let made = card(&hall, id).await?;
+        let place = format!("/v1/agents/{}", made.id);
+        Ok(Made::Fresh(made, place))
+    })
+    .await
+}
+
+/// Agents by name.
+#[utoipa::path(get, path = "/v1/agents", tag = "agents", params(PageQuery),
+    responses((status = 200, description = "A page.", body = Page<Agent>)))]
+pub(super) async fn list(
+    State(hall): HallState,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<Page<Agent>>, Problem> {
+    let found = hall.doors.reader.agents(page(query.cursor, query.limit)?).await?;
+    let now = hall.doors.clock.now();
+    Ok(Json(Page::of(found, |card| shown(&hall, card, now))))
+}
+
+/// One agent.
+#[utoipa::path(get, path = "/v1/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The agent.", body = Agent)))]
+pub(super) async fn get(State(hall): HallState, At(name): At<String>) -> Result<Json<Agent>, Problem> {
+    let card = agent_called(&hall, &name).await?;
+    Ok(Json(shown(&hall, card, hall.doors.clock.now())))
+}
+
+/// Changes an agent. A changed config is live at its next cycle.
+#[utoipa::path(patch, path = "/v1/agents/{agent}", tag = "agents", request_body = AgentChange,
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The agent as it is now.", body = Agent)))]
+pub(super) async fn amend(
+    State(hall): HallState,
+    At(name): At<String>,
+    body: Body<AgentChange>,
+) -> Result<Json<Agent>, Problem> {
+    let AgentChange { display_name, config } = body.value;
+    let found = agent_called(&hall, &name).await?;
+    let display_name =
+        display_name.map(|value| text("display_name", value, limits::DISPLAY_NAME_MAX_BYTES)).transpose()?;
+    if let Some(patch) = &config {
+        check_names(&hall, &found.config.amended(patch)?)?;
+    }
+    let (id, now) = (found.id, hall.doors.clock.now());
+    to_the_end(async move {
+        hall.doors.registry.amend_agent(id, display_name, config, now).await?;
+        Ok(Json(card(&hall, id).await?))
+    })
+    .await
+}
+
+/// Suspends an agent: nothing opens, events keep waiting, an open cycle parks.
+#[utoipa::path(post, path = "/v1/agents/{agent}/suspend", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The agent as it is now.", body = Agent)))]
+pub(super) async fn suspend(hall: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
+    stand(hall, name, Standing::Suspended).await
+}
+
+/// Resumes a suspended agent.
+#[utoipa::path(post, path = "/v1/agents/{agent}/resume", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The agent as it is now.", body = Agent)))]
+pub(super) async fn resume(hall: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
+    stand(hall, name, Standing::Active).await
+}
+
+/// Retires an agent for good; its history is kept.
+#[utoipa::path(post, path = "/v1/agents/{agent}/retire", tag = "agents",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The agent as it is now.", body = Agent)))]
+pub(super) async fn retire(hall: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
+    stand(hall, name, Standing::Retired).await
+}
+
+async fn stand(
+    State(hall): HallState,
+    At(name): At<String>,
+    standing: Standing,
+) -> Result<Json<Agent>, Problem> {
+    let id = agent_called(&hall, &name).await?.id;
+    let now = hall.doors.clock.now();
+    to_the_end(async move {
+        hall.doors.registry.set_standing(id, standing, now).await?;
+        hall.doors.node.look(id);
+        Ok(Json(card(&hall, id).await?))
+    })
+    .await
+}
+
+/// Cancels the open cycle of an agent. Its generation stops; what it committed stays.
+#[utoipa::path(post, path = "/v1/agents/{agent}/cancel", tag = "agents", request_body = Option<CancelRequest>,
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The cycle that will end.", body = Canceled)))]
+pub(super) async fn cancel(
+    State(hall): HallState,
+    At(name): At<String>,
+    MaybeBody(body): MaybeBody<CancelRequest>,
+) -> Result<Json<Canceled>, Problem> {
+    let id = agent_called(&hall, &name).await?.id;
+    to_the_end(async move {
+        let cycle = hall.doors.registry.cancel(id, body.cycle).await?;
+        hall.doors.node.look(id);
+        Ok(Json(Canceled { cycle }))
+    })
+    .await
+}
+
+async fn card(hall: &Hall, id: AgentId) -> Result<Agent, Problem> {
+    let card = hall.doors.reader.agent(id).await?;
+    let card = card.ok_or_else(|| Problem::not_found("agent", &id.to_string()))?;
+    Ok(shown(hall, card, hall.doors.clock.now()))
+}
+
+/// What an agent does now: derived from its rows and from what is live on this node.
+pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> (AgentState, Option<&'static str>) {
+    if card.standing == Standing::Retired {
+        return (AgentState::Retired, None);
+    }
+    if let Some(activity) = hall.doors.node.live().activity(card.id)
+        && activity.state != AgentState::Sleeping
+    {
+        return (activity.state, None);
+    }
+    let kept_back = card.not_before.is_some_and(|until| until > now);
+    let reason = match card.rest_reason {
+        _ if card.standing == Standing::Suspended => Some("suspended"),
+        Some(RestReason::Provider) if kept_back => Some("provider"),
+        Some(RestReason::Backoff) if kept_back => Some("backoff"),
+        _ => None,
+    };
+    (AgentState::Sleeping, reason)
+}
+
+/// The cycle that an agent lives or has open.
+pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<agent::id::CycleId> {
+    let live = hall.doors.node.live().activity(card.id).map(|activity| activity.cycle);
+    live.or_else(|| card.open.as_ref().map(|open| open.id))
+}
+
+fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
+    let (state, reason) = state_of(hall, &card, now);
+    let cycle = cycle_of(hall, &card);
+    let named = card.config.model.clone();
+    let voice = hall.doors.voices.voice(named.as_deref()).ok();
+    Agent {
+        id: card.id,
+        name: card.entity.name,
+        display_name: card.entity.display_name,
+        description: card.config.description.clone(),
+        state,
+        reason: reason.map(str::to_owned),
+        standing: card.standing,
+        model: voice.map(|voice| voice.info().name.clone()).or(named),
+        config: card.config.to_json(),
+        config_rev: card.config_rev,
+        cycle,
+        waiting: card.waiting,
+        held: card.held,
+        cycles: card.cycles,
+        skips: card.skips,
+        usage: card.usage.into(),
+        not_before: card.not_before,
+        active_space: card.active_space,
+        created_at: card.entity.created_at,
+        commit_n: card.commit_n,
+    }
+}
+
+/// Whether the models and tools that a config names exist.
+fn check_names(hall: &Hall, config: &AgentConfig) -> Result<(), Problem> {
+    if let Some(model) = &config.model
+        && let Err(error) = hall.doors.voices.voice(Some(model))
+    {
+        return Err(Problem::new(Code::NoSuchModel, format!("`model` names `{model}`: {error}")));
+    }
+    let known = hall.doors.toolbox.names();
+    let named = config.tools.iter().flatten().chain(&config.stop.on_tools);
+    for tool in named {
+        if hall.doors.toolbox.tool(tool).is_none() {
+            let problem = Problem::new(Code::NoSuchTool, format!("there is no tool `{tool}`"));
+            return Err(match nearest(tool, known.iter().map(String::as_str)) {
+                Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),
+                None => problem.hint(format!("known are `{}`", known.join("`, `"))),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! People, and the keys that are bound to them.
+
+use agent::entity::{EntityKind, handle};
+use agent::id::{CredentialId, EntityId};
+use agent::limits;
+use agent::port::{Credential, CredentialKind, NewCredential, NewHuman};
+use axum::Json;
+use axum::extract::State;
+
+use super::Made;
+use crate::Hall;
+use crate::api::{Entity, EntityQuery, Key, NewEntity, NewKey, Page};
+use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
+use crate::keys;
+use crate::problem::{Code, Problem};
+
+/// Makes a person.
+#[utoipa::path(post, path = "/v1/entities", tag = "entities", request_body = NewEntity,
+    responses((status = 201, description = "Made.", body = Entity)))]
+pub(super) async fn create(State(hall): HallState, body: Body<NewEntity>) -> Result<Made<Entity>, Problem> {
+    let NewEntity { name, display_name, external_id } = body.value;
+    let name = handle(&name)?;
+    let max = limits::DISPLAY_NAME_MAX_BYTES;
+    let new = NewHuman {
+        id: EntityId(hall.doors.ids.uuid()),
+        display_name: text("display_name", display_name.unwrap_or_else(|| name.clone()), max)?,
+        name,
+        external_id: external_id.map(|id| text("external_id", id, max)).transpose()?,
+        at: hall.doors.clock.now(),
+    };
+    to_the_end(async move {
+        let made = hall.doors.registry.create_human(new).await?;
+        let place = format!("/v1/entities/{}", made.id);
+        Ok(Made::Fresh(made.into(), place))
+    })
+    .await
+}
+
+/// Entities by name.
+#[utoipa::path(get, path = "/v1/entities", tag = "entities", params(EntityQuery),
+    responses((status = 200, description = "A page.", body = Page<Entity>)))]
+pub(super) async fn list(
+    State(hall): HallState,
+    Query(query): Query<EntityQuery>,
+) -> Result<Json<Page<Entity>>, Problem> {
+    let found = hall.doors.reader.entities(query.kind, page(query.cursor, query.limit)?).await?;
+    Ok(Json(Page::of(found, Entity::from)))
+}
+
+/// One entity.
+#[utoipa::path(get, path = "/v1/entities/{entity}", tag = "entities",
+    params(("entity" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The entity.", body = Entity)))]
+pub(super) async fn get(State(hall): HallState, At(name): At<String>) -> Result<Json<Entity>, Problem> {
+    Ok(Json(called(&hall, &name).await?.into()))
+}
+
+/// Makes a key for a person. The secret is shown this once.
+#[utoipa::path(post, path = "/v1/entities/{entity}/keys", tag = "entities", request_body = Option<NewKey>,
+    params(("entity" = String, Path, description = "Id or handle.")),
+    responses((status = 201, description = "The key.", body = Key)))]
+pub(super) async fn make_key(
+    State(hall): HallState,
+    At(name): At<String>,
+    MaybeBody(body): MaybeBody<NewKey>,
+) -> Result<Made<Key>, Problem> {
+    let entity = called(&hall, &name).await?;
+    if entity.kind != EntityKind::Human {
+        return Err(Problem::new(Code::NotHuman, "keys are made for people; agents speak by themselves"));
+    }
+    let label = text("label", body.label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
+    let secret = keys::key(&(hall.doors.key_source)());
+    let id = CredentialId(hall.doors.ids.uuid());
+    let new = NewCredential {
+        credential: Credential { id, kind: CredentialKind::Entity(entity.id), label },
+        secret_hash: keys::hash(&secret),
+        at: hall.doors.clock.now(),
+        replace_label: false,
+    };
+    to_the_end(async move {
+        hall.doors.registry.add_credential(new).await?;
+        Ok(Made::Fresh(Key { id, key: secret }, "/v1/whoami".to_owned()))
+    })
+    .await
+}
+
+/// The entity with that id or handle.
+pub(super) async fn called(hall: &Hall, name: &str) -> Result<agent::entity::Entity, Problem> {
+    let found = hall.doors.reader.entity(name.to_owned()).await?;
+    found.ok_or_else(|| Problem::not_found("entity", name))
+}

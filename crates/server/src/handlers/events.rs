@@ -1,0 +1,133 @@
+//! Events sent to an agent, and its ledger.
+
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use agent::id::{EventId, RootId};
+use agent::limits;
+use agent::port::{Accept, Accepted};
+use axum::Json;
+use axum::extract::State;
+use serde_json::Value;
+
+use super::{Made, agent_called};
+use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, Page};
+use crate::auth::Caller;
+use crate::extract::{At, Body, HallState, Idempotency, Query, page, to_the_end};
+use crate::problem::{Code, Problem};
+
+/// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is lived once.
+#[utoipa::path(post, path = "/v1/agents/{agent}/events", tag = "events", request_body = NewEvent,
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
+    responses((status = 201, description = "Accepted.", body = EventAccepted),
+              (status = 200, description = "Accepted before.", body = EventAccepted)))]
+pub(super) async fn send(
+    State(hall): HallState,
+    At(name): At<String>,
+    caller: Caller,
+    idempotency: Idempotency,
+    body: Body<NewEvent>,
+) -> Result<Made<EventAccepted>, Problem> {
+    let to = agent_called(&hall, &name).await?.id;
+    let request = idempotency.request(&caller, &format!("event {to}"), &body.raw);
+    let NewEvent { service, payload, urgent } = body.value;
+    let payload = payload.unwrap_or(Value::Null);
+    check_service(&service, &payload)?;
+    let credential = caller.credential.id.to_string();
+    // The prefix is ours and the credential's id is in it: no client reaches another's ids.
+    let id = EventId(match &idempotency.0 {
+        Some(key) => format!("api:{credential}:{key}"),
+        None => hall.doors.ids.uuid().to_string(),
+    });
+    let envelope = Envelope {
+        principal: Principal::Credential(credential),
+        channel: Channel::Api,
+        trust: Trust::Operator,
+        root: RootId(id.0.clone()),
+        hop: 0,
+    };
+    let data = EventData::Service { name: service, payload };
+    let at = hall.doors.clock.now();
+    let event = Event { id: id.clone(), kind: EventKind::Service, urgent, at, envelope, data };
+    to_the_end(async move {
+        let place = format!("/v1/agents/{to}/events/{}", percent(&id.0));
+        match hall.doors.store.accept(Accept::Event(to, event), request).await? {
+            Accepted::Fresh { wake, .. } => {
+                hall.doors.node.signal(&wake);
+                Ok(Made::Fresh(EventAccepted { event_id: id, duplicate: false }, place))
+            }
+            Accepted::Duplicate { .. } => Ok(Made::Before(EventAccepted { event_id: id, duplicate: true })),
+            Accepted::Conflict => Err(reused()),
+            Accepted::Denied(denial) => Err(denial.into()),
+        }
+    })
+    .await
+}
+
+fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
+    let fits = (1..=limits::KEY_MAX_BYTES).contains(&service.len()) && !service.chars().any(char::is_control);
+    if !fits {
+        let detail =
+            format!("`service` must be 1 to {} bytes without control characters", limits::KEY_MAX_BYTES);
+        return Err(Problem::new(Code::BadValue, detail));
+    }
+    let size = payload.to_string().len();
+    if size > limits::PAYLOAD_MAX_BYTES {
+        let detail = format!("`payload` must be at most {} bytes, got {size}", limits::PAYLOAD_MAX_BYTES);
+        return Err(Problem::new(Code::BadValue, detail));
+    }
+    Ok(())
+}
+
+/// The refusal of a reused idempotency key.
+pub(super) fn reused() -> Problem {
+    Problem::new(Code::KeyReused, "`idempotency-key` was used for another request")
+        .hint("use a new key for a new request")
+}
+
+/// One path segment.
+fn percent(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// One event of an agent and what became of it.
+#[utoipa::path(get, path = "/v1/agents/{agent}/events/{event}", tag = "events",
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("event" = String, Path, description = "The event's id.")),
+    responses((status = 200, description = "The event.", body = LoggedEvent)))]
+pub(super) async fn get(
+    State(hall): HallState,
+    At((name, event)): At<(String, String)>,
+) -> Result<Json<LoggedEvent>, Problem> {
+    let agent = agent_called(&hall, &name).await?.id;
+    let found = hall.doors.reader.event(agent, EventId(event.clone())).await?;
+    Ok(Json(found.ok_or_else(|| Problem::not_found("event", &event))?.into()))
+}
+
+/// An agent's ledger, newest first.
+#[utoipa::path(get, path = "/v1/agents/{agent}/inbox", tag = "events",
+    params(("agent" = String, Path, description = "Id or handle."), InboxQuery),
+    responses((status = 200, description = "A page.", body = Page<LoggedEvent>)))]
+pub(super) async fn inbox(
+    State(hall): HallState,
+    At(name): At<String>,
+    Query(query): Query<InboxQuery>,
+) -> Result<Json<Page<LoggedEvent>>, Problem> {
+    if let Some(state) = query.state.as_deref().filter(|state| !FATES.contains(state)) {
+        let shown: String = state.chars().take(80).collect();
+        return Err(Problem::new(Code::BadQuery, format!("`state`: an event is never `{shown}`"))
+            .hint(format!("known are `{}`", FATES.join("`, `"))));
+    }
+    let which = page(query.cursor, query.limit)?;
+    let agent = agent_called(&hall, &name).await?.id;
+    let found = hall.doors.reader.inbox(agent, query.state, which).await?;
+    Ok(Json(Page::of(found, LoggedEvent::from)))
+}

@@ -1,0 +1,216 @@
+//! Speaking and reading what was said.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use agent::entity::{Entity, EntityKind, Space};
+use agent::event::{Principal, Trust};
+use agent::id::{EntityId, MessageId, RootId};
+use agent::limits;
+use agent::port::{Accept, Accepted, Denial};
+use agent::update::{Topic, Update};
+use axum::Json;
+use axum::extract::State;
+use uuid::Uuid;
+
+use super::Made;
+use super::entities::called;
+use super::events::reused;
+use crate::Hall;
+use crate::api::{Message, NewMessage, Page, TimelineQuery};
+use crate::auth::{Caller, InSpace, membership};
+use crate::extract::{At, Body, HallState, Idempotency, Query, rows, to_the_end};
+use crate::problem::{Code, Problem};
+
+/// Says something in a space. Durable when answered; sent again with the same `id` or the same
+/// `Idempotency-Key` it is said once.
+#[utoipa::path(post, path = "/v1/spaces/{space}/messages", tag = "messages", request_body = NewMessage,
+    params(("space" = String, Path, description = "Id or handle."),
+           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
+    responses((status = 201, description = "Said.", body = Message),
+              (status = 200, description = "Said before: the original.", body = Message)))]
+pub(super) async fn say(
+    State(hall): HallState,
+    caller: Caller,
+    InSpace(space): InSpace,
+    idempotency: Idempotency,
+    body: Body<NewMessage>,
+) -> Result<Made<Message>, Problem> {
+    let request = idempotency.request(&caller, &format!("say {}", space.id), &body.raw);
+    let sender = sender(&hall, &caller, &body.value).await?;
+    let new = checked(&hall, &space, &sender, body.value).await?;
+    let own_key = caller.entity().is_some();
+    to_the_end(async move {
+        let topic = Topic::Space(space.id);
+        match hall.doors.store.accept(Accept::Say(new), request).await? {
+            Accepted::Fresh { message: Some(message), wake } => {
+                // The agents first: watchers can wait a microsecond longer than they.
+                hall.doors.node.signal(&wake);
+                hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: message.clone() }));
+                let place = format!("/v1/messages/{}", message.id);
+                Ok(Made::Fresh(Message::of(message, sender.display_name, sender.kind), place))
+            }
+            Accepted::Duplicate { message: Some(message) } => {
+                let original = named(&hall, vec![message]).await?.into_iter().next();
+                original.map(Made::Before).ok_or_else(|| Problem::internal(&"one message became none"))
+            }
+            Accepted::Fresh { message: None, .. } | Accepted::Duplicate { message: None } => {
+                Err(Problem::internal(&"the store accepted a message and gave none back"))
+            }
+            Accepted::Conflict => Err(reused()),
+            // Removed in this very moment: like a stranger.
+            Accepted::Denied(Denial::NotMember { .. }) if own_key => {
+                Err(Problem::not_found("space", &space.name))
+            }
+            Accepted::Denied(denial) => Err(denial.into()),
+        }
+    })
+    .await
+}
+
+/// Who speaks: named with an admin key, the key's own with an entity's.
+async fn sender(hall: &Hall, caller: &Caller, new: &NewMessage) -> Result<Entity, Problem> {
+    let sender = match (caller.entity(), &new.sender) {
+        (None, Some(name)) => called(hall, name).await?,
+        (None, None) => {
+            return Err(Problem::new(Code::SenderRequired, "an admin key speaks for a member")
+                .hint("name the member in `sender`"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(Problem::new(Code::SenderRefused, "this key speaks for its own entity")
+                .hint("leave out `sender`"));
+        }
+        (Some(own), None) => called(hall, &own.to_string()).await?,
+    };
+    if sender.kind != EntityKind::Human {
+        let detail = format!("`{}` is an agent, and agents speak by themselves", sender.name);
+        return Err(Problem::new(Code::NotHuman, detail));
+    }
+    Ok(sender)
+}
+
+async fn checked(
+    hall: &Hall,
+    space: &Space,
+    sender: &Entity,
+    new: NewMessage,
+) -> Result<agent::space::NewMessage, Problem> {
+    let NewMessage { text, mentions, urgent, id, data, .. } = new;
+    if text.trim().is_empty() {
+        return Err(Problem::new(Code::BadValue, "`text` must say something"));
+    }
+    let text = crate::extract::text("text", text, limits::MESSAGE_MAX_BYTES)?;
+    let mentions = mentioned(hall, space, &mentions).await?;
+    let id = MessageId(chosen_id(id)?.unwrap_or_else(|| hall.doors.ids.uuid()));
+    Ok(agent::space::NewMessage {
+        id,
+        space: space.id,
+        sender: sender.id,
+        text,
+        mentions,
+        urgent,
+        at: hall.doors.clock.now(),
+        cycle: None,
+        call: None,
+        data,
+        principal: Principal::Entity(sender.id),
+        trust: Trust::Member,
+        // A person's message is the first happening of its chain.
+        root: RootId(id.to_string()),
+        hop: 0,
+    })
+}
+
+/// What an agent says has an id that anyone can compute beforehand (version 8); a client that could
+/// take it would silence the agent.
+fn chosen_id(id: Option<Uuid>) -> Result<Option<Uuid>, Problem> {
+    match id {
+        Some(id) if !matches!(id.get_version_num(), 4 | 7) => {
+            Err(Problem::new(Code::BadId, format!("`id` must be a UUID of version 4 or 7, got `{id}`")))
+        }
+        id => Ok(id),
+    }
+}
+
+async fn mentioned(hall: &Hall, space: &Space, names: &[String]) -> Result<Vec<EntityId>, Problem> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    if names.len() > limits::MENTIONS_MAX {
+        let detail = format!("`mentions` must be at most {}, got {}", limits::MENTIONS_MAX, names.len());
+        return Err(Problem::new(Code::BadValue, detail));
+    }
+    let members = hall.doors.reader.members(space.id).await?;
+    let mut ids: Vec<EntityId> = Vec::with_capacity(names.len());
+    for (i, name) in names.iter().enumerate() {
+        let (id, lower) = (name.parse::<EntityId>().ok(), name.to_lowercase());
+        let found = members.iter().find(|m| Some(m.entity.id) == id || m.entity.name == lower);
+        let found = found.ok_or_else(|| {
+            let shown: String = name.chars().take(80).collect();
+            Problem::new(Code::BadMention, format!("`mentions[{i}]`: no member is called `{shown}`"))
+        })?;
+        if !ids.contains(&found.entity.id) {
+            ids.push(found.entity.id);
+        }
+    }
+    Ok(ids)
+}
+
+/// Messages of a space, oldest first. `next` continues in the direction of the question: as `after`
+/// where `after` was given, else as `before`.
+#[utoipa::path(get, path = "/v1/spaces/{space}/messages", tag = "messages",
+    params(("space" = String, Path, description = "Id or handle."), TimelineQuery),
+    responses((status = 200, description = "A page.", body = Page<Message>)))]
+pub(super) async fn list(
+    State(hall): HallState,
+    InSpace(space): InSpace,
+    Query(query): Query<TimelineQuery>,
+) -> Result<Json<Page<Message>>, Problem> {
+    let limit = rows(query.limit)?;
+    let found = hall.doors.reader.messages(space.id, query.after, query.before, limit).await?;
+    let full = found.len() as u64 >= u64::from(limit);
+    let edge = if query.after.is_some() { found.last() } else { found.first() };
+    let next = edge.map(|message| message.seq.to_string()).filter(|_| full);
+    Ok(Json(Page { items: named(&hall, found).await?, next }))
+}
+
+/// One message.
+#[utoipa::path(get, path = "/v1/messages/{message}", tag = "messages",
+    params(("message" = String, Path, description = "The message's id.")),
+    responses((status = 200, description = "The message.", body = Message)))]
+pub(super) async fn get(
+    State(hall): HallState,
+    caller: Caller,
+    At(id): At<String>,
+) -> Result<Json<Message>, Problem> {
+    let missing = || Problem::not_found("message", &id);
+    let message: MessageId = id.parse().map_err(|_| missing())?;
+    let found = hall.doors.reader.message(message).await?.ok_or_else(missing)?;
+    if let Some(entity) = caller.entity() {
+        let space = hall.doors.reader.space(found.space.to_string()).await?.ok_or_else(missing)?;
+        membership(&hall, &space, entity).await?.ok_or_else(missing)?;
+    }
+    let mut shown = named(&hall, vec![found]).await?;
+    Ok(Json(shown.pop().ok_or_else(missing)?))
+}
+
+/// The messages with their senders' names; each sender is looked up once.
+pub(super) async fn named(
+    hall: &Hall,
+    messages: Vec<agent::space::Message>,
+) -> Result<Vec<Message>, Problem> {
+    let mut senders: HashMap<EntityId, (String, EntityKind)> = HashMap::new();
+    let mut out = Vec::with_capacity(messages.len());
+    for message in messages {
+        let (name, kind) = match senders.entry(message.sender) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                let entity = called(hall, &message.sender.to_string()).await?;
+                place.insert((entity.display_name, entity.kind)).clone()
+            }
+        };
+        out.push(Message::of(message, name, kind));
+    }
+    Ok(out)
+}

@@ -1,0 +1,108 @@
+//! The route table in one view: every route with its access policy. What a route does stands in the
+//! file of its subject.
+
+use agent::id::AgentId;
+use agent::port::AgentCard;
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa_axum::routes as doc;
+
+use crate::Hall;
+use crate::auth::Access;
+use crate::problem::{Code, Problem};
+use crate::routes::Routes;
+
+pub(crate) mod agents;
+mod entities;
+mod events;
+mod messages;
+mod meta;
+mod minds;
+mod spaces;
+mod streams;
+
+/// All routes of the doors.
+pub(crate) fn all(routes: Routes) -> Routes {
+    use Access::{Admin, AnyKey, Member, Public};
+    routes
+        .add(Public, doc!(meta::health))
+        .add(Public, doc!(meta::ready))
+        .add(Public, doc!(meta::document))
+        .add(AnyKey, doc!(meta::whoami))
+        .add(Admin, doc!(agents::create))
+        .add(Admin, doc!(agents::list))
+        .add(Admin, doc!(agents::get))
+        .add(Admin, doc!(agents::amend))
+        .add(Admin, doc!(agents::suspend))
+        .add(Admin, doc!(agents::resume))
+        .add(Admin, doc!(agents::retire))
+        .add(Admin, doc!(agents::cancel))
+        .add(Admin, doc!(events::send))
+        .add(Admin, doc!(events::get))
+        .add(Admin, doc!(events::inbox))
+        .add(Admin, doc!(minds::runs))
+        .add(Admin, doc!(minds::run))
+        .add(Admin, doc!(minds::consciousness))
+        .add(Admin, doc!(minds::facts))
+        .add(Admin, doc!(streams::agent))
+        .add(Admin, doc!(entities::create))
+        .add(Admin, doc!(entities::list))
+        .add(Admin, doc!(entities::get))
+        .add(Admin, doc!(entities::make_key))
+        .add(Admin, doc!(spaces::open))
+        .add(AnyKey, doc!(spaces::list))
+        .add(Member, doc!(spaces::get))
+        .add(Admin, doc!(spaces::close))
+        .add(Member, doc!(spaces::members))
+        .add(Admin, doc!(spaces::add_member))
+        .add(Admin, doc!(spaces::remove_member))
+        .add(Member, doc!(messages::say))
+        .add(Member, doc!(messages::list))
+        .add(AnyKey, doc!(messages::get))
+        .add(Member, doc!(streams::space))
+}
+
+/// What answers where no route is.
+pub(crate) async fn no_route(uri: Uri) -> Problem {
+    let shown: String = uri.path().chars().take(80).collect();
+    Problem::new(Code::NoRoute, format!("there is no route `{shown}`")).hint("see /openapi.json")
+}
+
+/// What answers where the route has no such method.
+pub(crate) async fn no_method(method: Method, uri: Uri) -> Problem {
+    let shown: String = uri.path().chars().take(80).collect();
+    Problem::new(Code::MethodNotAllowed, format!("the route `{shown}` has no method `{method}`"))
+}
+
+/// An answer: `201` where something was made, `200` where it was there already.
+pub(crate) enum Made<T> {
+    /// Made now; where it is found.
+    Fresh(T, String),
+    /// It was there.
+    Before(T),
+}
+
+impl<T: Serialize> IntoResponse for Made<T> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Fresh(made, place) => {
+                (StatusCode::CREATED, [(header::LOCATION, place)], axum::Json(made)).into_response()
+            }
+            Self::Before(found) => axum::Json(found).into_response(),
+        }
+    }
+}
+
+/// The agent with that id or handle.
+async fn agent_called(hall: &Hall, name: &str) -> Result<AgentCard, Problem> {
+    let missing = || Problem::not_found("agent", name);
+    let id: AgentId = match name.parse() {
+        Ok(id) => id,
+        Err(_) => match hall.doors.reader.entity(name.to_owned()).await? {
+            Some(entity) if entity.kind == agent::entity::EntityKind::Agent => entity.id.agent(),
+            _ => return Err(missing()),
+        },
+    };
+    hall.doors.reader.agent(id).await?.ok_or_else(missing)
+}

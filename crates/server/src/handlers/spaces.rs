@@ -1,0 +1,153 @@
+//! Spaces and their members.
+
+use std::sync::Arc;
+
+use agent::entity::handle;
+use agent::id::{EntityId, SpaceId};
+use agent::limits;
+use agent::port::{Denial, RegistryError};
+use agent::update::{Topic, Update};
+use axum::Json;
+use axum::extract::State;
+
+use super::Made;
+use super::entities::called;
+use crate::Hall;
+use crate::api::{Member, NewMember, NewSpace, Page, PageQuery, Space};
+use crate::auth::{Caller, InSpace};
+use crate::extract::{At, Body, HallState, Query, page, text, to_the_end};
+use crate::problem::{Code, Problem};
+
+/// Opens a space.
+#[utoipa::path(post, path = "/v1/spaces", tag = "spaces", request_body = NewSpace,
+    responses((status = 201, description = "Opened.", body = Space)))]
+pub(super) async fn open(State(hall): HallState, body: Body<NewSpace>) -> Result<Made<Space>, Problem> {
+    let NewSpace { name, display_name, description, members } = body.value;
+    let name = handle(&name)?;
+    if members.len() > limits::SPACE_MEMBERS_MAX {
+        let detail =
+            format!("`members` must be at most {}, got {}", limits::SPACE_MEMBERS_MAX, members.len());
+        return Err(Problem::new(Code::BadValue, detail));
+    }
+    let mut ids: Vec<EntityId> = Vec::with_capacity(members.len());
+    for member in &members {
+        let id = called(&hall, member).await?.id;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    let display_name = display_name.unwrap_or_else(|| name.clone());
+    let new = agent::port::NewSpace {
+        id: SpaceId(hall.doors.ids.uuid()),
+        display_name: text("display_name", display_name, limits::DISPLAY_NAME_MAX_BYTES)?,
+        description: text("description", description.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?,
+        name,
+        members: ids,
+        at: hall.doors.clock.now(),
+    };
+    to_the_end(async move {
+        let made = hall.doors.registry.open_space(new).await?;
+        let place = format!("/v1/spaces/{}", made.id);
+        Ok(Made::Fresh(made.into(), place))
+    })
+    .await
+}
+
+/// Spaces by name: all of them with an admin key, the caller's own with an entity's.
+#[utoipa::path(get, path = "/v1/spaces", tag = "spaces", params(PageQuery),
+    responses((status = 200, description = "A page.", body = Page<Space>)))]
+pub(super) async fn list(
+    State(hall): HallState,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<Page<Space>>, Problem> {
+    let found = hall.doors.reader.spaces(caller.entity(), page(query.cursor, query.limit)?).await?;
+    Ok(Json(Page::of(found, Space::from)))
+}
+
+/// One space.
+#[utoipa::path(get, path = "/v1/spaces/{space}", tag = "spaces",
+    params(("space" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The space.", body = Space)))]
+pub(super) async fn get(InSpace(space): InSpace) -> Json<Space> {
+    Json(Arc::unwrap_or_clone(space).into())
+}
+
+/// Closes a space to further messages; its history stays readable.
+#[utoipa::path(post, path = "/v1/spaces/{space}/close", tag = "spaces",
+    params(("space" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The space as it is now.", body = Space)))]
+pub(super) async fn close(State(hall): HallState, At(name): At<String>) -> Result<Json<Space>, Problem> {
+    let id = space_called(&hall, &name).await?.id;
+    to_the_end(async move { Ok(Json(hall.doors.registry.close_space(id).await?.into())) }).await
+}
+
+/// Members of a space, oldest first.
+#[utoipa::path(get, path = "/v1/spaces/{space}/members", tag = "spaces",
+    params(("space" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "All of them.", body = Page<Member>)))]
+pub(super) async fn members(
+    State(hall): HallState,
+    InSpace(space): InSpace,
+) -> Result<Json<Page<Member>>, Problem> {
+    let members = hall.doors.reader.members(space.id).await?;
+    Ok(Json(Page { items: members.into_iter().map(Member::from).collect(), next: None }))
+}
+
+/// Adds a member; adding one again changes the role.
+#[utoipa::path(post, path = "/v1/spaces/{space}/members", tag = "spaces", request_body = NewMember,
+    params(("space" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The member.", body = Member)))]
+pub(super) async fn add_member(
+    State(hall): HallState,
+    At(name): At<String>,
+    body: Body<NewMember>,
+) -> Result<Json<Member>, Problem> {
+    let space = space_called(&hall, &name).await?;
+    let entity = called(&hall, &body.value.entity).await?;
+    let role = body.value.role.unwrap_or_else(|| "member".to_owned());
+    let role = text("role", role, limits::DISPLAY_NAME_MAX_BYTES)?;
+    let now = hall.doors.clock.now();
+    to_the_end(async move {
+        let rev = hall.doors.registry.add_member(space.id, entity.id, role, now).await?;
+        tell(&hall, space.id, entity.id, true, rev);
+        let members = hall.doors.reader.members(space.id).await?;
+        let member = members.into_iter().find(|member| member.entity.id == entity.id);
+        // Removed again in this very moment, if it is not there.
+        Ok(Json(member.ok_or_else(|| Problem::not_found("member", &entity.name))?.into()))
+    })
+    .await
+}
+
+/// Removes a member. Its streams end; what waits in its inbox stays.
+#[utoipa::path(delete, path = "/v1/spaces/{space}/members/{entity}", tag = "spaces",
+    params(("space" = String, Path, description = "Id or handle."),
+           ("entity" = String, Path, description = "Id or handle.")),
+    responses((status = 204, description = "Removed.")))]
+pub(super) async fn remove_member(
+    State(hall): HallState,
+    At((name, entity)): At<(String, String)>,
+) -> Result<axum::http::StatusCode, Problem> {
+    let space = space_called(&hall, &name).await?;
+    let entity = called(&hall, &entity).await?;
+    to_the_end(async move {
+        let removed = hall.doors.registry.remove_member(space.id, entity.id).await;
+        let rev = removed.map_err(|error| match error {
+            RegistryError::Denied(Denial::NotMember { .. }) => Problem::not_found("member", &entity.name),
+            other => other.into(),
+        })?;
+        tell(&hall, space.id, entity.id, false, rev);
+        Ok(axum::http::StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+fn tell(hall: &Hall, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
+    let update = Update::Member { space, entity, joined, rev };
+    hall.doors.bus.publish(&[Topic::Space(space)], Arc::new(update));
+}
+
+async fn space_called(hall: &Hall, name: &str) -> Result<agent::entity::Space, Problem> {
+    let found = hall.doors.reader.space(name.to_owned()).await?;
+    found.ok_or_else(|| Problem::not_found("space", name))
+}

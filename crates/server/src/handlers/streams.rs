@@ -1,0 +1,51 @@
+//! The event streams.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use super::agent_called;
+use crate::auth::{Caller, InSpace};
+use crate::extract::{At, HallState};
+use crate::problem::Problem;
+use crate::stream::{Hangup, Subject, last_seen, open};
+
+/// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
+/// `member`, `draft`, `draft.reset`, `agent.state`, `tool.started`, `tool.done`, `cycle.ended`. Durable
+/// ones (`message`, `member`) carry the space's `rev` as `id`; `Last-Event-ID` replays messages after
+/// it, or a `gap` says that they are too many. Before the end, `closed` says why.
+#[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",
+    params(("space" = String, Path, description = "Id or handle."),
+           ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
+    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
+pub(super) async fn space(
+    State(hall): HallState,
+    caller: Caller,
+    InSpace(space): InSpace,
+    headers: HeaderMap,
+    hangup: Option<Extension<Hangup>>,
+) -> Result<Response, Problem> {
+    let seen = last_seen(&headers)?;
+    Ok(open(hall, caller, Subject::Space(space.id), seen, hangup.map(|Extension(hangup)| hangup)))
+}
+
+/// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
+/// `draft`, `draft.reset`, `tool.started`, `tool.done`, `thought`, `commit`, `cycle.ended`. The durable
+/// ones (`commit`) carry the number of the commit as `id`; `Last-Event-ID` replays those after it, or
+/// a `gap` says that they are too many. Before the end, `closed` says why.
+#[utoipa::path(get, path = "/v1/agents/{agent}/stream", tag = "streams",
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
+    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
+pub(super) async fn agent(
+    State(hall): HallState,
+    caller: Caller,
+    At(name): At<String>,
+    headers: HeaderMap,
+    hangup: Option<Extension<Hangup>>,
+) -> Result<Response, Problem> {
+    let seen = last_seen(&headers)?;
+    let id = agent_called(&hall, &name).await?.id;
+    Ok(open(hall, caller, Subject::Agent(id), seen, hangup.map(|Extension(hangup)| hangup)))
+}

@@ -1,0 +1,327 @@
+//! Refusals: the one place that knows HTTP statuses, and the one list of stable codes. The
+//! documentation of the codes is generated from it.
+
+use std::borrow::Cow;
+
+use agent::config::BadConfig;
+use agent::entity::BadHandle;
+use agent::port::{Denial, RegistryError, StoreError};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $status:literal;)+) => {
+        /// The stable codes. Each has one HTTP status and one title.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Code {
+            /// Every code, in the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// The code as clients see it.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $code),+ }
+            }
+
+            /// The HTTP status.
+            pub fn status(self) -> u16 {
+                match self { $(Self::$name => $status),+ }
+            }
+
+            /// What it means, in one sentence.
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+).trim_ascii()),+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body is not JSON.
+    BadJson = "bad_json", 400;
+    /// The body or the path is not UTF-8.
+    NotUtf8 = "not_utf8", 400;
+    /// The body is nested too deeply.
+    TooDeep = "too_deep", 400;
+    /// A query parameter cannot be read.
+    BadQuery = "bad_query", 400;
+    /// A header cannot be read.
+    BadHeader = "bad_header", 400;
+    /// The request carries no key.
+    KeyMissing = "key_missing", 401;
+    /// The key is unknown or revoked.
+    KeyInvalid = "key_invalid", 401;
+    /// The request is addressed to a host that this server is not.
+    HostRefused = "host_refused", 403;
+    /// The request comes from a web page of another origin.
+    OriginRefused = "origin_refused", 403;
+    /// The key may not do this.
+    Forbidden = "forbidden", 403;
+    /// The sender is not a member of the space.
+    NotMember = "not_member", 403;
+    /// Nothing has that id or handle.
+    NotFound = "not_found", 404;
+    /// There is no such route.
+    NoRoute = "no_route", 404;
+    /// The route has no such method.
+    MethodNotAllowed = "method_not_allowed", 405;
+    /// The handle is taken.
+    NameTaken = "name_taken", 409;
+    /// The message id belongs to another message.
+    IdTaken = "id_taken", 409;
+    /// The idempotency key was used for another request.
+    KeyReused = "key_reused", 409;
+    /// The space takes no more messages.
+    SpaceClosed = "space_closed", 409;
+    /// The space has as many members as it may.
+    SpaceFull = "space_full", 409;
+    /// The agent is retired.
+    AgentRetired = "agent_retired", 409;
+    /// The agent lives no such cycle.
+    NoOpenCycle = "no_open_cycle", 409;
+    /// The body is too large.
+    BodyTooLarge = "body_too_large", 413;
+    /// The body must be sent as application/json.
+    NotJson = "not_json", 415;
+    /// A value has the wrong type, or is missing.
+    WrongType = "wrong_type", 422;
+    /// A field means nothing here.
+    UnknownField = "unknown_field", 422;
+    /// A value is outside its bounds.
+    BadValue = "bad_value", 422;
+    /// A handle is not well formed.
+    BadHandle = "bad_handle", 422;
+    /// A client may not choose this message id.
+    BadId = "bad_id", 422;
+    /// With an admin key a message names its sender.
+    SenderRequired = "sender_required", 422;
+    /// With an entity's key a message does not name its sender.
+    SenderRefused = "sender_refused", 422;
+    /// Only people speak through the doors.
+    NotHuman = "not_human", 422;
+    /// A mention names no member of the space.
+    BadMention = "bad_mention", 422;
+    /// The agent's config is not valid.
+    BadConfig = "bad_config", 422;
+    /// The config names a model that the server does not know.
+    NoSuchModel = "no_such_model", 422;
+    /// The config names a tool that the server does not have.
+    NoSuchTool = "no_such_tool", 422;
+    /// As many events wait for the agent as may.
+    InboxFull = "inbox_full", 429;
+    /// The request has too many or too large headers.
+    HeadersTooLarge = "headers_too_large", 431;
+    /// The server failed; its log says why.
+    Internal = "internal", 500;
+    /// A record cannot be read.
+    Damaged = "damaged", 500;
+    /// The store is broken and the server must be started again.
+    Broken = "broken", 500;
+    /// The server is busy; try again.
+    Overloaded = "overloaded", 503;
+    /// The server is stopping.
+    Closing = "closing", 503;
+    /// The request took too long.
+    TimedOut = "timed_out", 503;
+    /// There is no room on the disk.
+    NoSpace = "no_space", 507;
+}
+
+impl Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        let lines: Vec<String> =
+            Self::ALL.iter().map(|c| format!("- `{}` ({}): {}", c.as_str(), c.status(), c.title())).collect();
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(lines.join("\n")))
+            .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+            .into()
+    }
+}
+
+impl ToSchema for Code {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Code")
+    }
+}
+
+/// A refusal as clients read it (`application/problem+json`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemBody {
+    /// `urn:viv:problem:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What the code means.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code.
+    #[schema(value_type = Code)]
+    pub code: String,
+    /// What was wanted and what stood in the way.
+    pub detail: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    code: Code,
+    detail: String,
+    hint: Option<String>,
+}
+
+impl Problem {
+    /// A refusal with its reason.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), hint: None }
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Nothing of that sort has that id or handle.
+    pub fn not_found(what: &str, name: &str) -> Self {
+        let shown: String = name.chars().take(80).collect();
+        Self::new(Code::NotFound, format!("no {what} is called `{shown}`"))
+    }
+
+    /// A failure of the server; the reason is logged and not shown.
+    pub fn internal(reason: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%reason, "a request failed");
+        Self::new(Code::Internal, "the server failed to answer")
+    }
+
+    fn body(&self) -> ProblemBody {
+        ProblemBody {
+            kind: format!("urn:viv:problem:{}", self.code.as_str()),
+            title: self.code.title().to_owned(),
+            status: self.code.status(),
+            code: self.code.as_str().to_owned(),
+            detail: self.detail.clone(),
+            hint: self.hint.clone(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if matches!(self.code, Code::Overloaded | Code::InboxFull | Code::TimedOut | Code::Closing) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "the store refused a request");
+        let detail = error.to_string();
+        match error {
+            StoreError::Busy(_) => Self::new(Code::Overloaded, detail).hint("try again in a moment"),
+            StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
+            StoreError::Damaged(_) => Self::new(Code::Damaged, detail),
+            StoreError::Closed => Self::new(Code::Closing, detail),
+            StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
+        }
+    }
+}
+
+impl From<Denial> for Problem {
+    fn from(denial: Denial) -> Self {
+        let detail = denial.to_string();
+        let code = match denial {
+            Denial::NotFound { .. } => Code::NotFound,
+            Denial::NameTaken { .. } => Code::NameTaken,
+            Denial::NotMember { .. } => Code::NotMember,
+            Denial::SpaceClosed(_) => Code::SpaceClosed,
+            Denial::SpaceFull(_) => Code::SpaceFull,
+            Denial::Retired(_) => Code::AgentRetired,
+            Denial::InboxFull(_) => Code::InboxFull,
+            Denial::MessageIdTaken => Code::IdTaken,
+            Denial::NoOpenCycle(_) => Code::NoOpenCycle,
+        };
+        Self::new(code, detail)
+    }
+}
+
+impl From<BadConfig> for Problem {
+    fn from(error: BadConfig) -> Self {
+        Self::new(Code::BadConfig, error.to_string())
+    }
+}
+
+impl From<BadHandle> for Problem {
+    fn from(error: BadHandle) -> Self {
+        Self::new(Code::BadHandle, error.to_string())
+    }
+}
+
+impl From<RegistryError> for Problem {
+    fn from(error: RegistryError) -> Self {
+        match error {
+            RegistryError::Denied(denial) => denial.into(),
+            RegistryError::Config(error) => error.into(),
+            RegistryError::Store(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_unique_lower_snake_and_refuses() {
+        for (i, code) in Code::ALL.iter().enumerate() {
+            let text = code.as_str();
+            assert!(
+                text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{text}"
+            );
+            assert!((400..600).contains(&code.status()), "{text}");
+            assert!(code.title().ends_with('.'), "{text}");
+            assert!(Code::ALL.iter().skip(i + 1).all(|other| other.as_str() != text), "{text} twice");
+        }
+    }
+
+    #[test]
+    fn a_store_without_room_is_507_and_a_busy_one_says_when_to_come_back() {
+        let full = Problem::from(StoreError::Full("disk".into())).into_response();
+        assert_eq!(full.status().as_u16(), 507);
+        let busy = Problem::from(StoreError::Busy("queue".into())).into_response();
+        assert_eq!(busy.status().as_u16(), 503);
+        assert_eq!(busy.headers()["retry-after"], "1");
+    }
+}

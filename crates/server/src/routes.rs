@@ -1,0 +1,53 @@
+//! The route table. [`Routes::add`] is the only way to add a route, and it takes an access policy
+//! (invariant 12): route, document and guard come from one line.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+use bytes::Bytes;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
+use crate::auth::{Access, Guard, guard};
+use crate::{Hall, handlers, openapi};
+
+/// Routes so far.
+pub(crate) struct Routes {
+    hall: Arc<Hall>,
+    router: OpenApiRouter<Arc<Hall>>,
+}
+
+impl Routes {
+    /// No routes yet.
+    pub(crate) fn new(hall: Arc<Hall>) -> Self {
+        let router = OpenApiRouter::with_openapi(OpenApi::default());
+        Self { hall, router }
+    }
+
+    /// Adds what `utoipa_axum::routes!` made of handlers, behind a guard of that policy.
+    #[expect(clippy::disallowed_methods, reason = "the one place that adds routes")]
+    pub(crate) fn add(self, access: Access, route: UtoipaMethodRouter<Arc<Hall>>) -> Self {
+        let (schemas, mut paths, methods) = route;
+        for (path, item) in &mut paths.paths {
+            assert!(
+                access != Access::Member || path.contains("{space}"),
+                "the route {path} names no space to be a member of"
+            );
+            openapi::mark(item, access);
+        }
+        let guarded = Guard { hall: Arc::clone(&self.hall), access };
+        let methods = methods.route_layer(middleware::from_fn_with_state(guarded, guard));
+        Self { router: self.router.routes((schemas, paths, methods)), ..self }
+    }
+
+    /// The router, and the document of exactly these routes.
+    pub(crate) fn finish(self) -> (Router, Bytes) {
+        let (router, document) = self.router.split_for_parts();
+        let router = router
+            .fallback(handlers::no_route)
+            .method_not_allowed_fallback(handlers::no_method)
+            .with_state(Arc::clone(&self.hall));
+        (router, openapi::finish(document, &self.hall.options.version))
+    }
+}

@@ -1,0 +1,139 @@
+//! Event streams. Each client has a task that listens to the bus and a bounded buffer that the
+//! socket reads; the publisher never waits for either. Updates carry no truth: whatever was missed
+//! is read from the store. Must not know how updates come about.
+
+use std::sync::Arc;
+
+use agent::update::{AgentState, Update};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::Hall;
+use crate::auth::Caller;
+use crate::problem::{Code, Problem};
+
+mod outbox;
+mod pump;
+mod subject;
+
+use outbox::{Frame, Outbox, Outlet};
+pub(crate) use subject::Subject;
+
+/// Cuts the connection of a request; put into the request by [`crate::serve`].
+#[derive(Clone, Debug)]
+pub(crate) struct Hangup(pub(crate) CancellationToken);
+
+/// Answers with the stream of a subject.
+pub(crate) fn open(
+    hall: Arc<Hall>,
+    caller: Caller,
+    subject: Subject,
+    last_seen: Option<u64>,
+    hangup: Option<Hangup>,
+) -> Response {
+    // Listening begins before anything is read, so that nothing falls between the two.
+    let listener = hall.doors.bus.subscribe(subject.topic());
+    let outbox = Arc::new(Outbox::default());
+    let body = Body::from_stream(Outlet(Arc::clone(&outbox)));
+    let pump = pump::Pump::new(hall, caller, subject, outbox);
+    tokio::spawn(pump.run(listener, last_seen, hangup));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        // Proxies that buffer would hold every update back.
+        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, body).into_response()
+}
+
+/// What the client had seen when it was here last.
+pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    match value.to_str().map(str::trim) {
+        Ok("") => Ok(None),
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            // A number beyond all numbers is from the future.
+            Ok(Some(text.parse().unwrap_or(u64::MAX)))
+        }
+        _ => {
+            Err(Problem::new(Code::BadHeader, "`last-event-id` must be the `id` of an event of this stream"))
+        }
+    }
+}
+
+/// An event of the stream.
+fn frame(name: &str, id: Option<u64>, data: &impl Serialize, transient: bool) -> Frame {
+    // Closed types of ours with string keys only: they serialise. JSON escapes line ends.
+    let data = serde_json::to_string(data).expect("an update serialises");
+    let id_line = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    let bytes = Bytes::from(format!("{id_line}event: {name}\ndata: {data}\n\n"));
+    Frame { bytes, id, transient }
+}
+
+/// A sign of life.
+fn ping() -> Frame {
+    Frame { bytes: Bytes::from_static(b": ping\n\n"), id: None, transient: true }
+}
+
+/// The update as this caller may see it; `None` where it is not meant for the stream.
+fn visible(update: &Update, in_space: bool, operator: bool) -> Option<Update> {
+    match update {
+        // What an agent thinks is never shown in spaces, whoever published it there.
+        Update::Thought { .. } | Update::Commit { .. } if in_space => None,
+        // Reasons are for operators.
+        Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
+            Some(Update::CycleEnded { agent: *agent, cycle: *cycle, ending: *ending, reason: None })
+        }
+        Update::State { agent, state, cycle, .. } if !operator => {
+            let (agent, state, cycle): (_, AgentState, _) = (*agent, *state, *cycle);
+            Some(Update::State { agent, state, cycle, reason: None })
+        }
+        update => Some(update.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::{AgentId, CycleId};
+    use agent::run::Ending;
+    use uuid::Uuid;
+
+    #[test]
+    fn members_see_neither_thoughts_nor_reasons() {
+        let (agent, cycle) = (AgentId(Uuid::nil()), CycleId(Uuid::nil()));
+        let thought = Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "secret".to_owned() };
+        assert_eq!(visible(&thought, true, true), None);
+        assert_eq!(visible(&thought, false, true), Some(thought));
+        let reason = Some("not my business".to_owned());
+        let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason };
+        let Some(Update::CycleEnded { reason, .. }) = visible(&ended, true, false) else { panic!("hidden") };
+        assert_eq!(reason, None);
+        assert_eq!(visible(&ended, true, true), Some(ended));
+    }
+
+    #[test]
+    fn a_frame_is_one_event_whatever_the_text_contains() {
+        let bytes = frame("draft", Some(3), &"a\n\nevent: forged\r", false).bytes;
+        let text = std::str::from_utf8(&bytes).unwrap();
+        assert_eq!(text, "id: 3\nevent: draft\ndata: \"a\\n\\nevent: forged\\r\"\n\n");
+    }
+
+    #[test]
+    fn the_last_id_seen_is_a_number_or_refused() {
+        let check = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("last-event-id", HeaderValue::from_static(text));
+            last_seen(&headers).map_err(|problem| problem.code())
+        };
+        assert_eq!(check("12"), Ok(Some(12)));
+        assert_eq!(check(""), Ok(None));
+        assert_eq!(check("99999999999999999999999"), Ok(Some(u64::MAX)));
+        assert_eq!(check("-1"), Err(Code::BadHeader));
+        assert_eq!(check("abc"), Err(Code::BadHeader));
+    }
+}

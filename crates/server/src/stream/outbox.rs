@@ -1,0 +1,227 @@
+//! What waits for one client of a stream: bounded in number and bytes. Whoever puts something in
+//! never waits; what a later update replaces is the first to go. Must not know what the frames say.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use agent::limits;
+use bytes::Bytes;
+use futures_core::Stream;
+use tokio::sync::Notify;
+
+/// One event as it goes onto the wire.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) bytes: Bytes,
+    /// The `id:` line, where it has one.
+    pub(super) id: Option<u64>,
+    /// May be dropped.
+    pub(super) transient: bool,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    queue: VecDeque<Frame>,
+    bytes: usize,
+    /// Frames taken so far: tells whether the client reads.
+    taken: u64,
+    last_id: Option<u64>,
+    reader: Option<Waker>,
+    /// Nothing is put in any more.
+    ended: bool,
+    /// Nobody takes any more.
+    gone: bool,
+}
+
+/// The buffer between the one who listens to the bus and the socket.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    inside: Mutex<Inside>,
+    /// The reader took something, or is gone.
+    moved: Notify,
+}
+
+impl Outbox {
+    /// Puts a frame in, if it fits; a lasting one may push out transient ones.
+    pub(super) fn offer(&self, frame: Frame) -> bool {
+        let mut inside = self.lock();
+        if inside.ended || inside.gone {
+            return false;
+        }
+        if !inside.fits(&frame) && !frame.transient {
+            inside.drop_transient();
+        }
+        if !inside.fits(&frame) {
+            return false;
+        }
+        inside.push(frame);
+        true
+    }
+
+    /// Ends the stream: what waits is given up, `farewell` makes the last frame from the last id that
+    /// the client was handed.
+    pub(super) fn end(&self, farewell: impl FnOnce(Option<u64>) -> Frame) {
+        let mut inside = self.lock();
+        inside.queue.clear();
+        inside.bytes = 0;
+        inside.ended = true;
+        let last = farewell(inside.last_id);
+        inside.push(last);
+    }
+
+    /// Frames that wait, and frames taken so far.
+    pub(super) fn progress(&self) -> (usize, u64) {
+        let inside = self.lock();
+        (inside.queue.len(), inside.taken)
+    }
+
+    /// Waits until at least half of the buffer is free.
+    pub(super) async fn room(&self) {
+        self.until(|inside| {
+            inside.queue.len() <= limits::STREAM_BUFFER / 2 && inside.bytes <= limits::STREAM_BUFFER_BYTES / 2
+        })
+        .await;
+    }
+
+    /// Waits until the client is gone.
+    pub(super) async fn gone(&self) {
+        self.until(|inside| inside.gone).await;
+    }
+
+    /// Waits until everything was taken, or the client is gone.
+    pub(super) async fn empty(&self) {
+        self.until(|inside| inside.gone || inside.queue.is_empty()).await;
+    }
+
+    async fn until(&self, reached: impl Fn(&Inside) -> bool) {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            // Registered before looking, so that nothing between the two is missed.
+            moved.as_mut().enable();
+            if reached(&self.lock()) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inside {
+    /// One frame always fits into an empty buffer, whatever its size.
+    fn fits(&self, frame: &Frame) -> bool {
+        self.queue.is_empty()
+            || (self.queue.len() < limits::STREAM_BUFFER
+                && self.bytes + frame.bytes.len() <= limits::STREAM_BUFFER_BYTES)
+    }
+
+    fn push(&mut self, frame: Frame) {
+        self.bytes += frame.bytes.len();
+        self.queue.push_back(frame);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn drop_transient(&mut self) {
+        self.queue.retain(|frame| !frame.transient);
+        self.bytes = self.queue.iter().map(|frame| frame.bytes.len()).sum();
+    }
+}
+
+/// The reading end: the body of the answer. Dropping it means that the client is gone.
+#[derive(Debug)]
+pub(super) struct Outlet(pub(super) Arc<Outbox>);
+
+impl Stream for Outlet {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut inside = self.0.lock();
+        let Some(frame) = inside.queue.pop_front() else {
+            if inside.ended {
+                return Poll::Ready(None);
+            }
+            inside.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        inside.bytes -= frame.bytes.len();
+        inside.taken += 1;
+        inside.last_id = frame.id.or(inside.last_id);
+        drop(inside);
+        self.0.moved.notify_waiters();
+        Poll::Ready(Some(Ok(frame.bytes)))
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.0.lock().gone = true;
+        self.0.moved.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{FutureExt, StreamExt};
+
+    fn frame(id: Option<u64>, size: usize, transient: bool) -> Frame {
+        Frame { bytes: Bytes::from(vec![b'x'; size]), id, transient }
+    }
+
+    #[test]
+    fn a_full_buffer_loses_what_is_transient_first_and_never_grows() {
+        let outbox = Outbox::default();
+        for _ in 0..limits::STREAM_BUFFER {
+            assert!(outbox.offer(frame(None, 1, true)));
+        }
+        assert!(!outbox.offer(frame(None, 1, true)), "a transient one is dropped");
+        assert!(outbox.offer(frame(Some(1), 1, false)), "a lasting one takes its place");
+        assert_eq!(outbox.progress().0, 1);
+        let many =
+            (2..2 * limits::STREAM_BUFFER as u64).filter(|id| outbox.offer(frame(Some(*id), 1, false)));
+        assert_eq!(many.count(), limits::STREAM_BUFFER - 1);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too_but_one_frame_always_fits() {
+        let outbox = Outbox::default();
+        assert!(outbox.offer(frame(Some(1), 2 * limits::STREAM_BUFFER_BYTES, false)));
+        assert!(!outbox.offer(frame(Some(2), 1, false)));
+    }
+
+    #[test]
+    fn the_farewell_names_the_last_id_that_was_handed_over() {
+        let outbox = Arc::new(Outbox::default());
+        let mut outlet = Outlet(Arc::clone(&outbox));
+        outbox.offer(frame(Some(7), 1, false));
+        outbox.offer(frame(Some(8), 1, false));
+        outlet.next().now_or_never().unwrap();
+        let mut told = None;
+        outbox.end(|last| {
+            told = last;
+            frame(None, 1, false)
+        });
+        assert_eq!(told, Some(7));
+        assert!(outlet.next().now_or_never().unwrap().is_some());
+        assert!(outlet.next().now_or_never().unwrap().is_none());
+        assert!(!outbox.offer(frame(None, 1, false)));
+    }
+
+    #[test]
+    fn a_client_that_leaves_is_noticed() {
+        let outbox = Arc::new(Outbox::default());
+        let outlet = Outlet(Arc::clone(&outbox));
+        assert!(outbox.gone().now_or_never().is_none());
+        drop(outlet);
+        assert!(outbox.gone().now_or_never().is_some());
+    }
+}

@@ -1,0 +1,270 @@
+//! The task behind one client of a stream: listens, keeps order, catches up from the store where
+//! something was lost, and ends the stream where it must end.
+//!
+//! Ids never go back. An update whose id is the next one is passed on; a later id means that the
+//! ones between are on their way or lost, and the store is asked; an earlier one was sent already.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::id::{EntityId, MessageId};
+use agent::limits;
+use agent::port::{Heard, Listener, StoreError};
+use agent::update::Update;
+
+use super::outbox::Outbox;
+use super::{Hangup, Subject, frame, ping, visible};
+use crate::Hall;
+use crate::api::{Closed, Gap};
+use crate::auth::{Caller, known};
+
+/// Why a stream ends, other than by its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    SlowReader,
+    NotMember,
+    KeyRevoked,
+    Shutdown,
+    Store,
+}
+
+impl End {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::SlowReader => "slow_reader",
+            Self::NotMember => "not_member",
+            Self::KeyRevoked => "key_revoked",
+            Self::Shutdown => "shutdown",
+            Self::Store => "store",
+        }
+    }
+}
+
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "a stream cannot read");
+        Self::Store
+    }
+}
+
+/// The task behind one client.
+pub(super) struct Pump {
+    hall: Arc<Hall>,
+    caller: Caller,
+    subject: Subject,
+    outbox: Arc<Outbox>,
+    /// The last durable change that the client was sent, or has by its snapshot.
+    last: u64,
+    /// Length of the drafts that the client has by its snapshot: what led there is not repeated.
+    drafts: HashMap<MessageId, u64>,
+    /// Durable changes after `last` are to be read from the store.
+    behind: bool,
+    /// More than that was lost: the client needs a snapshot.
+    stale: bool,
+    /// Frames taken at the last ping.
+    taken: u64,
+}
+
+impl Pump {
+    pub(super) fn new(hall: Arc<Hall>, caller: Caller, subject: Subject, outbox: Arc<Outbox>) -> Self {
+        let drafts = HashMap::new();
+        Self { hall, caller, subject, outbox, last: 0, drafts, behind: false, stale: false, taken: 0 }
+    }
+
+    /// Runs until the client leaves or the stream must end.
+    pub(super) async fn run(
+        mut self,
+        listener: Box<dyn Listener>,
+        last_seen: Option<u64>,
+        hangup: Option<Hangup>,
+    ) {
+        let outbox = Arc::clone(&self.outbox);
+        let end = tokio::select! {
+            end = self.live(listener, last_seen) => end,
+            () = outbox.gone() => return,
+        };
+        outbox.end(|last_id| {
+            frame("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
+        });
+        // Whoever does not take even this much is not there.
+        let patience = self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
+        tokio::select! {
+            () = outbox.empty() => {}
+            () = patience => if let Some(Hangup(connection)) = hangup { connection.cancel() },
+        }
+    }
+
+    async fn live(&mut self, mut listener: Box<dyn Listener>, last_seen: Option<u64>) -> End {
+        if let Err(end) = self.begin(last_seen).await {
+            return end;
+        }
+        let shutdown = self.hall.options.shutdown.clone();
+        let outbox = Arc::clone(&self.outbox);
+        let mut tick = self.tick();
+        loop {
+            let behind = self.behind || self.stale;
+            let done = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => Err(End::Shutdown),
+                () = &mut tick => {
+                    tick = self.tick();
+                    self.look_after().await
+                }
+                () = outbox.room(), if behind => self.catch_up().await,
+                heard = listener.next() => match heard {
+                    Some(Heard::Update(update)) => self.pass(&update).await,
+                    Some(Heard::Missed(_)) => {
+                        self.stale = true;
+                        Ok(())
+                    }
+                    None => Err(End::Shutdown),
+                },
+            };
+            if let Err(end) = done {
+                return end;
+            }
+        }
+    }
+
+    fn tick(&self) -> agent::port::BoxFuture<'static, ()> {
+        self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
+    }
+
+    /// The snapshot, and before or after it what tells the client where it stands.
+    async fn begin(&mut self, last_seen: Option<u64>) -> Result<(), End> {
+        self.last = match last_seen {
+            Some(id) => id,
+            None => self.subject.snapshot(&self.hall).await?.ok_or(End::Store)?.mark,
+        };
+        self.stale = true;
+        self.catch_up().await
+    }
+
+    /// Brings the client up to now: a snapshot where one is due, then durable changes in order, as
+    /// many as there is room for.
+    async fn catch_up(&mut self) -> Result<(), End> {
+        if self.stale {
+            if let Some(entity) = self.caller.entity() {
+                self.still_member(entity).await?;
+            }
+            let now = self.subject.snapshot(&self.hall).await?.ok_or(End::Store)?;
+            // From the future, or too far back to be replayed.
+            let replayable = self.last <= now.mark && now.mark - self.last <= limits::STREAM_REPLAY_MAX;
+            if !replayable {
+                let gap = Gap { from: self.last, to: now.mark };
+                if !self.outbox.offer(frame("gap", None, &gap, false)) {
+                    return Ok(());
+                }
+                self.last = now.mark;
+            }
+            if !self.outbox.offer(frame("snapshot", None, &now.data, false)) {
+                return Ok(());
+            }
+            self.drafts = now.drafts.into_iter().collect();
+            (self.stale, self.behind) = (false, true);
+        }
+        while self.behind {
+            let missed = self.subject.since(&self.hall, self.last).await?;
+            let whole = missed.len() < limits::STREAM_REPLAY_PAGE as usize;
+            for (id, update) in missed {
+                if !self.send(Some(id), &update) {
+                    return Ok(());
+                }
+                self.last = id;
+            }
+            self.behind = !whole;
+        }
+        Ok(())
+    }
+
+    /// Passes an update on.
+    async fn pass(&mut self, update: &Update) -> Result<(), End> {
+        if let (Update::Member { entity, joined: false, .. }, Some(own)) = (update, self.caller.entity())
+            && *entity == own
+        {
+            self.still_member(own).await?;
+        }
+        let Some(id) = self.subject.id_of(update) else {
+            self.pass_passing(update);
+            return Ok(());
+        };
+        if id > self.last + 1 && !self.behind {
+            self.behind = true;
+            self.catch_up().await?;
+        }
+        match update {
+            Update::Member { space, entity, rev, .. } if id <= self.last => {
+                // Published late: the order is not known, but how it is now.
+                let joined = self.subject.has_member(&self.hall, *entity).await?;
+                let update = Update::Member { space: *space, entity: *entity, joined, rev: *rev };
+                self.stale |= !self.send(Some(self.last), &update);
+            }
+            Update::Member { .. } => {
+                // Not to be had from the store again: where it does not fit, the snapshot has it.
+                if self.send(Some(id), update) {
+                    self.last = id;
+                } else {
+                    self.stale = true;
+                }
+            }
+            _ if id <= self.last || self.behind => {}
+            _ if self.send(Some(id), update) => self.last = id,
+            _ => self.behind = true,
+        }
+        Ok(())
+    }
+
+    /// Passes on what is not durable, or drops it.
+    fn pass_passing(&mut self, update: &Update) {
+        match update {
+            Update::Draft { message, chars, .. } => match self.drafts.get(message) {
+                Some(known) if chars <= known => return,
+                _ => {
+                    self.drafts.remove(message);
+                }
+            },
+            Update::DraftReset { message, .. } => {
+                self.drafts.remove(message);
+            }
+            _ => {}
+        }
+        if !self.send(None, update) && !update.is_transient() {
+            self.stale = true;
+        }
+    }
+
+    fn send(&self, id: Option<u64>, update: &Update) -> bool {
+        let in_space = matches!(self.subject, Subject::Space(_));
+        let Some(shown) = visible(update, in_space, self.caller.entity().is_none()) else { return true };
+        self.outbox.offer(frame(shown.name(), id, &shown, shown.is_transient()))
+    }
+
+    /// At every ping: does the client read, and may it still?
+    async fn look_after(&mut self) -> Result<(), End> {
+        let (waiting, taken) = self.outbox.progress();
+        if waiting > 0 && taken == self.taken {
+            return Err(End::SlowReader);
+        }
+        self.taken = taken;
+        match known(&self.hall, &self.caller.hash).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(End::KeyRevoked),
+            Err(_) => return Err(End::Store),
+        }
+        if let Some(entity) = self.caller.entity() {
+            self.still_member(entity).await?;
+        }
+        if waiting == 0 {
+            self.outbox.offer(ping());
+        }
+        Ok(())
+    }
+
+    async fn still_member(&self, entity: EntityId) -> Result<(), End> {
+        match self.subject.has_member(&self.hall, entity).await? {
+            true => Ok(()),
+            false => Err(End::NotMember),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a stream is about: a space or an agent. Reads its snapshot and what a client missed. Must
+//! not know buffers or sockets.
+
+use agent::entity::Space;
+use agent::id::{AgentId, EntityId, SpaceId};
+use agent::limits;
+use agent::port::StoreError;
+use agent::update::{Topic, Update};
+use serde_json::Value;
+
+use crate::Hall;
+use crate::api::{AgentNow, AgentSnapshot, DraftNow, Member, SpaceSnapshot};
+use crate::handlers::agents::{cycle_of, state_of};
+
+/// What a stream is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject {
+    /// A space: what is said there, and who is at work.
+    Space(SpaceId),
+    /// An agent: everything that it does.
+    Agent(AgentId),
+}
+
+/// How things are at one moment.
+pub(super) struct Snapshot {
+    pub(super) data: Value,
+    /// The last durable change that it contains.
+    pub(super) mark: u64,
+    /// Drafts in it, with their length in characters.
+    pub(super) drafts: Vec<(agent::id::MessageId, u64)>,
+}
+
+impl Subject {
+    pub(super) fn topic(self) -> Topic {
+        match self {
+            Self::Space(space) => Topic::Space(space),
+            Self::Agent(agent) => Topic::Agent(agent),
+        }
+    }
+
+    /// The id that the update has in this stream; only durable ones have one.
+    pub(super) fn id_of(self, update: &Update) -> Option<u64> {
+        match (self, update) {
+            (Self::Space(_), Update::Message { message }) => Some(message.rev),
+            (Self::Space(_), Update::Member { rev, .. }) => Some(*rev),
+            (Self::Agent(_), Update::Commit { n, .. }) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// How things are now; `None` where the subject is gone.
+    pub(super) async fn snapshot(self, hall: &Hall) -> Result<Option<Snapshot>, StoreError> {
+        match self {
+            Self::Space(id) => match hall.doors.reader.space(id.to_string()).await? {
+                Some(space) => Ok(Some(space_snapshot(hall, space).await?)),
+                None => Ok(None),
+            },
+            Self::Agent(id) => Ok(hall.doors.reader.agent(id).await?.map(|card| {
+                let (state, reason) = state_of(hall, &card, hall.doors.clock.now());
+                let (cycle, commit_n) = (cycle_of(hall, &card), card.commit_n);
+                let reason = reason.map(str::to_owned);
+                let data = AgentSnapshot { agent: id, state, reason, cycle, commit_n };
+                Snapshot { data: json(&data), mark: commit_n, drafts: Vec::new() }
+            })),
+        }
+    }
+
+    /// Durable updates after `id`, oldest first; a page of them. A space's are its messages: who
+    /// joined and left stands in the snapshot.
+    pub(super) async fn since(self, hall: &Hall, id: u64) -> Result<Vec<(u64, Update)>, StoreError> {
+        let limit = limits::STREAM_REPLAY_PAGE;
+        match self {
+            Self::Space(space) => {
+                let messages = hall.doors.reader.messages_since_rev(space, id, limit).await?;
+                Ok(messages.into_iter().map(|m| (m.rev, Update::Message { message: m })).collect())
+            }
+            Self::Agent(agent) => {
+                let rows = hall.doors.reader.commits(agent, id, limit).await?;
+                let update = |row: agent::port::CommitRow| {
+                    let agent::port::CommitRow { n, cycle, step, kind, .. } = row;
+                    (n, Update::Commit { agent, n, cycle, step, kind })
+                };
+                Ok(rows.into_iter().map(update).collect())
+            }
+        }
+    }
+
+    /// Whether the entity is a member; nobody is a member of an agent.
+    pub(super) async fn has_member(self, hall: &Hall, entity: EntityId) -> Result<bool, StoreError> {
+        let Self::Space(space) = self else { return Ok(false) };
+        let members = hall.doors.reader.members(space).await?;
+        Ok(members.iter().any(|member| member.entity.id == entity))
+    }
+}
+
+/// The rows are read before the drafts: a message committed in between is no draft any more, and
+/// its update, with an id above `rev`, follows.
+async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreError> {
+    let members = hall.doors.reader.members(space.id).await?;
+    let live = hall.doors.node.live();
+    let agents = live.active_in(space.id).into_iter().map(|activity| AgentNow {
+        agent: activity.agent,
+        state: activity.state,
+        cycle: activity.cycle,
+    });
+    let agents = agents.collect();
+    let mut drafts = Vec::new();
+    for draft in live.drafts(space.id) {
+        // Committed, though its writer did not yet say so: no draft.
+        if hall.doors.reader.message(draft.message).await?.is_none() {
+            drafts.push(DraftNow { message: draft.message, agent: draft.agent, text: draft.text });
+        }
+    }
+    let lengths = drafts.iter().map(|draft| (draft.message, draft.text.chars().count() as u64)).collect();
+    let mark = space.rev;
+    let data = SpaceSnapshot {
+        rev: space.rev,
+        head_seq: space.head_seq,
+        space: space.into(),
+        members: members.into_iter().map(Member::from).collect(),
+        drafts,
+        agents,
+    };
+    Ok(Snapshot { data: json(&data), mark, drafts: lengths })
+}
+
+fn json(data: &impl serde::Serialize) -> Value {
+    // Closed types of ours with string keys only.
+    serde_json::to_value(data).expect("a snapshot serialises")
+}
