@@ -1,0 +1,67 @@
+# Everything a person or a machine does with this repository. `make` alone lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# Arguments for `viv`: make run ARGS="--listen 127.0.0.1:7900"
+ARGS ?=
+# SIGKILLs of `make torture`.
+KILLS ?= 200
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+VIV := $(abspath $(TARGET_DIR))/debug/viv
+VIV_RELEASE := $(abspath $(TARGET_DIR))/release/viv
+
+# Tests that start the real binary find it here.
+export VIV_BIN ?= $(VIV)
+
+.PHONY: help run chat run-local test check fmt bench torture viv needs
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The dev profile on purpose: from nothing it builds in a fraction of the release build's time, it
+# shares every artifact with `make test`, and an agent waits for its model, not for our code. SQLite
+# is optimised even so (see Cargo.toml). `make bench` and `make torture` measure the release build.
+run: viv ## Start a living agent on this machine (then `make chat` in a second terminal)
+	@exec $(VIV) up $(ARGS)
+
+chat: viv ## Speak to the agent that `make run` started
+	@exec $(VIV) chat $(ARGS)
+
+run-local: viv ## Start it with a real small model, fetched once; no key needed
+	@VIV=$(VIV) exec scripts/run-local.sh $(ARGS)
+
+test: check ## Check everything, then run every test
+	$(CARGO) build --locked --workspace --bins
+	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		set -x; $(CARGO) nextest run --locked --workspace && $(CARGO) test --locked --workspace --doc --quiet; \
+	else \
+		set -x; $(CARGO) test --locked --workspace; \
+	fi
+
+check: needs ## Formatting and lints, warnings are errors
+	$(CARGO) fmt --all --check
+	# Fetches every platform's crates: the tidy test reads their licences without a network.
+	$(CARGO) fetch --locked --quiet
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+bench: needs ## Measure against floors of the same run (release build), write target/bench.json
+	$(CARGO) build --locked --release --bin viv
+	VIV_BIN=$(VIV_RELEASE) $(CARGO) run --locked --release -p bench
+
+torture: needs ## Kill the release build KILLS times (200) and look for anything lost or doubled
+	$(CARGO) build --locked --release --bin viv
+	VIV_BIN=$(VIV_RELEASE) VIV_KILLS=$(KILLS) $(CARGO) test --locked --release -p e2e -- --nocapture kill
+
+viv: needs
+	@$(CARGO) build --locked --bin viv
+
+needs:
+	@command -v $(CARGO) >/dev/null || { echo "cargo is needed to build Vivarium: install Rust (rustup), then run this again" >&2; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || { echo "a C compiler is needed to build the bundled SQLite: install one, for instance with \`apt-get install gcc libc6-dev\`, or name yours with CC" >&2; exit 1; }
