@@ -1,2 +1,87 @@
-//! Placeholder.
-fn main() {}
+//! The binary `viv`: starts a server, or speaks to one. Here are only the start and the end of the
+//! process; what is done between stands in `commands`.
+
+mod api;
+mod args;
+mod client;
+mod commands;
+mod credentials;
+mod errors;
+mod lived;
+mod output;
+mod sse;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use serde_json::json;
+
+use crate::args::{Cli, Command};
+use crate::client::Client;
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misread(&error),
+    };
+    let screen = Screen::detect(cli.global.json);
+    // Fails only where a provider is installed already, which then serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exit = match start(cli, screen) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            screen.failure(&failure);
+            failure.exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+fn start(cli: Cli, screen: Screen) -> Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(Exit::Failed, "no_runtime", format!("cannot start threads: {error}"))
+    })?;
+    let exit = runtime.block_on(perform(cli, screen));
+    // A thread that waits for the keyboard must not keep the process.
+    runtime.shutdown_background();
+    exit
+}
+
+async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
+    let client = || Client::find(cli.global.data_dir.clone());
+    match cli.command {
+        Command::Up(_) | Command::Doctor(_) => Ok(Exit::Failed),
+        Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
+        Command::Say(args) => commands::say::run(client()?, screen, args).await,
+        Command::Ps => commands::ps::run(client()?, screen).await,
+        Command::Show(what) => commands::show::run(client()?, screen, what).await,
+        Command::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            if screen.json {
+                screen.json_line(&json!({"version": version}));
+            } else {
+                screen.line(&format!("viv {version}"));
+            }
+            Ok(Exit::Answered)
+        }
+    }
+}
+
+/// The command line could not be read, or help was asked for.
+fn misread(error: &clap::Error) -> ExitCode {
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if !asked && std::env::args_os().any(|arg| arg == "--json") {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let failure = Failure::usage(message).hint("see `viv --help`");
+        Screen::detect(true).failure(&failure);
+        return ExitCode::from(Exit::Usage as u8);
+    }
+    // Where even this cannot be printed there is nobody to tell.
+    let _ = error.print();
+    ExitCode::from(if asked { 0 } else { Exit::Usage as u8 })
+}

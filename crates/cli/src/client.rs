@@ -1,0 +1,280 @@
+//! The HTTP client of all commands: problem+json becomes a typed failure with its exit family.
+//! Knows the wire, not the commands.
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::credentials::{self, Credentials};
+use crate::errors::{Exit, Failure, Result};
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// A little above the server's own bound, so that its answer about a time-out is heard.
+const REQUEST: Duration = Duration::from_secs(40);
+/// The server pings every 15 s: after three missed ones the connection is dead.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// A client of one server.
+pub(crate) struct Client {
+    /// For questions: bounded in total.
+    http: reqwest::Client,
+    /// For streams: bounded in silence.
+    streams: reqwest::Client,
+    data_dir: PathBuf,
+    server: RwLock<Arc<Credentials>>,
+}
+
+impl Client {
+    /// Finds the server as [`credentials::find`] does. Does not connect yet.
+    pub(crate) fn find(data_dir: PathBuf) -> Result<Self> {
+        let server = credentials::find(&data_dir)?;
+        let common = || {
+            let builder = reqwest::Client::builder()
+                .connect_timeout(CONNECT)
+                .redirect(reqwest::redirect::Policy::none())
+                .user_agent(concat!("viv/", env!("CARGO_PKG_VERSION")));
+            // A proxy of the environment must not be asked for what runs on this machine.
+            if is_loopback(&server.url) { builder.no_proxy() } else { builder }
+        };
+        let broken = |error: reqwest::Error| {
+            Failure::new(Exit::Failed, "no_client", format!("cannot make an HTTP client: {error}"))
+        };
+        let http = common().timeout(REQUEST).build().map_err(broken)?;
+        let streams = common().read_timeout(SILENCE).build().map_err(broken)?;
+        Ok(Self { http, streams, data_dir, server: RwLock::new(Arc::new(server)) })
+    }
+
+    /// The server's address.
+    pub(crate) fn url(&self) -> String {
+        self.server().url.clone()
+    }
+
+    /// Reads address and key again: a restarted server has another key, maybe another port.
+    pub(crate) fn refresh(&self) {
+        if let Ok(found) = credentials::find(&self.data_dir) {
+            *self.server.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(found);
+        }
+    }
+
+    /// A question.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+        self.ask(Method::GET, path, None, None).await
+    }
+
+    /// A question with a typed answer.
+    pub(crate) async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        typed(path, self.get(path).await?)
+    }
+
+    /// A request that changes something; `key` makes repeating it harmless.
+    pub(crate) async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> Result<Value> {
+        self.ask(Method::POST, path, Some(body), key).await
+    }
+
+    /// All rows of a paged list, at most `most`.
+    pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>> {
+        let mut rows = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut page_path = format!("{path}{}limit=200", if path.contains('?') { '&' } else { '?' });
+            if let Some(cursor) = &cursor {
+                page_path.push_str(&format!("&cursor={}", segment(cursor)));
+            }
+            let page: Page = self.get_as(&page_path).await?;
+            // A page without rows that names a next one would be asked for for ever.
+            let empty = page.items.is_empty();
+            rows.extend(page.items);
+            match page.next {
+                Some(next) if !empty && rows.len() < most => cursor = Some(next),
+                _ => break,
+            }
+        }
+        rows.truncate(most);
+        Ok(rows)
+    }
+
+    /// Opens a stream of updates, after `last_id` where something was seen before.
+    pub(crate) async fn open_stream(&self, path: &str, last_id: Option<&str>) -> Result<Response> {
+        let server = self.server();
+        let mut request = self
+            .streams
+            .get(format!("{}{path}", server.url))
+            .bearer_auth(server.key.open())
+            .header("accept", "text/event-stream");
+        if let Some(id) = last_id {
+            request = request.header("last-event-id", id);
+        }
+        let response = self.send(request, &server).await?;
+        if response.status().is_success() { Ok(response) } else { Err(refusal(response, &server.url).await) }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<Value> {
+        let server = self.server();
+        let mut request =
+            self.http.request(method, format!("{}{path}", server.url)).bearer_auth(server.key.open());
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let response = self.send(request, &server).await?;
+        if !response.status().is_success() {
+            return Err(refusal(response, &server.url).await);
+        }
+        let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
+        serde_json::from_slice(&bytes).map_err(|_| stranger(&server.url, "its answer is not JSON"))
+    }
+
+    async fn send(&self, request: RequestBuilder, server: &Credentials) -> Result<Response> {
+        request.send().await.map_err(|error| unreachable(&server.url, &error))
+    }
+
+    fn server(&self) -> Arc<Credentials> {
+        Arc::clone(&self.server.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Value>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    title: Option<String>,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+/// An answer in the form that this program knows.
+pub(crate) fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
+    serde_json::from_value(answer).map_err(|error| {
+        Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the answer to `{what}`: {error}"))
+            .hint("is the server another version than this `viv`? Compare `viv version` with `viv doctor`")
+    })
+}
+
+/// Text as one segment of a path or one value of a query.
+pub(crate) fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => out.push(char::from(byte)),
+            // A dot alone or twice would be taken for a directory by URL parsers.
+            b'.' if text.bytes().any(|b| b != b'.') => out.push('.'),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn is_loopback(url: &str) -> bool {
+    let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    })
+}
+
+async fn refusal(response: Response, url: &str) -> Failure {
+    let status = response.status();
+    let body = response.bytes().await.unwrap_or_default();
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) => from_problem(status, problem),
+        Err(_) => stranger(url, &format!("it answered {} without a problem body", status.as_u16())),
+    }
+}
+
+fn from_problem(status: StatusCode, problem: Problem) -> Failure {
+    let message = problem.detail.or(problem.title).unwrap_or_else(|| format!("the server answered {status}"));
+    let exit = match status.as_u16() {
+        404 => Exit::NotFound,
+        503 | 504 => Exit::Unreachable,
+        400..=499 | 507 => Exit::Refused,
+        _ => Exit::Failed,
+    };
+    let hint = problem.hint.or_else(|| {
+        (status == StatusCode::UNAUTHORIZED)
+            .then(|| "check `VIV_KEY`, or unset it to use the data directory's credential file".to_owned())
+    });
+    Failure { exit, code: problem.code, message, hint }
+}
+
+fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
+    if error.is_timeout() && !error.is_connect() {
+        let message = format!("the server at `{url}` did not answer in time");
+        return Failure::new(Exit::Unreachable, "unreachable", message)
+            .hint("ask again; if it goes on, look at the server's log");
+    }
+    Failure::new(
+        Exit::Unreachable,
+        "unreachable",
+        format!("no server answers at `{url}`: {}", deepest(error)),
+    )
+    .hint("start one with `viv up`, or check `VIV_URL`")
+}
+
+fn stranger(url: &str, why: &str) -> Failure {
+    let message = format!("what answers at `{url}` is not Vivarium: {why}");
+    Failure::new(Exit::Unreachable, "not_vivarium", message).hint("check `VIV_URL`")
+}
+
+/// The last cause says what happened; those above it say only that a request was sent.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    // The address is in the sentence around this already.
+    cause.to_string().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(status: u16, body: &str, exit: Exit, code: &str) {
+        let problem = serde_json::from_str(body).unwrap();
+        let failure = from_problem(StatusCode::from_u16(status).unwrap(), problem);
+        assert_eq!((failure.exit, failure.code.as_str()), (exit, code));
+    }
+
+    #[test]
+    fn a_problem_keeps_its_code_and_finds_its_family() {
+        check(404, r#"{"code":"not_found","title":"t"}"#, Exit::NotFound, "not_found");
+        check(403, r#"{"code":"not_member","title":"t"}"#, Exit::Refused, "not_member");
+        check(413, r#"{"code":"too_large","title":"t"}"#, Exit::Refused, "too_large");
+        check(503, r#"{"code":"overloaded","title":"t"}"#, Exit::Unreachable, "overloaded");
+        check(500, r#"{"code":"internal","title":"t"}"#, Exit::Failed, "internal");
+    }
+
+    #[test]
+    fn names_cannot_leave_their_segment() {
+        assert_eq!(segment("ada"), "ada");
+        assert_eq!(segment("a/../b?c"), "a%2F..%2Fb%3Fc");
+        assert_eq!(segment(".."), "%2E%2E");
+        assert_eq!(segment("é"), "%C3%A9");
+    }
+
+    #[test]
+    fn loopback_addresses_are_known() {
+        for url in ["http://127.0.0.1:7878", "http://localhost:1", "http://[::1]:2"] {
+            assert!(is_loopback(url), "{url}");
+        }
+        assert!(!is_loopback("https://example.org"));
+    }
+}

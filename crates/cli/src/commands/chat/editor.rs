@@ -1,0 +1,244 @@
+//! The line being written: text, cursor, history. Pure; knows neither terminal nor server.
+
+use agent::limits;
+
+use super::keys::Key;
+use crate::output::char_columns;
+
+/// Lines that can be called back.
+const HISTORY_MAX: usize = 200;
+
+/// What a key asks for beyond the line itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Send this.
+    Send(String),
+    /// Ctrl-C on an empty line.
+    Interrupt,
+    /// Leave.
+    Leave,
+    /// Draw everything again.
+    Redraw,
+}
+
+/// The line being written.
+#[derive(Debug, Default)]
+pub(crate) struct Editor {
+    text: Vec<char>,
+    at: usize,
+    history: Vec<String>,
+    /// Place in the history; its length while the line is a new one.
+    place: usize,
+    /// The new line, while an older one is looked at.
+    kept: Vec<char>,
+}
+
+/// The line as rows of a terminal, with the cursor's row and column.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// At least one.
+    pub(crate) rows: Vec<String>,
+    /// Where the cursor stands.
+    pub(crate) cursor: (usize, usize),
+}
+
+impl Editor {
+    /// Whether nothing is written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Gives a text back that could not be sent, unless something else was begun.
+    pub(crate) fn give_back(&mut self, text: &str) {
+        if self.is_empty() {
+            self.set(text.chars().collect());
+        }
+    }
+
+    /// Presses a key.
+    pub(crate) fn press(&mut self, key: Key) -> Option<Act> {
+        match key {
+            Key::Enter => return self.send(),
+            Key::Interrupt if self.is_empty() => return Some(Act::Interrupt),
+            Key::Interrupt => self.set(Vec::new()),
+            Key::Eof if self.is_empty() => return Some(Act::Leave),
+            Key::Eof | Key::Delete => {
+                if self.at < self.text.len() {
+                    self.text.remove(self.at);
+                }
+            }
+            Key::Redraw => return Some(Act::Redraw),
+            Key::Char(c) => self.insert(c),
+            Key::NewLine => self.insert('\n'),
+            Key::Paste(text) => text.chars().for_each(|c| self.insert(c)),
+            Key::Backspace if self.at > 0 => {
+                self.at -= 1;
+                self.text.remove(self.at);
+            }
+            Key::Backspace => {}
+            Key::Left => self.at = self.at.saturating_sub(1),
+            Key::Right => self.at = (self.at + 1).min(self.text.len()),
+            Key::Home => self.at = 0,
+            Key::End => self.at = self.text.len(),
+            Key::Up => self.turn(self.place.checked_sub(1)),
+            Key::Down => self.turn(Some(self.place + 1)),
+            Key::KillEnd => self.text.truncate(self.at),
+            Key::KillStart => {
+                self.text.drain(..self.at);
+                self.at = 0;
+            }
+            Key::KillWord => {
+                let before = &self.text[..self.at];
+                let word_end = before.iter().rposition(|c| !c.is_whitespace()).map_or(0, |i| i + 1);
+                let from = before[..word_end].iter().rposition(|c| c.is_whitespace()).map_or(0, |i| i + 1);
+                self.text.drain(from..self.at);
+                self.at = from;
+            }
+        }
+        None
+    }
+
+    fn insert(&mut self, c: char) {
+        // What cannot be sent need not be written; four bytes is the longest character.
+        if self.text.len() < limits::MESSAGE_MAX_BYTES / 4 && (c == '\n' || !c.is_control()) {
+            self.text.insert(self.at, c);
+            self.at += 1;
+        }
+    }
+
+    fn set(&mut self, text: Vec<char>) {
+        self.at = text.len();
+        self.text = text;
+        self.place = self.history.len();
+    }
+
+    fn send(&mut self) -> Option<Act> {
+        let text: String = self.text.iter().collect();
+        if text.trim().is_empty() {
+            return None;
+        }
+        if self.history.last() != Some(&text) {
+            self.history.push(text.clone());
+        }
+        if self.history.len() > HISTORY_MAX {
+            self.history.remove(0);
+        }
+        self.set(Vec::new());
+        Some(Act::Send(text))
+    }
+
+    fn turn(&mut self, to: Option<usize>) {
+        let Some(to) = to.filter(|to| *to <= self.history.len()) else { return };
+        if self.place == self.history.len() {
+            self.kept = std::mem::take(&mut self.text);
+        }
+        self.text = match self.history.get(to) {
+            Some(line) => line.chars().collect(),
+            None => std::mem::take(&mut self.kept),
+        };
+        self.place = to;
+        self.at = self.text.len();
+    }
+
+    /// The line behind `prompt`, in rows of at most `width` columns; of a long one the `most` rows
+    /// around the cursor.
+    pub(crate) fn rows(&self, prompt: &str, width: usize, most: usize) -> Rows {
+        let mut rows = vec![prompt.to_owned()];
+        let mut used = prompt.len();
+        let mut cursor = (0, used);
+        for (i, c) in self.text.iter().enumerate() {
+            let needed = if *c == '\n' { 2 } else { char_columns(*c) };
+            if used + needed > width {
+                rows.push(String::new());
+                used = 0;
+            }
+            if i == self.at {
+                cursor = (rows.len() - 1, used);
+            }
+            // There is always a last row: it began with one.
+            if let Some(row) = rows.last_mut() {
+                if *c == '\n' { row.push_str("^J") } else { row.push(*c) }
+            }
+            used += needed;
+        }
+        if self.at == self.text.len() {
+            if used >= width {
+                rows.push(String::new());
+                used = 0;
+            }
+            cursor = (rows.len() - 1, used);
+        }
+        let most = most.max(1);
+        let first = (cursor.0 + 1).saturating_sub(most).min(rows.len().saturating_sub(most));
+        Rows { rows: rows.into_iter().skip(first).take(most).collect(), cursor: (cursor.0 - first, cursor.1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str) -> Editor {
+        let mut editor = Editor::default();
+        for c in text.chars() {
+            editor.press(Key::Char(c));
+        }
+        editor
+    }
+
+    fn text(editor: &Editor) -> String {
+        editor.text.iter().collect()
+    }
+
+    #[test]
+    fn keys_change_the_line_where_the_cursor_stands() {
+        let mut editor = typed("one two three");
+        for key in [Key::KillWord, Key::Home, Key::Delete, Key::Char('O'), Key::End, Key::Backspace] {
+            assert_eq!(editor.press(key), None);
+        }
+        assert_eq!(text(&editor), "One two");
+        editor.press(Key::Left);
+        editor.press(Key::KillStart);
+        assert_eq!(text(&editor), "o");
+    }
+
+    #[test]
+    fn an_interrupt_clears_the_line_first() {
+        let mut editor = typed("x");
+        assert_eq!(editor.press(Key::Interrupt), None);
+        assert_eq!(editor.press(Key::Interrupt), Some(Act::Interrupt));
+        assert_eq!(editor.press(Key::Eof), Some(Act::Leave));
+        assert_eq!(editor.press(Key::Enter), None);
+    }
+
+    #[test]
+    fn sent_lines_can_be_called_back_and_the_new_one_is_kept() {
+        let mut editor = typed("first");
+        assert_eq!(editor.press(Key::Enter), Some(Act::Send("first".into())));
+        editor.press(Key::Char('n'));
+        editor.press(Key::Up);
+        assert_eq!(text(&editor), "first");
+        editor.press(Key::Up);
+        editor.press(Key::Down);
+        assert_eq!(text(&editor), "n");
+    }
+
+    #[test]
+    fn a_paste_with_line_ends_is_one_text() {
+        let mut editor = Editor::default();
+        editor.press(Key::Paste("a\nb\x1b[2J".into()));
+        assert_eq!(editor.press(Key::Enter), Some(Act::Send("a\nb[2J".into())));
+    }
+
+    #[test]
+    fn a_long_line_wraps_and_the_cursor_stays_in_sight() {
+        let rows = typed("abcdef").rows("> ", 4, 10);
+        assert_eq!(rows, Rows { rows: vec!["> ab".into(), "cdef".into(), String::new()], cursor: (2, 0) });
+        let rows = typed("漢字").rows("> ", 5, 10);
+        assert_eq!(rows, Rows { rows: vec!["> 漢".into(), "字".into()], cursor: (1, 2) });
+        let mut long = typed(&"x".repeat(100));
+        assert_eq!(long.rows("> ", 10, 3).rows.len(), 3);
+        long.press(Key::Home);
+        assert_eq!(long.rows("> ", 10, 3).cursor, (0, 2));
+    }
+}

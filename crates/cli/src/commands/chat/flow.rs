@@ -1,0 +1,95 @@
+//! Text that arrives in pieces, as rows of a terminal: wrapped between words, a full row is final.
+
+use crate::output::{char_columns, columns};
+
+/// Columns that rows after the first begin with.
+const INDENT: &str = "  ";
+
+/// A text on its way to rows.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    width: usize,
+    row: String,
+    used: usize,
+    /// Bytes of the row that are no text: a name, an indent.
+    lead: usize,
+}
+
+impl Flow {
+    /// Begins with `lead`, such as a name, in rows of at most `width` columns.
+    pub(crate) fn new(lead: &str, width: usize) -> Self {
+        Self { width: width.max(8), row: lead.to_owned(), used: columns(lead), lead: lead.len() }
+    }
+
+    /// Adds text; returns the rows that are full now.
+    pub(crate) fn feed(&mut self, text: &str) -> Vec<String> {
+        let mut full = Vec::new();
+        for c in text.chars() {
+            if c == '\n' {
+                full.push(self.begin_row(""));
+                continue;
+            }
+            let needed = char_columns(c);
+            if self.used + needed > self.width {
+                if c == ' ' {
+                    full.push(self.begin_row(""));
+                    continue;
+                }
+                let space = self.row[self.lead..].rfind(' ').map(|at| self.lead + at);
+                let word = space.map(|at| self.row.split_off(at)).unwrap_or_default();
+                full.push(self.begin_row(word.trim_start()));
+            }
+            self.row.push(c);
+            self.used += needed;
+        }
+        full
+    }
+
+    /// The row that is not full yet.
+    pub(crate) fn row(&self) -> &str {
+        &self.row
+    }
+
+    /// Ends the text: its last row, where there is something in it.
+    pub(crate) fn end(&mut self) -> Option<String> {
+        let rest = self.begin_row("");
+        (!rest.trim().is_empty()).then_some(rest)
+    }
+
+    fn begin_row(&mut self, with: &str) -> String {
+        let next = format!("{INDENT}{with}");
+        self.used = columns(&next);
+        self.lead = INDENT.len();
+        std::mem::replace(&mut self.row, next).trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str, width: usize, piece: usize) -> Vec<String> {
+        let mut flow = Flow::new("ada: ", width);
+        let chars: Vec<char> = text.chars().collect();
+        let mut rows = Vec::new();
+        for piece in chars.chunks(piece) {
+            rows.extend(flow.feed(&piece.iter().collect::<String>()));
+        }
+        rows.extend(flow.end());
+        rows
+    }
+
+    #[test]
+    fn text_wraps_the_same_however_it_arrives() {
+        let expected = ["ada: one two", "  three four", "  five", "", "  six"];
+        for piece in [1, 3, 100] {
+            assert_eq!(rows("one two three four five\n\nsix", 14, piece), expected, "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_word_longer_than_the_row_is_cut() {
+        assert_eq!(rows("abcdefghijkl", 10, 5), ["ada: abcde", "  fghijkl"]);
+        assert_eq!(rows("漢字漢字", 10, 1), ["ada: 漢字", "  漢字"]);
+    }
+}

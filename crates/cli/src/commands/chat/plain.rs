@@ -1,0 +1,114 @@
+//! A chat where input or output is no terminal: each line is said, its answer waited for and printed.
+
+use std::io::BufRead;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::limits;
+use tokio::sync::mpsc;
+
+use super::command::{HELP, Line};
+use crate::client::Client;
+use crate::commands::say;
+use crate::errors::{Exit, Failure, Result};
+use crate::lived::{self, Watch};
+use crate::output::Screen;
+use crate::target::Place;
+
+/// Says each line of standard input and waits for what each agent there makes of it.
+pub(crate) async fn run(
+    client: Arc<Client>,
+    screen: Screen,
+    place: Place,
+    timeout: Duration,
+) -> Result<Exit> {
+    let mut watches = Vec::new();
+    if place.admin {
+        for agent in place.agents() {
+            let watch = Watch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
+            watches.push((agent.display_name.clone(), watch));
+        }
+    } else {
+        screen.note("(this key may not follow agents: lines are said, answers are not waited for)");
+    }
+    let mut lines = lines();
+    while let Some(line) = lines.recv().await {
+        let line = line?;
+        let text = match Line::read(&line) {
+            Line::Say(text) if text.trim().is_empty() => continue,
+            Line::Say(text) => text,
+            Line::Quit => break,
+            Line::Help => {
+                screen.note(HELP);
+                continue;
+            }
+            Line::Who | Line::Cancel | Line::Unknown(_) => {
+                screen.note(
+                    &screen.clean_line(&format!("(`{line}` works only in a terminal; //text says it)")),
+                );
+                continue;
+            }
+        };
+        let id = lived::fresh_id()?;
+        lived::post(&client, &place, id, text).await?;
+        for (name, watch) in &mut watches {
+            let lived = watch.wait(id, place.space.id, timeout).await?;
+            say::print(&screen, name, &lived);
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+fn lines() -> mpsc::Receiver<Result<String>> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let line = match read_line(&mut input) {
+                Ok(None) => return,
+                Ok(Some(line)) => Ok(line),
+                Err(failure) => Err(failure),
+            };
+            let last = line.is_err();
+            if sender.blocking_send(line).is_err() || last {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The next line, without its end; bounded, whatever is piped in.
+fn read_line(input: &mut impl BufRead) -> Result<Option<String>> {
+    let bound = limits::MESSAGE_MAX_BYTES + 2;
+    let mut bytes = Vec::new();
+    let read = std::io::Read::take(&mut *input, bound as u64)
+        .read_until(b'\n', &mut bytes)
+        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if read == bound && bytes.last() != Some(&b'\n') {
+        let most = limits::MESSAGE_MAX_BYTES;
+        return Err(Failure::usage(format!("wanted lines of at most {most} bytes, got a longer one")));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::usage("wanted UTF-8 text, got other bytes").hint("convert it with `iconv`"))?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_bounded_and_must_be_text() {
+        let mut input = &b"one\r\ntwo"[..];
+        assert_eq!(read_line(&mut input).unwrap().as_deref(), Some("one"));
+        assert_eq!(read_line(&mut input).unwrap().as_deref(), Some("two"));
+        assert_eq!(read_line(&mut input).unwrap(), None);
+        let long = vec![b'x'; limits::MESSAGE_MAX_BYTES + 10];
+        assert_eq!(read_line(&mut &long[..]).unwrap_err().exit, Exit::Usage);
+        assert_eq!(read_line(&mut &b"\xff\n"[..]).unwrap_err().exit, Exit::Usage);
+    }
+}

@@ -1,0 +1,6 @@
+//! The commands: each is a function that returns how the process exits.
+
+pub(crate) mod chat;
+pub(crate) mod ps;
+pub(crate) mod say;
+pub(crate) mod show;

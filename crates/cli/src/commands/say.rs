@@ -1,0 +1,145 @@
+//! `viv say`: one message, and with `--wait` what came of it.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::limits;
+use agent::run::Ending;
+use serde_json::json;
+
+use crate::api::Lived;
+use crate::args::SayArgs;
+use crate::client::Client;
+use crate::errors::{Exit, Failure, Result};
+use crate::lived::{self, Watch};
+use crate::output::{Screen, Style};
+use crate::target;
+
+/// Says it.
+pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result<Exit> {
+    let text = text_of(&args.text)?;
+    let client = Arc::new(client);
+    let place =
+        target::place(&client, args.space.as_deref(), args.agent.as_deref(), args.sender.as_deref()).await?;
+    let id = lived::fresh_id()?;
+    if !args.wait {
+        let message = lived::post(&client, &place, id, &text).await?;
+        if screen.json {
+            screen.json_line(&json!({"message_id": id, "space": place.space.name, "seq": message["seq"]}));
+        } else {
+            let said = format!("said in `{}`: message {id}", place.space.name);
+            screen.line(&screen.clean_line(&said));
+        }
+        return Ok(Exit::Answered);
+    }
+    if !place.admin {
+        return Err(Failure::new(
+            Exit::Refused,
+            "forbidden",
+            "`--wait` follows the agent, which needs an admin key",
+        )
+        .hint("leave out --wait, or use the admin key"));
+    }
+    let agent = place.agent(args.agent.as_deref())?;
+    let mut watch = Watch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
+    lived::post(&client, &place, id, &text).await?;
+    let lived = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await?;
+    print(&screen, &agent.display_name, &lived);
+    Ok(if lived.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
+}
+
+/// Prints what came of a message; used by `chat` too.
+pub(crate) fn print(screen: &Screen, agent: &str, lived: &Lived) {
+    if screen.json {
+        // A value of plain fields always is JSON.
+        screen.json_line(&serde_json::to_value(lived).unwrap_or_default());
+        return;
+    }
+    let name = screen.clean_line(agent);
+    for reply in &lived.replies {
+        screen.line(&format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text)));
+    }
+    if let Some(note) = note(&name, lived) {
+        screen.note(&screen.clean_line(&note));
+    }
+    if lived.model.as_deref().is_some_and(is_rehearsal) && !lived.replies.is_empty() {
+        screen.note("(a rehearsal: scripted words, no model)");
+    }
+}
+
+/// Whether runs of that model are a rehearsal's.
+pub(crate) fn is_rehearsal(model: &str) -> bool {
+    model.split('/').any(|part| part == "rehearsal")
+}
+
+fn note(name: &str, lived: &Lived) -> Option<String> {
+    let because = lived.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    match lived.ending {
+        Ending::Rested if lived.replies.is_empty() => Some(format!("({name} read it and said nothing)")),
+        Ending::Rested => None,
+        Ending::Skipped => Some(format!("({name} let it pass{because})")),
+        Ending::Exhausted => Some(format!("({name} was cut off{because})")),
+        Ending::Canceled => Some(format!("(canceled{because})")),
+        Ending::Failed => Some(format!("({name} failed{because})")),
+    }
+}
+
+fn text_of(words: &[String]) -> Result<String> {
+    let text = if words == ["-"] {
+        let mut text = String::new();
+        // One byte above the bound is enough to know that it is too long.
+        let bound = u64::try_from(limits::MESSAGE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        std::io::stdin().lock().take(bound).read_to_string(&mut text).map_err(|error| {
+            Failure::usage(format!("cannot read the text from standard input: {error}"))
+                .hint("send UTF-8 text")
+        })?;
+        text.trim_end_matches(['\n', '\r']).to_owned()
+    } else {
+        words.join(" ")
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("wanted something to say, got nothing"));
+    }
+    if text.len() > limits::MESSAGE_MAX_BYTES {
+        return Err(Failure::usage(format!(
+            "wanted a text of at most {} bytes, got more",
+            limits::MESSAGE_MAX_BYTES
+        ))
+        .hint("say it in several messages"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::{CycleId, MessageId};
+    use uuid::Uuid;
+
+    #[test]
+    fn words_are_one_text_and_nothing_is_refused() {
+        assert_eq!(text_of(&["hello".into(), "there".into()]).unwrap(), "hello there");
+        assert_eq!(text_of(&["  ".into()]).unwrap_err().exit, Exit::Usage);
+        assert_eq!(text_of(&["x".repeat(limits::MESSAGE_MAX_BYTES + 1)]).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn the_json_of_an_answer_has_the_names_that_scripts_rely_on() {
+        let lived = Lived {
+            message_id: MessageId(Uuid::from_u128(1)),
+            cycle_id: Some(CycleId(Uuid::from_u128(2))),
+            ending: Ending::Rested,
+            replies: Vec::new(),
+            reply: None,
+            reason: None,
+            model: Some("rehearsal/one".into()),
+        };
+        assert_eq!(
+            serde_json::to_string(&lived).unwrap(),
+            r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"rested","replies":[],"reply":null}"#
+        );
+        assert_eq!(note("ada", &lived).unwrap(), "(ada read it and said nothing)");
+        assert!(is_rehearsal("rehearsal") && is_rehearsal("rehearsal/one") && !is_rehearsal("openai/x"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Saying something and waiting for what comes of it: one waiter, shared by `say` and by `chat`
+//! where input is no terminal. Updates are hints; the event's fate in the ledger is the truth.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::event::Fate;
+use agent::id::{AgentId, CycleId, MessageId, SpaceId};
+use agent::run::Ending;
+use agent::update::Update;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::api::{Event, Lived, RunSaid};
+use crate::client::Client;
+use crate::errors::{Exit, Failure, Result};
+use crate::sse::{self, Heard};
+use crate::target::{Place, agent_path};
+
+/// How often the ledger is asked where no update came: updates may be lost, fates not.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How long the update that names a cycle is waited for once its end is known.
+const STRAGGLER: Duration = Duration::from_millis(500);
+/// How long a message is offered again to a server that does not answer.
+const OFFER: Duration = Duration::from_secs(10);
+
+/// A fresh id for a message: a UUID v7 made here, so that offering the message again is harmless.
+pub(crate) fn fresh_id() -> Result<MessageId> {
+    let mut random = [0u8; 10];
+    getrandom::fill(&mut random).map_err(|error| {
+        Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
+    })?;
+    let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
+    Ok(MessageId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()))
+}
+
+/// Says it. A server that just restarts is asked again for a while, under the same id.
+pub(crate) async fn post(client: &Client, place: &Place, id: MessageId, text: &str) -> Result<Value> {
+    let mut body = json!({"text": text, "id": id});
+    if let Some(sender) = &place.sender {
+        body["sender"] = json!(sender);
+    }
+    let path = format!("/v1/spaces/{}/messages", place.space.id);
+    let key = id.to_string();
+    let end = Instant::now() + OFFER;
+    let mut pause = Duration::from_millis(100);
+    loop {
+        match client.post(&path, &body, Some(&key)).await {
+            Err(failure) if passing(&failure) && Instant::now() < end => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(2));
+                client.refresh();
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether it may be gone in a moment: no answer, or the key of the server before this one.
+fn passing(failure: &Failure) -> bool {
+    failure.exit == Exit::Unreachable || failure.code == "key_invalid"
+}
+
+/// A watch on one agent, begun before anything is said.
+pub(crate) struct Watch {
+    client: Arc<Client>,
+    agent: AgentId,
+    name: String,
+    updates: mpsc::Receiver<Heard>,
+    /// The cycle that ended last: one that lived nothing leaves no run that could be asked.
+    ended: Option<(CycleId, Ending)>,
+    /// What keeps the agent from living, as last heard.
+    kept_back: Option<String>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub(crate) async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
+        let updates = sse::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
+        Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, kept_back: None })
+    }
+
+    /// Waits until the cycle that lived the message ends.
+    pub(crate) async fn wait(&mut self, message: MessageId, space: SpaceId, most: Duration) -> Result<Lived> {
+        match tokio::time::timeout(most, self.until_lived(message, space)).await {
+            Ok(lived) => lived,
+            Err(_) => Err(self.too_late(message, most)),
+        }
+    }
+
+    async fn until_lived(&mut self, message: MessageId, space: SpaceId) -> Result<Lived> {
+        let mut ask = tokio::time::interval(ASK_AGAIN);
+        loop {
+            let look = tokio::select! {
+                heard = self.updates.recv() => self.hear(heard)?,
+                _ = ask.tick() => true,
+            };
+            if look {
+                match self.fate(message, space).await {
+                    Ok(Some(lived)) if lived.cycle_id.is_none() => return Ok(self.name_cycle(lived).await),
+                    Ok(Some(lived)) => return Ok(lived),
+                    Ok(None) => {}
+                    // The server restarts; what was accepted is not lost.
+                    Err(failure) if passing(&failure) => self.client.refresh(),
+                    Err(failure) => return Err(failure),
+                }
+            }
+        }
+    }
+
+    /// Names the cycle of an event that left no run, from the update that tells of its end; that may
+    /// come a moment after the fate is known, or be lost.
+    async fn name_cycle(&mut self, mut lived: Lived) -> Lived {
+        let _ = tokio::time::timeout(STRAGGLER, async {
+            while self.ended.is_none_or(|(_, ending)| ending != lived.ending) {
+                let heard = self.updates.recv().await;
+                if heard.is_none() || self.hear(heard).is_err() {
+                    return;
+                }
+            }
+        })
+        .await;
+        lived.cycle_id = self.ended.filter(|(_, ending)| *ending == lived.ending).map(|(cycle, _)| cycle);
+        lived
+    }
+
+    /// Whether what was heard is a reason to look at the ledger.
+    fn hear(&mut self, heard: Option<Heard>) -> Result<bool> {
+        match heard {
+            Some(Heard::Update(update)) => match *update {
+                Update::CycleEnded { cycle, ending, .. } => {
+                    self.ended = Some((cycle, ending));
+                    Ok(true)
+                }
+                Update::State { reason, .. } => {
+                    self.kept_back = reason;
+                    Ok(false)
+                }
+                _ => Ok(false),
+            },
+            Some(Heard::Snapshot(_)) => Ok(true),
+            Some(Heard::Lost) => Ok(false),
+            Some(Heard::Refused(failure)) => Err(failure),
+            None => Err(Failure::new(Exit::Unreachable, "unreachable", "the stream of updates ended")),
+        }
+    }
+
+    async fn fate(&self, message: MessageId, space: SpaceId) -> Result<Option<Lived>> {
+        let event: Event = self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
+        let settled = |ending, reason| {
+            let lived = Lived {
+                message_id: message,
+                cycle_id: None,
+                ending,
+                replies: Vec::new(),
+                reply: None,
+                reason,
+                model: None,
+            };
+            Ok(Some(lived))
+        };
+        match event.fate {
+            Fate::Waiting | Fate::Held => Ok(None),
+            Fate::Skipped { reason } => settled(Ending::Skipped, reason),
+            Fate::Canceled => settled(Ending::Canceled, None),
+            Fate::Dead { reason } => settled(Ending::Failed, Some(reason)),
+            Fate::Dropped => settled(Ending::Canceled, Some("removed by an operator".to_owned())),
+            Fate::Lived { cycle, .. } => self.receipt(message, space, cycle).await,
+        }
+    }
+
+    /// What the cycle came to; none while it goes on, since a run is written at its end.
+    async fn receipt(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Lived>> {
+        let run: RunSaid = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
+            Ok(run) => run,
+            Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let replies = run.replies_in(space);
+        Ok(Some(Lived {
+            message_id: message,
+            cycle_id: Some(cycle),
+            ending: run.run.ending,
+            reply: replies.last().map(|reply| reply.text.clone()),
+            replies,
+            reason: run.run.reason,
+            model: Some(run.run.model),
+        }))
+    }
+
+    fn too_late(&self, message: MessageId, most: Duration) -> Failure {
+        let because = self.kept_back.as_ref().map(|why| format!(" (it sleeps: {why})")).unwrap_or_default();
+        let text = format!(
+            "`{}` did not finish within {} s{because}; the message `{message}` is accepted and will be lived",
+            self.name,
+            most.as_secs()
+        );
+        Failure::new(Exit::TimedOut, "timed_out", text)
+            .hint(format!("see `viv show inbox {}`, or wait longer with --timeout", self.name))
+    }
+}

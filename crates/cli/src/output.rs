@@ -1,0 +1,331 @@
+//! What people and scripts read: plain lines, tables, JSON. Text that others wrote is cleaned before
+//! it reaches a terminal. Decoration is ASCII only, so that no terminal is too old for it.
+
+use std::io::{IsTerminal, Write};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::errors::Failure;
+
+/// How and where to print.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    /// JSON instead of text.
+    pub(crate) json: bool,
+    /// Whether colours may be used.
+    pub(crate) colour: bool,
+    /// Columns of the terminal; `None` where output is none.
+    pub(crate) width: Option<usize>,
+    /// Whether the terminal understands UTF-8.
+    pub(crate) utf8: bool,
+}
+
+/// A way to make words stand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Names and headings.
+    Bold,
+    /// What may be overlooked.
+    Dim,
+    /// It went well.
+    Green,
+    /// Look here.
+    Yellow,
+    /// It went wrong.
+    Red,
+    /// An agent's name.
+    Cyan,
+}
+
+impl Screen {
+    /// Looks at standard output and the environment.
+    pub(crate) fn detect(json: bool) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            json,
+            colour: terminal && !dumb && !no_colour,
+            width: terminal.then(terminal_width),
+            utf8: speaks_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
+        }
+    }
+
+    /// One line to standard output.
+    pub(crate) fn line(&self, text: &str) {
+        // A reader that went away (`| head`) wants no more; that is no failure of ours.
+        let _ = writeln!(std::io::stdout().lock(), "{text}");
+    }
+
+    /// One JSON value as one line to standard output.
+    pub(crate) fn json_line(&self, value: &Value) {
+        self.line(&harmless_json(value));
+    }
+
+    /// One line to standard error: notes that are not the answer.
+    pub(crate) fn note(&self, text: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+
+    /// A failure to standard error, in the form asked for.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json {
+            self.note(&harmless_json(&failure.to_json()));
+        } else {
+            self.note(&self.clean(&failure.to_string()));
+        }
+    }
+
+    /// The text in a style, where colours may be used.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Green => "32",
+            Style::Yellow => "33",
+            Style::Red => "31",
+            Style::Cyan => "1;36",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// Foreign text of several lines: line feeds stay, everything that steers a terminal is shown
+    /// as what it is.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            self.clean_char(c, &mut out);
+        }
+        out
+    }
+
+    /// Foreign text in the middle of a line.
+    pub(crate) fn clean_line(&self, text: &str) -> String {
+        self.clean(text).replace('\n', " ")
+    }
+
+    fn clean_char(&self, c: char, out: &mut String) {
+        match c {
+            '\n' => out.push('\n'),
+            '\t' => out.push_str("    "),
+            // Mostly half of a line end; alone it would overwrite what stands there.
+            '\r' => {}
+            '\u{0}'..='\u{1f}' => {
+                out.push('^');
+                out.push(char::from(b'@' + c as u8));
+            }
+            '\u{7f}' => out.push_str("^?"),
+            c if steers(c) || (!self.utf8 && !c.is_ascii()) => {
+                out.push_str(&format!("\\u{{{:x}}}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+
+    /// Rows under headings; as records below each other where the terminal is too narrow.
+    pub(crate) fn table(&self, head: &[&str], rows: &[Vec<String>]) {
+        for line in lay_out(head, rows, self.width) {
+            self.line(&line);
+        }
+    }
+
+    /// `name  value` pairs in two columns.
+    pub(crate) fn pairs(&self, pairs: &[(&str, String)]) {
+        let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in pairs {
+            let name = self.paint(Style::Dim, &format!("{name:widest$}"));
+            self.line(&format!("{name}  {value}"));
+        }
+    }
+}
+
+/// Characters that change what a terminal shows elsewhere: C1 controls, direction overrides,
+/// invisible joins of lines.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// JSON text in which also what JSON lets pass cannot steer a terminal.
+fn harmless_json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.chars().any(|c| steers(c) || c == '\u{7f}') {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if steers(c) || c == '\u{7f}' {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn speaks_utf8(settings: [Option<String>; 3]) -> bool {
+    match settings.into_iter().flatten().find(|value| !value.is_empty()) {
+        // Nothing is set, as in many containers: terminals of today speak UTF-8.
+        None => true,
+        Some(locale) => {
+            let locale = locale.to_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        }
+    }
+}
+
+/// Columns of the terminal at standard output; 80 where it does not say.
+pub(crate) fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(80)
+}
+
+/// Columns that a text takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// Columns that a character takes.
+pub(crate) fn char_columns(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// The beginning of a text, in at most `most` columns.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += char_columns(c);
+        if used + 3 > most {
+            break;
+        }
+        out.push(c);
+    }
+    out + &"..."[..most.min(3)]
+}
+
+fn lay_out(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+    let widths: Vec<usize> = (0..head.len())
+        .map(|i| rows.iter().map(|row| columns(&row[i])).chain([head[i].len()]).max().unwrap_or(0))
+        .collect();
+    let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    if width.is_some_and(|width| total > width) {
+        return records(head, rows);
+    }
+    let line = |cells: Vec<&str>| {
+        let mut out = String::new();
+        for (cell, width) in cells.iter().zip(&widths) {
+            out.push_str(cell);
+            out.push_str(&" ".repeat(width - columns(cell) + 2));
+        }
+        out.trim_end().to_owned()
+    };
+    std::iter::once(line(head.to_vec()))
+        .chain(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())))
+        .collect()
+}
+
+fn records(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for row in rows {
+        for (i, (name, cell)) in head.iter().zip(row).enumerate().filter(|(_, (_, cell))| !cell.is_empty()) {
+            let lead = if i == 0 { "" } else { "  " };
+            lines.push(format!("{lead}{}: {cell}", name.to_lowercase()));
+        }
+    }
+    lines
+}
+
+/// How long ago, in the largest unit that is at least one.
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+    let seconds = (now.as_second() - at.as_second()).max(0);
+    match seconds {
+        0..=59 => format!("{seconds} s ago"),
+        60..=3_599 => format!("{} min ago", seconds / 60),
+        3_600..=86_399 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// A count with a unit of thousands where it is long.
+pub(crate) fn short_count(n: u64) -> String {
+    match n {
+        0..=9_999 => n.to_string(),
+        10_000..=9_999_999 => format!("{}k", n / 1_000),
+        _ => format!("{}M", n / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn screen(utf8: bool) -> Screen {
+        Screen { json: false, colour: false, width: None, utf8 }
+    }
+
+    #[test]
+    fn foreign_text_cannot_steer_the_terminal() {
+        let check = |input: &str, expected: &str| assert_eq!(screen(true).clean(input), expected);
+        check("\x1b[2J\x1b]0;owned\x07", "^[[2J^[]0;owned^G");
+        check("a\r\nb\rc", "a\nbc");
+        check("\u{9b}31m \u{202e}txt", "\\u{9b}31m \\u{202e}txt");
+        check("tab\there \x7f", "tab    here ^?");
+        check("straße 漢字", "straße 漢字");
+        assert_eq!(screen(true).clean_line("two\nlines"), "two lines");
+    }
+
+    #[test]
+    fn a_terminal_without_utf8_is_given_ascii() {
+        assert_eq!(screen(false).clean("ß"), "\\u{df}");
+        let utf8 = |all: &str, lang: &str| speaks_utf8([Some(all.into()), None, Some(lang.into())]);
+        assert!(utf8("", "en_US.UTF-8") && !utf8("C", "en_US.UTF-8") && !utf8("", "de_DE.ISO-8859-1"));
+        assert!(speaks_utf8([None, None, None]));
+    }
+
+    #[test]
+    fn json_cannot_steer_the_terminal_and_says_the_same() {
+        let value = serde_json::json!({"text": "\u{9b}31m\u{7f}\x1b"});
+        let line = harmless_json(&value);
+        assert!(line.is_ascii() && !line.contains('\u{7f}') && !line.contains('\x1b'));
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+    }
+
+    #[test]
+    fn a_table_too_wide_for_the_terminal_becomes_records() {
+        let rows = vec![vec!["ada".to_owned(), "sleeping".to_owned(), String::new()]];
+        let head = ["NAME", "STATE", "REASON"];
+        assert_eq!(lay_out(&head, &rows, Some(40)), ["NAME  STATE     REASON", "ada   sleeping"]);
+        assert_eq!(lay_out(&head, &rows, Some(10)), ["name: ada", "  state: sleeping"]);
+    }
+
+    #[test]
+    fn wide_characters_count_twice() {
+        assert_eq!(shortened("漢字漢字", 7), "漢字...");
+        assert_eq!(shortened("short", 7), "short");
+    }
+
+    #[test]
+    fn times_and_counts_are_short() {
+        let now = Timestamp::from_second(100_000).unwrap();
+        let check = |before: i64, expected: &str| {
+            assert_eq!(ago(Timestamp::from_second(100_000 - before).unwrap(), now), expected);
+        };
+        check(5, "5 s ago");
+        check(61, "1 min ago");
+        check(7_200, "2 h ago");
+        check(-5, "0 s ago");
+        assert_eq!((short_count(9_999).as_str(), short_count(12_345).as_str()), ("9999", "12k"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Listening to a stream of updates, across restarts of the server: reconnects with growing pauses
+//! and `Last-Event-ID`, and says when the line is lost and back. Carries updates, judges none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::update::Update;
+use futures_util::{Stream, StreamExt};
+use reqwest::Response;
+use serde::Deserialize;
+use sse_stream::{Sse, SseStream};
+use tokio::sync::mpsc;
+
+use crate::client::Client;
+use crate::errors::{Exit, Failure, Result};
+
+/// Updates that wait for a slow reader before the line itself is held back.
+const BUFFER: usize = 1024;
+const PAUSE_FIRST: Duration = Duration::from_millis(200);
+const PAUSE_MOST: Duration = Duration::from_secs(5);
+
+/// What a listener hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// Where things stand: first after every connection.
+    Snapshot(Snapshot),
+    /// One update.
+    Update(Box<Update>),
+    /// The line is lost; it is being sought again.
+    Lost,
+    /// It will not come back: the server refuses.
+    Refused(Failure),
+}
+
+/// Where things stand, of a space or of an agent; absent fields belong to the other.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Snapshot {
+    /// The last message's seq.
+    pub(crate) head_seq: u64,
+    /// Messages being written.
+    pub(crate) drafts: Vec<SnapshotDraft>,
+    /// Agents at work in the space.
+    pub(crate) agents: Vec<SnapshotAgent>,
+}
+
+/// A message being written.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SnapshotDraft {
+    /// The id that it will have.
+    pub(crate) message: agent::id::MessageId,
+    /// Who writes.
+    pub(crate) agent: agent::id::AgentId,
+    /// The text so far.
+    pub(crate) text: String,
+}
+
+/// An agent at work.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SnapshotAgent {
+    /// Who.
+    pub(crate) agent: agent::id::AgentId,
+    /// What it does.
+    pub(crate) state: agent::update::AgentState,
+    /// In which cycle.
+    pub(crate) cycle: Option<agent::id::CycleId>,
+}
+
+/// Listens to `path` until the receiver is dropped or the server refuses. The first connection is
+/// made before this returns, so that nothing said afterwards is missed.
+pub(crate) async fn listen(client: Arc<Client>, path: String) -> Result<mpsc::Receiver<Heard>> {
+    let response = client.open_stream(&path, None).await?;
+    let (sender, receiver) = mpsc::channel(BUFFER);
+    tokio::spawn(run(client, path, response, sender));
+    Ok(receiver)
+}
+
+async fn run(client: Arc<Client>, path: String, first: Response, out: mpsc::Sender<Heard>) {
+    let mut last_id = None;
+    let mut response = first;
+    loop {
+        let bytes = Box::pin(response.bytes_stream());
+        if read(bytes, &mut last_id, &out).await.is_err() || out.send(Heard::Lost).await.is_err() {
+            return;
+        }
+        response = match reconnect(&client, &path, last_id.as_deref(), &out).await {
+            Ok(response) => response,
+            Err(failure) => {
+                // A receiver that is gone needs no explanation.
+                let _ = out.send(Heard::Refused(failure)).await;
+                return;
+            }
+        };
+    }
+}
+
+/// Nobody listens any more.
+struct Deaf;
+
+/// Reads one connection to its end.
+async fn read<S, B, E>(
+    bytes: S,
+    last_id: &mut Option<String>,
+    out: &mpsc::Sender<Heard>,
+) -> std::result::Result<(), Deaf>
+where
+    S: Stream<Item = std::result::Result<B, E>> + Unpin,
+    B: bytes::Buf,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let mut events = SseStream::from_bytes_stream(bytes);
+    loop {
+        let next = tokio::select! {
+            next = events.next() => next,
+            () = out.closed() => return Err(Deaf),
+        };
+        let Some(Ok(event)) = next else { return Ok(()) };
+        if let Some(id) = &event.id {
+            *last_id = Some(id.clone());
+        }
+        if event.event.as_deref() == Some("gap") {
+            // What follows is a snapshot; the id that could not be replayed is of no more use.
+            *last_id = None;
+        }
+        if let Some(heard) = understand(&event) {
+            out.send(heard).await.map_err(|_| Deaf)?;
+        }
+    }
+}
+
+/// What an event says; `None` for what this version does not know.
+fn understand(event: &Sse) -> Option<Heard> {
+    let data = event.data.as_deref()?;
+    match event.event.as_deref()? {
+        "snapshot" => serde_json::from_str(data).ok().map(Heard::Snapshot),
+        _ => serde_json::from_str(data).ok().map(|update| Heard::Update(Box::new(update))),
+    }
+}
+
+async fn reconnect(
+    client: &Client,
+    path: &str,
+    last_id: Option<&str>,
+    out: &mpsc::Sender<Heard>,
+) -> Result<Response> {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = out.closed() => return Err(Failure::new(Exit::Failed, "closed", "nobody listens any more")),
+        }
+        pause = (pause * 2).min(PAUSE_MOST);
+        client.refresh();
+        match client.open_stream(path, last_id).await {
+            Ok(response) => return Ok(response),
+            // Just after a restart the key in hand may be the old one: look once more.
+            Err(failure) if failure.exit == Exit::Unreachable || failure.code == "key_invalid" => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    async fn heard(wire: &str, chunk: usize) -> (Vec<Heard>, Option<String>) {
+        let (out, mut heard) = mpsc::channel(16);
+        let mut last_id = None;
+        let chunks: Vec<std::result::Result<bytes::Bytes, std::io::Error>> =
+            wire.as_bytes().chunks(chunk).map(|bytes| Ok(bytes::Bytes::copy_from_slice(bytes))).collect();
+        assert!(read(stream::iter(chunks), &mut last_id, &out).await.is_ok());
+        drop(out);
+        let mut all = Vec::new();
+        while let Some(one) = heard.recv().await {
+            all.push(one);
+        }
+        (all, last_id)
+    }
+
+    const WIRE: &str = ": ping\n\nevent: snapshot\ndata: {\"space\":\"x\",\"rev\":3,\"head_seq\":2,\
+        \"drafts\":[],\"agents\":[]}\n\nevent: member\nid: 4\ndata: {\"type\":\"member\",\
+        \"space\":\"00000000-0000-0000-0000-000000000001\",\
+        \"entity\":\"00000000-0000-0000-0000-000000000002\",\"joined\":true,\"rev\":4}\n\n\
+        event: from_the_future\ndata: {\"type\":\"from_the_future\"}\n\n";
+
+    #[tokio::test]
+    async fn a_stream_is_heard_the_same_however_it_is_cut() {
+        for chunk in [1, 7, 4096] {
+            let (all, last_id) = heard(WIRE, chunk).await;
+            assert!(matches!(&all[..], [Heard::Snapshot(s), Heard::Update(_)] if s.head_seq == 2));
+            assert_eq!(last_id.as_deref(), Some("4"));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_update_cut_in_the_middle_is_not_heard() {
+        let (all, _) = heard(&WIRE[..WIRE.find("joined").unwrap()], 64).await;
+        assert!(matches!(&all[..], [Heard::Snapshot(_)]));
+    }
+
+    #[tokio::test]
+    async fn a_gap_forgets_the_id_that_cannot_be_replayed() {
+        let wire = format!("{WIRE}event: gap\ndata: {{\"from\":1,\"to\":9}}\n\n");
+        assert_eq!(heard(&wire, 64).await.1, None);
+    }
+}

@@ -1,0 +1,219 @@
+//! Who speaks, to whom, where: the only agent and the only space where none is named. Errors list
+//! what there is to choose from.
+
+use agent::entity::EntityKind;
+use agent::id::{AgentId, EntityId};
+use serde_json::Value;
+
+use crate::api::{Agent, Entity, Facts, Member, Space, Whoami};
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+
+/// Names shown of a longer list.
+const LISTED: usize = 8;
+/// Rows read to choose a default among.
+const LOOKED_AT: usize = 200;
+
+/// A place to speak in.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Where.
+    pub(crate) space: Space,
+    /// Everyone there.
+    pub(crate) members: Vec<Member>,
+    /// What `sender` must say: nothing where the key says it.
+    pub(crate) sender: Option<String>,
+    /// Who speaks, where known.
+    pub(crate) me: Option<EntityId>,
+    /// Whether the key is an admin's.
+    pub(crate) admin: bool,
+}
+
+/// A member's name, for people.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// Who.
+    pub(crate) id: EntityId,
+    /// The name.
+    pub(crate) name: String,
+}
+
+impl From<Member> for Named {
+    fn from(member: Member) -> Self {
+        Self { id: member.entity.id, name: member.entity.display_name }
+    }
+}
+
+impl Place {
+    /// The agents that hear what is said here.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Entity> {
+        self.members.iter().map(|member| &member.entity).filter(|entity| entity.kind == EntityKind::Agent)
+    }
+
+    /// The agent named, else the only one.
+    pub(crate) fn agent(&self, wanted: Option<&str>) -> Result<&Entity> {
+        let space = &self.space.name;
+        if let Some(wanted) = wanted {
+            return self.agents().find(|entity| is_called(entity, wanted)).ok_or_else(|| {
+                let message = format!("`{wanted}` is no agent in the space `{space}`");
+                let here = names(self.agents().map(|agent| agent.name.clone()));
+                Failure::new(Exit::NotFound, "not_found", message).hint(format!("agents there: {here}"))
+            });
+        }
+        let mut agents = self.agents();
+        match (agents.next(), agents.next()) {
+            (Some(agent), None) => Ok(agent),
+            (None, _) => Err(Failure::new(
+                Exit::NotFound,
+                "not_found",
+                format!("there is no agent in the space `{space}`"),
+            )
+            .hint("name another with --space")),
+            (Some(_), Some(_)) => {
+                let here = names(self.agents().map(|agent| agent.name.clone()));
+                Err(Failure::usage(format!("wanted one agent, but `{space}` has several"))
+                    .hint(format!("name one with --agent: {here}")))
+            }
+        }
+    }
+}
+
+/// Finds the place that `space` and `agent` name, or the only one there is.
+pub(crate) async fn place(
+    client: &Client,
+    space: Option<&str>,
+    agent: Option<&str>,
+    sender: Option<&str>,
+) -> Result<Place> {
+    let who: Whoami = client.get_as("/v1/whoami").await?;
+    let admin = matches!(who, Whoami::Admin);
+    let space = match (space, agent) {
+        (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
+        (None, Some(agent)) if admin => {
+            let facts: Facts = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
+            only_space(facts.spaces, &format!("`{agent}` is in no open space"))?
+        }
+        (None, _) => {
+            let rows = client.list("/v1/spaces", LOOKED_AT).await?;
+            let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
+            only_space(spaces, "there is no open space")?
+        }
+    };
+    let members = members(client, &space).await?;
+    let (sender, me) = match who {
+        Whoami::Entity { entity } if sender.is_none_or(|wanted| is_called(&entity, wanted)) => {
+            (None, Some(entity.id))
+        }
+        Whoami::Entity { entity } => {
+            let message = format!("this key speaks as `{}` and as nobody else", entity.name);
+            return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
+        }
+        Whoami::Admin => {
+            let sender = sender.unwrap_or("you");
+            let me = members.iter().find(|member| is_called(&member.entity, sender)).map(|m| m.entity.id);
+            (Some(sender.to_owned()), me)
+        }
+    };
+    Ok(Place { space, members, sender, me, admin })
+}
+
+/// The members of a space.
+pub(crate) async fn members(client: &Client, space: &Space) -> Result<Vec<Member>> {
+    let path = format!("/v1/spaces/{}/members", space.id);
+    let answer = client.get(&path).await?;
+    // A bounded list needs no cursor; it stands under `items` as every list does.
+    typed(&path, answer.get("items").cloned().unwrap_or(answer))
+}
+
+fn only_space(spaces: Vec<Space>, none: &str) -> Result<Space> {
+    let mut open: Vec<Space> = spaces.into_iter().filter(|space| !space.closed).collect();
+    match open.len() {
+        1 => Ok(open.remove(0)),
+        0 => Err(Failure::new(Exit::NotFound, "not_found", none).hint("open one with `POST /v1/spaces`")),
+        n => Err(Failure::usage(format!("wanted one space, but there are {n}"))
+            .hint(format!("name one with --space: {}", names(open.into_iter().map(|space| space.name))))),
+    }
+}
+
+/// The agent named, else the only one that lives.
+pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
+    if let Some(wanted) = wanted {
+        return client.get_as(&format!("/v1/agents/{}", segment(wanted))).await;
+    }
+    let rows = client.list("/v1/agents", LOOKED_AT).await?;
+    let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;
+    let mut living: Vec<Agent> = agents.into_iter().filter(|agent| agent.standing != "retired").collect();
+    match living.len() {
+        1 => Ok(living.remove(0)),
+        0 => Err(Failure::new(Exit::NotFound, "not_found", "no agent lives here")
+            .hint("make one with `POST /v1/agents`")),
+        n => Err(Failure::usage(format!("wanted one agent, but there are {n}"))
+            .hint(format!("name one: {}", names(living.into_iter().map(|agent| agent.name))))),
+    }
+}
+
+/// The path of an agent.
+pub(crate) fn agent_path(agent: AgentId, rest: &str) -> String {
+    format!("/v1/agents/{agent}{rest}")
+}
+
+fn is_called(entity: &Entity, wanted: &str) -> bool {
+    entity.name == wanted.to_lowercase() || entity.id.to_string() == wanted.to_lowercase()
+}
+
+fn names(all: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = all.map(|name| format!("`{name}`")).collect();
+    match all.len() {
+        0 => "none".to_owned(),
+        n if n > LISTED => format!("{} and {} more", all[..LISTED].join(", "), n - LISTED),
+        _ => all.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn entity(n: u128, name: &str, kind: EntityKind) -> Member {
+        let entity =
+            Entity { id: EntityId(Uuid::from_u128(n)), name: name.into(), display_name: name.into(), kind };
+        Member { entity, role: String::new() }
+    }
+
+    fn home(members: Vec<Member>) -> Place {
+        let space = Space {
+            id: agent::id::SpaceId(Uuid::from_u128(9)),
+            name: "home".into(),
+            display_name: "Home".into(),
+            closed: false,
+        };
+        Place { space, members, sender: Some("you".into()), me: None, admin: true }
+    }
+
+    #[test]
+    fn the_only_agent_needs_no_name() {
+        let place = home(vec![entity(1, "you", EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
+        assert_eq!(place.agent(None).unwrap().name, "ada");
+        assert_eq!(place.agent(Some("ADA")).unwrap().name, "ada");
+        assert_eq!(place.agent(Some("you")).unwrap_err().exit, Exit::NotFound);
+    }
+
+    #[test]
+    fn among_several_agents_the_error_lists_them() {
+        let place = home(vec![entity(2, "ada", EntityKind::Agent), entity(3, "bob", EntityKind::Agent)]);
+        let failure = place.agent(None).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.hint.unwrap(), "name one with --agent: `ada`, `bob`");
+        assert_eq!(home(Vec::new()).agent(None).unwrap_err().exit, Exit::NotFound);
+    }
+
+    #[test]
+    fn a_closed_space_is_no_default() {
+        let space = |name: &str, closed| Space { name: name.into(), closed, ..home(Vec::new()).space };
+        assert_eq!(only_space(vec![space("a", true), space("b", false)], "none").unwrap().name, "b");
+        assert_eq!(only_space(vec![space("a", true)], "none").unwrap_err().exit, Exit::NotFound);
+        let two = only_space(vec![space("a", false), space("b", false)], "none").unwrap_err();
+        assert_eq!((two.exit, two.hint.unwrap().as_str()), (Exit::Usage, "name one with --space: `a`, `b`"));
+    }
+}
