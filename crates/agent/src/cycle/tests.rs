@@ -1,1 +1,499 @@
+//! The machine without a runtime: every test plays the driver by hand and looks at the commits.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+use crate::call::{CallState, Effect, OutcomeStatus};
+use crate::changes::CommitKind;
+use crate::entity::EntityKind;
+use crate::entry::EntryKind;
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
+use crate::id::{EntityId, EventId};
+use crate::life::{Life, Standing, Waking, Window};
+use crate::port::{ReasoningReplay, ReplyPart, StopReason};
+use crate::run::Usage;
+
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_795_000_000_000 + ms).unwrap()
+}
+
+fn service(seq: u64, attempts: u32) -> Waiting {
+    Waiting {
+        seq,
+        attempts,
+        event: Event {
+            id: EventId(format!("e{seq}")),
+            kind: EventKind::Service,
+            urgent: false,
+            at: at(0),
+            envelope: Envelope {
+                principal: Principal::Credential("c".into()),
+                channel: Channel::Api,
+                trust: Trust::Operator,
+                root: RootId(format!("e{seq}")),
+                hop: 0,
+            },
+            data: EventData::Service { name: "jira".into(), payload: json!({"n": seq}) },
+        },
+        said: Vec::new(),
+    }
+}
+
+fn tool(name: &str, effect: Effect) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        schema: Arc::new(json!({"type": "object"})),
+        effect,
+        visible: false,
+        timeout: Duration::from_secs(1),
+        version: "1".into(),
+    }
+}
+
+fn waking(waiting: Vec<Waiting>) -> Waking {
+    let id = Uuid::from_u128(1);
+    Waking {
+        life: Life {
+            agent: AgentId(id),
+            epoch: 3,
+            commit_n: 7,
+            head_seq: 0,
+            cycles: 0,
+            standing: Standing::Active,
+            active_space: None,
+            batch_cap: None,
+            failures: 0,
+            notice: None,
+            open: None,
+            not_before: None,
+        },
+        entity: Entity {
+            id: EntityId(id),
+            kind: EntityKind::Agent,
+            name: "ada".into(),
+            display_name: "Ada".into(),
+            external_id: None,
+            created_at: at(0),
+        },
+        config_rev: 1,
+        config: Arc::new(AgentConfig::default()),
+        view: View::whole(),
+        window: Window::Loaded(Vec::new()),
+        calls: Vec::new(),
+        waiting,
+        facts: Facts::default(),
+        layers: Vec::new(),
+        clean: true,
+        cancel: None,
+    }
+}
+
+fn begin_with(waking: Waking) -> Cycle {
+    let tools = vec![
+        tool(names::SKIP, Effect::Inward),
+        tool(names::DONE, Effect::Inward),
+        tool("note", Effect::Inward),
+        tool("look", Effect::ReadOnly),
+        tool("fire", Effect::Unsafe),
+    ];
+    let model = ModelInfo {
+        name: "scripted".into(),
+        context_window: 100_000,
+        max_output: 1_000,
+        reasoning_replay: ReasoningReplay::Cycle,
+        forced_tool_choice: false,
+        price: None,
+        rehearsal: false,
+    };
+    let window = match &waking.window {
+        Window::Loaded(window) => window.clone(),
+        Window::Unchanged => Vec::new(),
+    };
+    let setup = Setup { tools: tools.into(), model, fresh: CycleId(Uuid::from_u128(50)) };
+    Cycle::begin(waking, window, setup, at(1_000))
+}
+
+fn begin(waiting: Vec<Waiting>) -> Cycle {
+    begin_with(waking(waiting))
+}
+
+fn reply(parts: Vec<ReplyPart>) -> Thought {
+    let verdicts = parts.iter().filter(|p| matches!(p, ReplyPart::Call { .. })).map(|_| Ok(())).collect();
+    let reply = Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End };
+    Thought { reply, verdicts, model_ms: 5, attempts: 1 }
+}
+
+fn call(name: &str) -> ReplyPart {
+    ReplyPart::Call { name: name.into(), arguments: "{}".into() }
+}
+
+fn text(text: &str) -> ReplyPart {
+    ReplyPart::Text(text.into())
+}
+
+/// Drives the machine until it asks the model, rests or waits; inward calls succeed, commits are
+/// done. Returns the commits and what it asks for.
+fn drive(cycle: &mut Cycle) -> (Vec<Changes>, Next) {
+    let mut commits = Vec::new();
+    loop {
+        match cycle.next(at(2_000)) {
+            Next::OpenAndThink(changes, prompt) => {
+                commits.push(*changes);
+                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+                return (commits, Next::Think(prompt));
+            }
+            Next::Commit(changes) => {
+                commits.push(*changes);
+                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+            }
+            Next::Inward(rows) => {
+                let done = |_: &CallRow| Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() });
+                cycle.acted(rows.iter().map(done).collect());
+            }
+            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            other => return (commits, other),
+        }
+    }
+}
+
+fn say(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
+    cycle.thought(Ok(reply(parts)), at(2_000));
+    drive(cycle)
+}
+
+fn kinds(commits: &[Changes]) -> Vec<CommitKind> {
+    commits.iter().map(|changes| changes.kind).collect()
+}
+
+fn rested(next: &Next) -> (Ending, Option<&str>) {
+    match next {
+        Next::Rest(Rested::Ended { ending, reason, .. }) => (*ending, reason.as_deref()),
+        other => panic!("wanted an ending, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_text_without_calls_is_one_commit_that_lives_and_closes() {
+    let mut cycle = begin(vec![service(1, 0), service(2, 0)]);
+    let (open, _) = drive(&mut cycle);
+    assert_eq!(kinds(&open), [CommitKind::Open]);
+    assert!(open[0].entries.is_empty() && open[0].settle.is_empty(), "opening appends and settles nothing");
+    assert_eq!(cycle.lease().epoch, 4);
+    let (commits, next) = say(&mut cycle, vec![text("nothing to do")]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide]);
+    assert_eq!(rested(&next), (Ending::Rested, None));
+    let decide = &commits[0];
+    assert_eq!(
+        decide.entries.iter().map(|e| (e.seq, e.kind)).collect::<Vec<_>>(),
+        [(1, EntryKind::Inbox), (2, EntryKind::Assistant)]
+    );
+    assert!(decide.settle.iter().all(|s| matches!(s.fate, Fate::Lived { step: 0, .. })));
+    assert_eq!(decide.settle.len(), 2);
+    assert!(decide.open.is_none() && decide.run.as_ref().is_some_and(|run| run.events == 2));
+}
+
+#[test]
+fn skip_as_the_only_call_of_step_0_touches_no_log() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let skip = ReplyPart::Call { name: names::SKIP.into(), arguments: r#"{"reason":"not mine"}"#.into() };
+    let (commits, next) = say(&mut cycle, vec![text("hm"), skip]);
+    assert_eq!(rested(&next), (Ending::Skipped, Some("not mine")));
+    assert_eq!(kinds(&commits), [CommitKind::Close]);
+    let close = &commits[0];
+    assert!(close.entries.is_empty() && close.run.is_none() && close.calls.is_empty());
+    assert!(matches!(&close.settle[0].fate, Fate::Skipped { reason: Some(r) } if r == "not mine"));
+}
+
+#[test]
+fn skip_beside_another_call_means_done() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, next) = say(&mut cycle, vec![call("note"), call(names::SKIP)]);
+    assert_eq!(rested(&next), (Ending::Rested, None));
+    assert_eq!(commits[0].calls.len(), 2);
+}
+
+#[test]
+fn inward_calls_are_decided_and_settled_in_one_commit() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, next) = say(&mut cycle, vec![call("note"), call("note")]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide]);
+    assert!(commits[0].calls.iter().all(|row| row.state == CallState::Done));
+    assert_eq!(commits[0].entries[2].kind, EntryKind::Outcomes);
+    let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+    assert_eq!(prompt.items.len(), 4, "inbox, workspace, assistant, outcomes");
+}
+
+#[test]
+fn a_refused_call_becomes_an_error_that_the_model_reads() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note"), call("note")])), at(2_000));
+    let Next::Inward(rows) = cycle.next(at(2_000)) else { panic!() };
+    let done = |_: &CallRow| Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() });
+    cycle.acted(rows.iter().map(done).collect());
+    let Next::Count(texts) = cycle.next(at(2_000)) else { panic!() };
+    cycle.counted(&vec![1; texts.len()]);
+    let Next::Commit(_) = cycle.next(at(2_000)) else { panic!() };
+    let refusal = Refusal { call: rows[1].id.clone(), reason: "you are no member any more".into() };
+    cycle.committed(Verdict::Refused(vec![refusal]), at(2_000));
+    let (commits, _) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Decide]);
+    let outcome = commits[0].calls[1].outcome.as_ref().unwrap();
+    assert_eq!((outcome.status, outcome.text.as_str()), (OutcomeStatus::Error, "you are no member any more"));
+    assert_eq!(commits[0].calls[0].outcome.as_ref().unwrap().status, OutcomeStatus::Ok);
+}
+
+#[test]
+fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, next) = say(&mut cycle, vec![call("fire"), call("look")]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Start]);
+    assert_eq!(commits[1].call_changes.len(), 1);
+    let Next::Outward(rows) = next else { panic!("wanted the calls, got {next:?}") };
+    cycle.settled(rows[1].id.clone(), Outcome::ok("seen"));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Settle]);
+    assert!(commits[0].entries.is_empty() && matches!(next, Next::Await));
+    cycle.settled(rows[0].id.clone(), Outcome::ok("fired"));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(commits[0].entries.len(), 1);
+    let results: Vec<_> = commits[0].entries[0].message.parts.iter().collect();
+    assert!(matches!(results[0], crate::message::Part::ToolResult { name, .. } if name == "fire"));
+    assert!(matches!(next, Next::Think(_)));
+}
+
+/// The waking that a crash leaves behind after these commits.
+fn after_crash(commits: &[Changes], n: u64) -> Waking {
+    let mut again = waking(vec![]);
+    let mut window = Vec::new();
+    for changes in commits {
+        window.extend(changes.entries.iter().cloned().map(Arc::new));
+        again.calls.extend(changes.calls.iter().cloned());
+        for change in &changes.call_changes {
+            let row = again.calls.iter_mut().find(|row| row.id == change.id).unwrap();
+            row.state = change.state;
+            row.outcome.clone_from(&change.outcome);
+        }
+        again.layers.extend(changes.layers.iter().cloned());
+        again.life.open.clone_from(&changes.open);
+    }
+    again.life.epoch = 4;
+    again.life.commit_n = n;
+    again.life.head_seq = window.len() as u64;
+    again.window = Window::Loaded(window);
+    again.clean = false;
+    again
+}
+
+#[test]
+fn after_a_crash_a_begun_unsafe_call_is_unknown_and_a_reading_one_runs_again() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = say(&mut cycle, vec![call("fire"), call("look")]);
+    let mut again = begin_with(after_crash(&commits, 9));
+    let (opened, next) = drive(&mut again);
+    assert_eq!(kinds(&opened), [CommitKind::Open, CommitKind::Settle]);
+    assert_eq!(opened[1].call_changes[0].outcome.as_ref().unwrap().status, OutcomeStatus::Unknown);
+    let Next::Outward(rows) = next else { panic!("wanted the reading call, got {next:?}") };
+    assert_eq!(rows.iter().map(|row| row.tool.as_str()).collect::<Vec<_>>(), ["look"]);
+}
+
+#[test]
+fn after_a_crash_before_the_start_an_unsafe_call_is_still_to_be_made() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = say(&mut cycle, vec![call("fire")]);
+    let mut again = begin_with(after_crash(&commits[..1], 9));
+    let (opened, next) = drive(&mut again);
+    assert_eq!(kinds(&opened), [CommitKind::Open, CommitKind::Start]);
+    assert!(matches!(next, Next::Outward(rows) if rows.len() == 1));
+}
+
+#[test]
+fn a_failure_of_the_content_halves_the_batch_and_counts() {
+    let mut cycle = begin((1..=8).map(|n| service(n, 0)).collect());
+    drive(&mut cycle);
+    cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
+    let (commits, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Rest(Rested::Parked { until: Some(_), .. })));
+    assert_eq!((commits[0].blame, commits[0].batch_cap), (true, Some(Some(4))));
+    assert!(commits[0].settle.iter().all(|s| s.fate == Fate::Waiting));
+}
+
+#[test]
+fn a_failure_of_the_surroundings_counts_nothing_and_rests_longer_each_time() {
+    let mut pauses = Vec::new();
+    for failures in 0..3 {
+        let mut waking = waking(vec![service(1, 0)]);
+        waking.life.failures = failures;
+        let mut cycle = begin_with(waking);
+        drive(&mut cycle);
+        cycle.thought(Err(ModelError::Network("down".into())), at(2_000));
+        let (commits, _) = drive(&mut cycle);
+        assert!(!commits[0].blame && commits[0].batch_cap.is_none());
+        assert_eq!(commits[0].failures, Some(failures + 1));
+        pauses.push(commits[0].rest.as_ref().unwrap().not_before.unwrap());
+    }
+    assert!(pauses[0] < pauses[1] && pauses[1] < pauses[2]);
+}
+
+#[test]
+fn an_event_that_fails_alone_as_often_as_it_may_is_dead() {
+    let mut cycle = begin(vec![service(1, 4)]);
+    drive(&mut cycle);
+    cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
+    let (commits, next) = drive(&mut cycle);
+    assert!(matches!(commits[0].settle[0].fate, Fate::Dead { .. }));
+    assert_eq!(rested(&next).0, Ending::Failed);
+}
+
+#[test]
+fn a_poison_that_kills_the_process_is_buried_without_asking_the_model() {
+    let mut cycle = begin(vec![service(1, 5)]);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
+    assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }));
+    assert_eq!(rested(&next).0, Ending::Failed);
+}
+
+#[test]
+fn a_cancel_before_anything_was_lived_settles_the_events() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.glanced(Glance { cancel: true, ..Glance::default() });
+    assert!(cycle.interrupted());
+    cycle.abandoned();
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    assert_eq!(commits[0].settle[0].fate, Fate::Canceled);
+    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Notice]);
+}
+
+#[test]
+fn a_cancel_in_the_middle_leaves_no_call_unanswered() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    say(&mut cycle, vec![call("look"), call("fire")]);
+    cycle.glanced(Glance { cancel: true, ..Glance::default() });
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Outcomes, EntryKind::Notice]);
+    let statuses: Vec<_> =
+        commits[0].call_changes.iter().map(|c| c.outcome.as_ref().unwrap().status).collect();
+    assert_eq!(statuses, [OutcomeStatus::Canceled, OutcomeStatus::Unknown]);
+}
+
+#[test]
+fn the_last_allowed_step_is_executed_and_the_next_inbox_says_so() {
+    let mut config = AgentConfig::default();
+    config.limits.max_steps = 2;
+    let mut waking = waking(vec![service(1, 0)]);
+    waking.config = Arc::new(config);
+    let mut cycle = begin_with(waking);
+    drive(&mut cycle);
+    say(&mut cycle, vec![call("note")]);
+    let (commits, next) = say(&mut cycle, vec![call("note")]);
+    assert_eq!(rested(&next), (Ending::Exhausted, Some("the limit of 2 steps was reached")));
+    assert_eq!(commits[0].entries.last().unwrap().kind, EntryKind::Outcomes);
+    assert!(commits[0].notice.as_ref().unwrap().as_ref().unwrap().contains("cut off"));
+}
+
+#[test]
+fn three_steps_of_nothing_but_failures_exhaust_the_cycle() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    say(&mut cycle, vec![call("nope")]);
+    say(&mut cycle, vec![call("nope")]);
+    let (commits, next) = say(&mut cycle, vec![call("noot")]);
+    assert_eq!(rested(&next).0, Ending::Exhausted);
+    let outcome = commits[0].calls[0].outcome.as_ref().unwrap();
+    assert_eq!(outcome.text, "there is no tool `noot`; did you mean `note`?");
+}
+
+#[test]
+fn a_call_cut_short_is_not_executed_and_the_reply_is_continued_once() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    for last in [false, true] {
+        let mut thought = reply(vec![call("fire")]);
+        thought.reply.stop = StopReason::Length;
+        cycle.thought(Ok(thought), at(2_000));
+        let (commits, next) = drive(&mut cycle);
+        assert_eq!(commits[0].calls[0].outcome.as_ref().unwrap().status, OutcomeStatus::Error);
+        match next {
+            Next::Think(_) if !last => {}
+            Next::Rest(Rested::Ended { ending: Ending::Exhausted, .. }) if last => {}
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_required_tool_is_asked_for_twice_and_no_more() {
+    let mut config = AgentConfig::default();
+    config.stop.require_tool = true;
+    let mut waking = waking(vec![service(1, 0)]);
+    waking.config = Arc::new(config);
+    let mut cycle = begin_with(waking);
+    drive(&mut cycle);
+    for _ in 0..2 {
+        let (commits, next) = say(&mut cycle, vec![text("hello")]);
+        assert_eq!(commits[0].entries.last().unwrap().kind, EntryKind::Notice);
+        assert!(matches!(next, Next::Think(_)));
+    }
+    let (_, next) = say(&mut cycle, vec![text("hello")]);
+    assert_eq!(rested(&next).0, Ending::Rested);
+}
+
+#[test]
+fn within_a_cycle_every_prompt_extends_the_one_before() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    let mut before: Vec<String> = Vec::new();
+    let (_, mut next) = drive(&mut cycle);
+    for _ in 0..3 {
+        let Next::Think(prompt) = &next else { panic!("wanted a prompt, got {next:?}") };
+        let now: Vec<String> = prompt
+            .items
+            .iter()
+            .map(|item| match item {
+                crate::prompt::Item::Entry(entry) => entry.message.countable(),
+                crate::prompt::Item::Layer(text) => text.to_string(),
+            })
+            .collect();
+        assert_eq!(now[..before.len()], before);
+        before = now;
+        next = say(&mut cycle, vec![text("t"), call("note")]).1;
+    }
+}
+
+#[test]
+fn a_stop_of_the_node_gives_back_what_was_not_lived_and_parks_what_was() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    cycle.stop("the node stops");
+    drive(&mut cycle);
+    // The generation in flight may finish its step.
+    let (commits, next) = say(&mut cycle, vec![call("note")]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Park]);
+    assert!(commits[1].open.is_some());
+    assert!(matches!(next, Next::Rest(Rested::Parked { .. })));
+
+    let mut unclean = waking(vec![service(1, 0)]);
+    unclean.clean = false;
+    let mut cycle = begin_with(unclean);
+    cycle.stop("the node stops");
+    let (commits, _) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
+    assert!(!commits[1].blame && commits[1].settle[0].fate == Fate::Waiting);
+}
