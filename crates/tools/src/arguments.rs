@@ -1,0 +1,296 @@
+//! From the raw argument string of a call to a value that fits the tool's schema, or to words that
+//! tell the model what was wanted where and what it gave.
+//!
+//! This module must not know any tool. It never repairs arguments: what is not JSON is refused.
+
+use std::fmt;
+
+use agent::limits;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{ValidationError, Validator};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Faults that one answer names.
+const FAULTS_NAMED: usize = 5;
+/// Characters of a given value that an answer repeats.
+const GOT_SHOWN: usize = 80;
+
+/// The compiled schema of one tool.
+pub(crate) struct Checker {
+    tool: String,
+    known: Vec<String>,
+    validator: Validator,
+}
+
+impl Checker {
+    /// Compiles the schema, or says why it is none.
+    pub(crate) fn new(tool: &str, schema: &Value) -> Result<Self, String> {
+        let known = schema["properties"].as_object().map(|p| p.keys().cloned().collect()).unwrap_or_default();
+        let validator = jsonschema::draft202012::new(schema).map_err(|e| e.to_string())?;
+        Ok(Self { tool: tool.to_owned(), known, validator })
+    }
+
+    /// The arguments as a value that fits the schema; the error is for the model.
+    pub(crate) fn check(&self, arguments: &str) -> Result<Value, String> {
+        let faults = match parse(arguments) {
+            Err(fault) => vec![fault],
+            Ok(value) => {
+                let faults: Vec<_> = self.validator.iter_errors(&value).map(|e| self.fault(&e)).collect();
+                if faults.is_empty() {
+                    return Ok(value);
+                }
+                faults
+            }
+        };
+        let more = faults.len().saturating_sub(FAULTS_NAMED);
+        let mut text = format!("the arguments of `{}` do not fit: ", self.tool);
+        text.push_str(&faults[..faults.len() - more].join("; "));
+        if more > 0 {
+            text.push_str(&format!("; and {more} more"));
+        }
+        Err(text)
+    }
+
+    fn fault(&self, error: &ValidationError<'_>) -> String {
+        let path = error.instance_path().as_str();
+        let at = if path.is_empty() { "at the top".to_owned() } else { format!("at `{path}`") };
+        let got = got(error.instance());
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                format!("{at}: wanted a property `{}`, got none", property.as_str().unwrap_or_default())
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let unexpected: Vec<_> = unexpected.iter().map(|name| cut(name)).collect();
+                let wanted = if path.is_empty() && !self.known.is_empty() {
+                    format!("only {}", quoted(&self.known))
+                } else {
+                    "no others".to_owned()
+                };
+                format!("{at}: wanted {wanted}, got {}", quoted(&unexpected))
+            }
+            ValidationErrorKind::Type { kind } => format!("{at}: wanted {}, got {got}", types(kind)),
+            ValidationErrorKind::Minimum { limit } => format!("{at}: wanted at least {limit}, got {got}"),
+            ValidationErrorKind::Maximum { limit } => format!("{at}: wanted at most {limit}, got {got}"),
+            ValidationErrorKind::MinItems { limit } => {
+                format!("{at}: wanted at least {limit} items, got {}", items(error.instance()))
+            }
+            ValidationErrorKind::MaxItems { limit } => {
+                format!("{at}: wanted at most {limit} items, got {}", items(error.instance()))
+            }
+            ValidationErrorKind::MinLength { limit } => {
+                format!("{at}: wanted at least {limit} characters, got {got}")
+            }
+            ValidationErrorKind::MaxLength { limit } => {
+                format!("{at}: wanted at most {limit} characters, got {got}")
+            }
+            ValidationErrorKind::Enum { options } => format!("{at}: wanted one of {options}, got {got}"),
+            // Whatever other keyword a custom tool uses, in the words of the validator.
+            _ => format!("{at}: {}", cut(&error.masked_with("the value").to_string())),
+        }
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn items(value: &Value) -> usize {
+    value.as_array().map_or(0, Vec::len)
+}
+
+fn types(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(one) => one.to_string(),
+        TypeKind::Multiple(several) => {
+            several.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or ")
+        }
+    }
+}
+
+fn got(value: &Value) -> String {
+    format!("`{}`", cut(&value.to_string()))
+}
+
+/// At most [`GOT_SHOWN`] characters.
+pub(crate) fn cut(text: &str) -> String {
+    match text.char_indices().nth(GOT_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// JSON of bounded size and depth, in which no key is given twice: of two values for one key the
+/// reader of the stream would have shown the first and the tool used the last.
+fn parse(arguments: &str) -> Result<Value, String> {
+    if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
+        let (max, got) = (limits::ARGUMENTS_MAX_BYTES, arguments.len());
+        return Err(format!("wanted at most {max} bytes, got {got}"));
+    }
+    if arguments.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    let mut reader = serde_json::Deserializer::from_str(arguments);
+    let value = Bounded { depth: limits::JSON_DEPTH_MAX }
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|e| format!("wanted one JSON object, but: {e}"))?;
+    if value.is_object() { Ok(value) } else { Err(format!("wanted a JSON object, got {}", got(&value))) }
+}
+
+/// Reads a value that nests at most `depth` deep.
+#[derive(Clone, Copy)]
+struct Bounded {
+    depth: usize,
+}
+
+impl Bounded {
+    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        let depth = self.depth.checked_sub(1);
+        depth
+            .map(|depth| Self { depth })
+            .ok_or_else(|| E::custom(format!("nested deeper than {} levels", limits::JSON_DEPTH_MAX)))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        // `20.0` is an integer to JSON Schema; it must be one to the tool, too.
+        let whole = value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
+        #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
+        Ok(if whole {
+            (value as i64).into()
+        } else {
+            Number::from_f64(value).map_or(Value::Null, Value::Number)
+        })
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(inner)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut fields = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if fields.contains_key(&key) {
+                return Err(A::Error::custom(format!("the key `{}` is given twice", cut(&key))));
+            }
+            fields.insert(key, map.next_value_seed(inner)?);
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn checker() -> Checker {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "minLength": 2, "maxLength": 4},
+                "limit": {"type": ["integer", "null"], "minimum": 1, "maximum": 9},
+                "list": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string"}},
+                "kind": {"enum": ["a", "b"]},
+                "even": {"multipleOf": 2},
+            },
+            "required": ["text"],
+            "additionalProperties": false,
+        });
+        Checker::new("try", &schema).unwrap()
+    }
+
+    #[test]
+    fn every_fault_names_where_what_was_wanted_and_what_was_given() {
+        let check = |arguments: &str, wanted: &str| {
+            let error = checker().check(arguments).unwrap_err();
+            assert!(error.starts_with("the arguments of `try` do not fit: "), "{error}");
+            assert!(error.contains(wanted), "`{arguments}`: wanted `{wanted}` in `{error}`");
+        };
+        check("", "at the top: wanted a property `text`, got none");
+        check(r#"{"text":5}"#, "at `/text`: wanted string, got `5`");
+        check(r#"{"text":"abc","limit":"x"}"#, "at `/limit`: wanted ");
+        check(r#"{"text":"abc","limit":0}"#, "at `/limit`: wanted at least 1, got `0`");
+        check(r#"{"text":"abc","limit":10}"#, "at `/limit`: wanted at most 9, got `10`");
+        check(r#"{"text":"a"}"#, "wanted at least 2 characters, got `\"a\"`");
+        check(r#"{"text":"abcde"}"#, "wanted at most 4 characters");
+        check(r#"{"text":"abc","list":[]}"#, "wanted at least 1 items, got 0");
+        check(r#"{"text":"abc","list":["a","b","c"]}"#, "wanted at most 2 items, got 3");
+        check(r#"{"text":"abc","list":[7]}"#, "at `/list/0`: wanted string, got `7`");
+        check(r#"{"text":"abc","kind":"c"}"#, r#"wanted one of ["a","b"], got `"c"`"#);
+        check(r#"{"text":"abc","even":3}"#, "at `/even`: the value is not a multiple of 2");
+        check(
+            r#"{"text":"abc","nope":1}"#,
+            "wanted only `text`, `limit`, `list`, `kind`, `even`, got `nope`",
+        );
+        check("[]", "wanted a JSON object, got `[]`");
+        check(r#""{}""#, "wanted a JSON object");
+        check(r#"{"text":"ab"#, "wanted one JSON object, but: EOF");
+        check(r#"{"text":"abc"} {}"#, "wanted one JSON object, but: trailing characters");
+        check(r#"{"text":"abc","text":"abd"}"#, "the key `text` is given twice");
+    }
+
+    #[test]
+    fn whole_numbers_are_integers_and_order_is_kept() {
+        let value = checker().check(r#"{"limit":3.0,"text":"abc"}"#).unwrap();
+        assert_eq!(value.to_string(), r#"{"limit":3,"text":"abc"}"#);
+    }
+
+    #[test]
+    fn size_depth_and_the_number_of_named_faults_are_bounded() {
+        let deep = format!(r#"{{"text":{}{}}}"#, "[".repeat(100), "]".repeat(100));
+        assert!(checker().check(&deep).unwrap_err().contains("nested deeper than 64 levels"));
+        let hostile = "[".repeat(500_000);
+        assert!(checker().check(&hostile).unwrap_err().contains("nested deeper"));
+        let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(limits::ARGUMENTS_MAX_BYTES));
+        assert!(checker().check(&large).unwrap_err().contains("wanted at most 1048576 bytes"));
+        let long = format!(r#"{{"text":{:?}}}"#, "y".repeat(10_000));
+        assert!(checker().check(&long).unwrap_err().len() < 300);
+    }
+}

@@ -1,0 +1,91 @@
+//! `skip` and `done`: words that end a cycle. What they do is decided by the cycle machine, which
+//! acts on their names; here they only answer.
+
+use std::borrow::Cow;
+
+use agent::changes::Inward;
+use agent::port::{Done as Outcome, Hands, ToolError};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::typed::{self, Hand};
+
+/// Arguments of `skip`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkipArgs {
+    /// Why none of it is yours, in a few words. Operators read it; nobody else does.
+    #[expect(dead_code, reason = "the machine reads it from the call's arguments")]
+    reason: Option<String>,
+}
+
+/// `skip`.
+pub(crate) struct Skip;
+
+impl Hand for Skip {
+    type Args = SkipArgs;
+    const NAME: &'static str = "skip";
+    const DESCRIPTION: &'static str = "Says that nothing in the inbox is your business and goes back to sleep. Use it as your only call \
+         and before doing anything else: then nothing of this waking enters your memory. After you have \
+         done something it means the same as done. Do not use it for what someone expects an answer to.";
+
+    async fn act(_args: SkipArgs, _hands: Hands<'_>) -> Result<Outcome, ToolError> {
+        Ok(typed::done(&json!({"success": true}), Inward::default()))
+    }
+}
+
+/// One event of the inbox, as the agent names it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum EventName {
+    /// Its number in the inbox.
+    Number(u64),
+    /// Its number or id, as text.
+    Text(String),
+}
+
+impl JsonSchema for EventName {
+    fn schema_name() -> Cow<'static, str> {
+        "EventName".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    // Written by hand: what is derived would be two alternatives where a list of types will do.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "integer"], "minimum": 0})
+    }
+}
+
+/// Arguments of `done`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DoneArgs {
+    /// For your later self: whom you answered about what, what you did, what is still open. Leave it
+    /// out if there was nothing to do.
+    #[expect(dead_code, reason = "the machine reads it from the call's arguments")]
+    summary: Option<String>,
+    /// Numbers or ids of the inbox events that are dealt with.
+    addressed: Option<Vec<EventName>>,
+}
+
+/// `done`.
+pub(crate) struct Done;
+
+impl Hand for Done {
+    type Args = DoneArgs;
+    const NAME: &'static str = "done";
+    const DESCRIPTION: &'static str = "Ends this waking after everything you wanted to do. Other calls of the same step are still carried \
+         out. You wake again by yourself when something new arrives, so do not stay awake to wait.";
+
+    async fn act(args: DoneArgs, _hands: Hands<'_>) -> Result<Outcome, ToolError> {
+        let mut reply = json!({"success": true});
+        if let Some(addressed) = args.addressed.filter(|addressed| !addressed.is_empty()) {
+            reply["addressed"] = json!(addressed);
+        }
+        Ok(typed::done(&reply, Inward::default()))
+    }
+}

@@ -1,0 +1,80 @@
+//! `enter_space`: where the agent stands, so that it need not name the space with every word.
+
+use agent::call::head_and_tail;
+use agent::changes::Inward;
+use agent::entity::Member;
+use agent::limits;
+use agent::port::{Done, Hands, ToolError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::typed::{Hand, done, fitting};
+use crate::{place, told};
+
+/// A space's description is shown up to this size.
+const DESCRIPTION_SHOWN_BYTES: usize = 512;
+
+/// Arguments of `enter_space`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EnterSpaceArgs {
+    /// Id or handle of one of your spaces.
+    space: String,
+}
+
+/// `enter_space`.
+pub(crate) struct EnterSpace;
+
+impl Hand for EnterSpace {
+    type Args = EnterSpaceArgs;
+    const NAME: &'static str = "enter_space";
+    const DESCRIPTION: &'static str = "Makes one of your spaces the active one: send_message and read_messages use it until you enter \
+         another, in later wakings too. Returns the members and the newest messages (`total` is how many \
+         there are in all). Not needed to send to a space that you name.";
+
+    async fn act(args: EnterSpaceArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let facts = place::named(hands.facts, &args.space)?;
+        let space = &facts.space;
+        let mut reply = json!({
+            "success": true,
+            "space": {"id": space.id, "name": space.name, "display_name": space.display_name},
+        });
+        if !space.description.is_empty() {
+            let description = head_and_tail(&space.description, DESCRIPTION_SHOWN_BYTES);
+            reply["space"]["description"] = json!(description);
+        }
+        if space.closed {
+            reply["space"]["closed"] = json!(true);
+        }
+        let members = facts.members.iter().map(|each| member(each, &hands));
+        reply["members"] = Value::Array(fitting(members, limits::LISTED_MAX_BYTES));
+        reply["members_total"] = json!(facts.members.len());
+        // What the frame does not use of the bytes that the model is shown is for the messages.
+        let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(reply.to_string().len() + 256);
+        let page = told::page(&hands, facts, None, limits::ENTER_HISTORY, room).await?;
+        reply["messages"] = Value::Array(page.messages);
+        reply["total"] = json!(page.total);
+        reply["next_before"] = json!(page.next_before);
+        let inward = Inward { active_space: Some(space.id), ..Inward::default() };
+        Ok(done(&reply, inward))
+    }
+}
+
+/// A member as the model reads it; the agent itself is marked.
+fn member(member: &Member, hands: &Hands<'_>) -> Value {
+    let entity = &member.entity;
+    let mut line = json!({
+        "id": entity.id,
+        "name": entity.name,
+        "display_name": entity.display_name,
+        "kind": entity.kind,
+    });
+    if !member.role.is_empty() {
+        line["role"] = json!(head_and_tail(&member.role, limits::DISPLAY_NAME_MAX_BYTES));
+    }
+    if entity.id == hands.agent.entity() {
+        line["you"] = json!(true);
+    }
+    line
+}

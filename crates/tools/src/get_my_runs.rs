@@ -1,0 +1,68 @@
+//! `get_my_runs`: the agent's own receipts: when it woke, why, how it ended, what it cost.
+
+use agent::call::head_and_tail;
+use agent::changes::Inward;
+use agent::limits;
+use agent::port::{Done, Hands, ToolError};
+use agent::run::Run;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::told::unreadable;
+use crate::typed::{Hand, done, fitting};
+
+/// Runs where the model names no number.
+const RUNS_DEFAULT: u32 = 10;
+/// Texts of one run are shown up to this size each.
+const TEXT_SHOWN_BYTES: usize = 512;
+/// Bytes kept free for what stands around the runs of a reply.
+const FRAME_BYTES: usize = 256;
+
+/// Arguments of `get_my_runs`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GetMyRunsArgs {
+    /// How many runs at most; left out, 10.
+    #[schemars(range(min = 1, max = limits::RUNS_SHOWN_MAX))]
+    limit: Option<u32>,
+}
+
+/// `get_my_runs`.
+pub(crate) struct GetMyRuns;
+
+impl Hand for GetMyRuns {
+    type Args = GetMyRunsArgs;
+    const NAME: &'static str = "get_my_runs";
+    const DESCRIPTION: &'static str = "Lists your latest finished wakings, newest first: when and why you woke, how it ended, steps, \
+         tokens, and your own summary. The present one is not among them. Changes nothing.";
+
+    async fn act(args: GetMyRunsArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);
+        let runs = hands.lookup.runs(hands.agent, limit).await.map_err(unreadable)?;
+        let shown = fitting(runs.iter().map(summary), limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES);
+        let left_out = runs.len() - shown.len();
+        let mut reply = json!({"runs": shown});
+        if left_out > 0 {
+            reply["left_out"] = json!(left_out);
+        }
+        Ok(done(&reply, Inward::default()))
+    }
+}
+
+fn summary(run: &Run) -> Value {
+    let text = |text: &str| head_and_tail(text, TEXT_SHOWN_BYTES);
+    json!({
+        "id": run.id,
+        "run": run.ordinal,
+        "woke_at": run.opened_at,
+        "ended_at": run.ended_at,
+        "woke_for": text(&run.woke_for),
+        "events": run.events,
+        "ending": run.ending,
+        "reason": run.reason.as_deref().map(text),
+        "steps": run.steps.len(),
+        "tokens": {"input": run.usage.input, "output": run.usage.output},
+        "summary": run.summary.as_deref().map(text),
+    })
+}

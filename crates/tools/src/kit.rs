@@ -1,0 +1,75 @@
+//! The tools of a server by name, in a stable order: the prebuilt ones first, then what was added.
+//!
+//! This module must not know what any tool does.
+
+use std::sync::Arc;
+
+use agent::port::{Tool, Toolbox};
+
+use crate::typed::typed;
+use crate::{ending, enter_space, get_my_runs, memories, read_messages, send_message};
+
+/// Why a tool cannot be added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTool {
+    /// Prebuilt names cannot be shadowed, nor can those added before.
+    #[error("wanted a tool under a name of its own, but `{0}` is taken\nhint: give it another name")]
+    NameTaken(String),
+    /// Vendors take no such name.
+    #[error("wanted a tool's name of 1 to 64 characters from a-z, A-Z, 0-9, `_` and `-`, got `{0}`")]
+    BadName(String),
+}
+
+/// All tools of a server.
+#[derive(Clone)]
+pub struct ToolKit {
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+/// The tools that every agent can be given.
+pub fn prebuilt() -> ToolKit {
+    ToolKit {
+        tools: vec![
+            typed::<enter_space::EnterSpace>(),
+            typed::<send_message::SendMessage>(),
+            typed::<read_messages::ReadMessages>(),
+            typed::<ending::Skip>(),
+            typed::<ending::Done>(),
+            typed::<memories::SetMemories>(),
+            typed::<memories::DeleteMemories>(),
+            typed::<get_my_runs::GetMyRuns>(),
+        ],
+    }
+}
+
+impl ToolKit {
+    /// Adds a tool behind the others.
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Result<Self, BadTool> {
+        let name = &tool.spec().name;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        if !(1..=64).contains(&name.len()) || !name.bytes().all(plain) {
+            return Err(BadTool::BadName(name.chars().take(80).collect()));
+        }
+        if self.tool(name).is_some() {
+            return Err(BadTool::NameTaken(name.clone()));
+        }
+        self.tools.push(tool);
+        Ok(self)
+    }
+}
+
+impl Toolbox for ToolKit {
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.spec().name == name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.tools.iter().map(|tool| tool.spec().name.clone()).collect()
+    }
+}
+
+impl std::fmt::Debug for ToolKit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ToolKit").field(&self.names()).finish()
+    }
+}

@@ -1,0 +1,158 @@
+//! `set_memories` and `delete_memories`: keyed notes that the agent finds in its workspace in every
+//! waking. A call changes all that it names or nothing.
+
+use std::collections::BTreeSet;
+
+use agent::changes::{Inward, MemoryChange};
+use agent::limits;
+use agent::port::{Done, Hands, ToolError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::arguments::cut;
+use crate::place::listed;
+use crate::typed::{Hand, done, fitting};
+
+/// One note.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Note {
+    /// What it is about, such as `about:husam`; at most 120 bytes. An existing key is overwritten.
+    #[schemars(length(min = 1))]
+    key: String,
+    /// The note, at most 8 KiB.
+    value: String,
+}
+
+/// Arguments of `set_memories`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SetMemoriesArgs {
+    /// The notes to write.
+    #[schemars(length(min = 1, max = limits::MEMORIES_MAX))]
+    memories: Vec<Note>,
+}
+
+/// `set_memories`.
+pub(crate) struct SetMemories;
+
+impl Hand for SetMemories {
+    type Args = SetMemoriesArgs;
+    const NAME: &'static str = "set_memories";
+    const DESCRIPTION: &'static str = "Writes notes that you keep for good and see in every waking, each under a key; an existing key is \
+         overwritten. For lasting facts about people and your work, not for what was just said: that you \
+         remember anyway. Returns the keys that were set and how many notes you keep now.";
+
+    async fn act(args: SetMemoriesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let mut keys = kept(&hands);
+        let (mut set, mut memories) = (Vec::new(), Vec::with_capacity(args.memories.len()));
+        for Note { key, value } in args.memories {
+            let key = key.trim().to_owned();
+            fits(&key, &value)?;
+            keys.insert(key.clone());
+            if !set.contains(&key) {
+                set.push(key.clone());
+            }
+            memories.push(MemoryChange::Set { key, value });
+        }
+        if keys.len() > limits::MEMORIES_MAX {
+            let (max, got) = (limits::MEMORIES_MAX, keys.len());
+            return Err(ToolError::new(format!(
+                "nothing was set: wanted at most {max} notes in all, these would make {got}; \
+                 use delete_memories or put several facts into one note"
+            )));
+        }
+        let mut reply = json!({"success": true});
+        put_keys(&mut reply, "set", &set);
+        reply["total"] = json!(keys.len());
+        Ok(done(&reply, Inward { memories, ..Inward::default() }))
+    }
+}
+
+/// Arguments of `delete_memories`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteMemoriesArgs {
+    /// The keys of the notes to forget.
+    #[schemars(length(min = 1, max = limits::MEMORIES_MAX))]
+    keys: Vec<String>,
+}
+
+/// `delete_memories`.
+pub(crate) struct DeleteMemories;
+
+impl Hand for DeleteMemories {
+    type Args = DeleteMemoriesArgs;
+    const NAME: &'static str = "delete_memories";
+    const DESCRIPTION: &'static str = "Forgets notes by their keys, for good. Returns the keys that were deleted and those that were not \
+         found. To change a note use set_memories.";
+
+    async fn act(args: DeleteMemoriesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let mut keys = kept(&hands);
+        let (mut deleted, mut not_found) = (Vec::new(), Vec::new());
+        for key in args.keys {
+            let key = key.trim().to_owned();
+            if keys.remove(&key) {
+                deleted.push(key);
+            } else if !deleted.contains(&key) && !not_found.contains(&key) {
+                not_found.push(key);
+            }
+        }
+        if deleted.is_empty() {
+            let asked = listed(not_found.iter().map(|key| format!("`{}`", cut(key))));
+            let known = match keys.len() {
+                0 => "you keep no notes".to_owned(),
+                _ => format!("your keys: {}", listed(keys.iter().map(|key| format!("`{key}`")))),
+            };
+            return Err(ToolError::new(format!("no note of yours has the key {asked}; {known}")));
+        }
+        let memories = deleted.iter().map(|key| MemoryChange::Delete { key: key.clone() }).collect();
+        let mut reply = json!({"success": true});
+        put_keys(&mut reply, "deleted", &deleted);
+        if !not_found.is_empty() {
+            // These were not checked against any bound.
+            let not_found: Vec<_> = not_found.iter().map(|key| cut(key)).collect();
+            put_keys(&mut reply, "not_found", &not_found);
+        }
+        reply["total"] = json!(keys.len());
+        Ok(done(&reply, Inward { memories, ..Inward::default() }))
+    }
+}
+
+/// A list of keys, and how many of them are not listed where they are too many.
+fn put_keys(reply: &mut Value, name: &str, keys: &[String]) {
+    let listed = fitting(keys.iter().map(|key| json!(key)), limits::LISTED_MAX_BYTES);
+    if listed.len() < keys.len() {
+        reply[format!("{name}_more")] = json!(keys.len() - listed.len());
+    }
+    reply[name] = Value::Array(listed);
+}
+
+/// The keys that the agent keeps, changes of the calls before this one included.
+fn kept(hands: &Hands<'_>) -> BTreeSet<String> {
+    let mut keys: BTreeSet<_> = hands.facts.memories.iter().map(|memory| memory.key.clone()).collect();
+    for change in &hands.pending.memories {
+        match change {
+            MemoryChange::Set { key, .. } => keys.insert(key.clone()),
+            MemoryChange::Delete { key } => keys.remove(key),
+        };
+    }
+    keys
+}
+
+fn fits(key: &str, value: &str) -> Result<(), ToolError> {
+    let wrong = if key.is_empty() {
+        "wanted a key with something in it, got only white space".to_owned()
+    } else if key.len() > limits::MEMORY_KEY_MAX_BYTES {
+        let max = limits::MEMORY_KEY_MAX_BYTES;
+        format!("wanted a key of at most {max} bytes, got {} in `{}`", key.len(), cut(key))
+    } else if value.len() > limits::MEMORY_VALUE_MAX_BYTES {
+        let max = limits::MEMORY_VALUE_MAX_BYTES;
+        format!("wanted a value of at most {max} bytes, got {} under `{}`", value.len(), cut(key))
+    } else {
+        return Ok(());
+    };
+    Err(ToolError::new(format!("nothing was set: {wrong}")))
+}

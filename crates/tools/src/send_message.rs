@@ -1,0 +1,103 @@
+//! `send_message`: the only way in which an agent speaks. The message rides in the decision's
+//! commit under an id that derives from the call, so it is said exactly once.
+
+use agent::changes::Inward;
+use agent::event::{Principal, Trust};
+use agent::id::MessageId;
+use agent::limits;
+use agent::port::{Done, Hands, ToolError};
+use agent::space::NewMessage;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::place;
+use crate::typed::{Hand, done};
+
+/// Arguments of `send_message`. `space` comes first, so that watchers can be shown the text where it
+/// belongs while it is still being written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SendMessageArgs {
+    /// Id or handle of one of your spaces; left out, the active space. Write it before `text`.
+    space: Option<String>,
+    /// What you say, at most 64 KiB.
+    #[schemars(length(min = 1))]
+    text: String,
+    /// Ids or handles of members whom it is meant for besides those you name as @handle in the text.
+    #[schemars(length(max = limits::MENTIONS_MAX))]
+    mentions: Option<Vec<String>>,
+}
+
+/// `send_message`.
+pub(crate) struct SendMessage;
+
+impl Hand for SendMessage {
+    type Args = SendMessageArgs;
+    const NAME: &'static str = "send_message";
+    const DESCRIPTION: &'static str = "Says something in one of your spaces; every member reads it. This is the only way to be heard: text \
+         outside of calls is yours alone. The space that you name need not be entered, and the active space \
+         stays what it is. Returns the message's id once it is delivered; do not send the same again.";
+
+    fn precheck(arguments: &Value, hands: &Hands<'_>) -> Result<(), ToolError> {
+        let at =
+            |name: &str| arguments.as_object().and_then(|given| given.keys().position(|key| key == name));
+        let (Some(space), Some(text)) = (at("space"), at("text")) else { return Ok(()) };
+        if space < text {
+            return Ok(());
+        }
+        // The text was shown in the active space while it was written: it cannot end elsewhere.
+        let name = arguments["space"].as_str();
+        let meant = place::named_or_active(hands, name)?.space.id;
+        if place::active(hands) == Some(meant) {
+            return Ok(());
+        }
+        let text = "`space` came after `text` and is not the active space; nothing was sent: \
+                    write `space` first";
+        Err(ToolError::new(text))
+    }
+
+    async fn act(args: SendMessageArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let facts = place::named_or_active(&hands, args.space.as_deref())?;
+        let space = &facts.space;
+        if space.closed {
+            let name = &space.name;
+            return Err(ToolError::new(format!("the space `{name}` is closed: nothing can be said there")));
+        }
+        if args.text.trim().is_empty() {
+            return Err(ToolError::new("wanted a `text` with something in it, got only white space"));
+        }
+        if args.text.len() > limits::MESSAGE_MAX_BYTES {
+            let (max, got) = (limits::MESSAGE_MAX_BYTES, args.text.len());
+            let text =
+                format!("wanted a `text` of at most {max} bytes, got {got}: say it in several messages");
+            return Err(ToolError::new(text));
+        }
+        let mentions = place::members(facts, args.mentions.as_deref().unwrap_or_default())?;
+        let sender = hands.agent.entity();
+        let say = NewMessage {
+            id: MessageId::of_call(hands.call),
+            space: space.id,
+            sender,
+            text: args.text,
+            mentions,
+            urgent: false,
+            at: hands.now,
+            cycle: Some(hands.cycle),
+            call: Some(hands.call.clone()),
+            data: None,
+            principal: Principal::Entity(sender),
+            trust: Trust::Agent,
+            root: hands.root.clone(),
+            hop: hands.hop,
+        };
+        let reply = json!({
+            "success": true,
+            "message_id": say.id,
+            "space": space.id,
+            "space_name": space.name,
+            "status": "delivered",
+        });
+        Ok(done(&reply, Inward { says: vec![say], ..Inward::default() }))
+    }
+}

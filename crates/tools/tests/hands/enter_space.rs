@@ -1,0 +1,103 @@
+//! `enter_space`: where it leads and what it shows.
+
+use agent::changes::Inward;
+use agent::entity::EntityKind;
+use agent::id::EntityId;
+use agent::limits;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::world::{FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, entity, said, space, texts, to};
+
+#[tokio::test]
+async fn it_sets_the_active_space_and_shows_who_is_there_and_what_was_said_last() {
+    let mut world = World::new().chatted(FAMILY, 50);
+    let done = world.ask("enter_space", to("family")).await.unwrap();
+    assert_eq!(done.inward, Inward { active_space: Some(FAMILY), ..Inward::default() });
+    let reply: Value = serde_json::from_str(&done.outcome.text).unwrap();
+    assert_eq!(reply["space"], json!({"id": FAMILY, "name": "family", "display_name": "Family"}));
+    let members: Vec<_> = reply["members"].as_array().unwrap().iter().map(|m| &m["name"]).collect();
+    assert_eq!(members, ["scout", "husam", "muhammad"]);
+    assert_eq!((&reply["members"][0]["you"], &reply["members"][1]["you"]), (&json!(true), &Value::Null));
+    assert_eq!(reply["total"], 50, "the total is the true one");
+    let shown = texts(&reply);
+    assert_eq!((shown.len(), shown[0], shown[19]), (limits::ENTER_HISTORY as usize, "m31", "m50"));
+    assert_eq!(reply["next_before"], 31);
+}
+
+#[tokio::test]
+async fn a_space_is_found_by_id_handle_or_display_name() {
+    for name in [&FAMILY.to_string(), "family", "FAMILY", " Family ", "Support \"24/7\""] {
+        let wanted = if name.contains("Support") { SUPPORT } else { FAMILY };
+        assert_eq!(World::new().reply("enter_space", to(name)).await["space"]["id"], json!(wanted));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_space_is_answered_with_the_spaces_there_are() {
+    for name in ["nope", &SECRET.to_string(), ""] {
+        let error = World::new().refusal("enter_space", to(name)).await;
+        for part in ["wanted one of your spaces", "`family`", "Family", &FAMILY.to_string(), r#"\"24/7\""#] {
+            assert!(error.contains(part), "wanted `{part}` in `{error}`");
+        }
+        assert!(!error.contains("secret"));
+    }
+    let mut nowhere = World::new();
+    nowhere.facts.spaces.clear();
+    assert!(nowhere.refusal("enter_space", to("x")).await.contains("you are a member of no space"));
+}
+
+#[tokio::test]
+async fn one_display_name_of_two_spaces_is_not_guessed_at() {
+    let mut world = World::new();
+    world.facts.spaces.push(space(SECRET, "family-2", "family ", &[]));
+    world.facts.spaces.last_mut().unwrap().space.display_name = "Home".into();
+    world.facts.spaces[0].space.display_name = "Home".into();
+    let error = world.refusal("enter_space", to("home")).await;
+    assert!(error.contains("several of your spaces") && error.contains("`family-2`"), "{error}");
+    assert_eq!(world.reply("enter_space", to("family")).await["space"]["id"], json!(FAMILY));
+}
+
+#[tokio::test]
+async fn a_membership_that_ended_since_the_waking_ends_the_reading_too() {
+    let mut world = World::new().chatted(FAMILY, 3);
+    world.store.member_of.clear();
+    let error = world.refusal("enter_space", to("family")).await;
+    assert!(error.contains("no member of the space") && world.pending.is_empty(), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_sent_before_in_the_same_step_is_among_the_messages() {
+    let mut world = World::new().chatted(FAMILY, 2);
+    world.ask("send_message", json!({"space": "family", "text": "on my way"})).await.unwrap();
+    let reply = world.reply("enter_space", to("family")).await;
+    assert_eq!(texts(&reply), ["m1", "m2", "on my way"]);
+    assert_eq!((&reply["total"], &reply["messages"][2]["pending"]), (&json!(3), &json!(true)));
+    assert_eq!(reply["messages"][2]["sender_id"], json!(SCOUT.entity()));
+    assert_eq!(reply["messages"][2].get("seq"), None, "the store gives the seq later");
+}
+
+#[tokio::test]
+async fn a_crowded_talkative_space_still_fits_what_the_model_is_shown() {
+    let mut world = World::new();
+    for n in 0..limits::SPACE_MEMBERS_MAX as u128 {
+        let id = EntityId(Uuid::from_u128(0xB000 + n));
+        let member = entity(id, EntityKind::Human, &format!("member-{n}"), &"\u{1}".repeat(200));
+        world.facts.spaces[0] = {
+            let mut facts = world.facts.spaces[0].clone();
+            facts.members.push(agent::entity::Member { entity: member, ..facts.members[0].clone() });
+            facts
+        };
+    }
+    world.facts.spaces[0].space.description = "d".repeat(100_000);
+    for seq in 1..=20 {
+        let text = "\u{2}é\"".repeat(16_000);
+        world.store.said.push(said(FAMILY, seq, HUSAM, &text));
+    }
+    let done = world.ask("enter_space", to("family")).await.unwrap();
+    assert_eq!(done.outcome.shown(), done.outcome.text, "{} bytes", done.outcome.text.len());
+    let reply: Value = serde_json::from_str(&done.outcome.text).unwrap();
+    assert_eq!(reply["members_total"], 259);
+    assert_eq!((&reply["total"], &reply["next_before"]), (&json!(20), &reply["messages"][0]["seq"]));
+    assert_eq!(reply["messages"][0]["bytes"], 64_000);
+}

@@ -1,0 +1,66 @@
+//! The kit: names, order, no shadowing.
+
+use std::sync::Arc;
+
+use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec, Toolbox};
+use serde_json::Value;
+use tools::BadTool;
+
+/// A tool under another name.
+struct Named(ToolSpec);
+
+impl Tool for Named {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn check(&self, _arguments: &str) -> Result<Value, String> {
+        Ok(Value::Null)
+    }
+
+    fn call<'a>(&'a self, _arguments: Value, _hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+        Box::pin(async { Err(ToolError::new("never called")) })
+    }
+}
+
+fn named(name: &str) -> Arc<dyn Tool> {
+    let mut spec = tools::prebuilt().tool("skip").expect("a prebuilt tool").spec().clone();
+    spec.name = name.into();
+    Arc::new(Named(spec))
+}
+
+#[test]
+fn names_are_in_a_stable_order_with_added_tools_behind_the_prebuilt() {
+    let kit = tools::prebuilt().with(named("zeta")).unwrap().with(named("alpha")).unwrap();
+    let names = [
+        "enter_space",
+        "send_message",
+        "read_messages",
+        "skip",
+        "done",
+        "set_memories",
+        "delete_memories",
+        "get_my_runs",
+        "zeta",
+        "alpha",
+    ];
+    assert_eq!(kit.names(), names);
+    assert!(names.iter().all(|name| kit.tool(name).unwrap().spec().name == *name));
+    assert!(kit.tool("nope").is_none());
+}
+
+#[test]
+fn a_tool_cannot_shadow_a_prebuilt_one_nor_one_added_before() {
+    let kit = tools::prebuilt().with(named("mine")).unwrap();
+    for taken in ["send_message", "mine"] {
+        assert_eq!(kit.clone().with(named(taken)).unwrap_err(), BadTool::NameTaken(taken.into()));
+    }
+}
+
+#[test]
+fn a_name_that_vendors_refuse_is_refused() {
+    for bad in ["", "two words", "punkt.", &"x".repeat(65)] {
+        let error = tools::prebuilt().with(named(bad)).unwrap_err();
+        assert!(matches!(error, BadTool::BadName(_)), "`{bad}` should be refused, got {error}");
+    }
+}

@@ -1,0 +1,90 @@
+//! `set_memories` and `delete_memories`: whole calls, bounds, keys told back.
+
+use agent::changes::MemoryChange;
+use agent::limits;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn notes(pairs: &[(&str, &str)]) -> Value {
+    let notes: Vec<_> = pairs.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
+    json!({ "memories": notes })
+}
+
+fn set(key: &str, value: &str) -> MemoryChange {
+    MemoryChange::Set { key: key.into(), value: value.into() }
+}
+
+fn delete(key: &str) -> MemoryChange {
+    MemoryChange::Delete { key: key.into() }
+}
+
+#[tokio::test]
+async fn notes_are_set_in_order_and_their_keys_told() {
+    let mut world = World::new().remembering(&["a", "b"]);
+    let reply = world.reply("set_memories", notes(&[("b", "2"), (" c ", "3"), ("b", "4")])).await;
+    assert_eq!(reply, json!({"success": true, "set": ["b", "c"], "total": 3}));
+    assert_eq!(world.pending.memories, [set("b", "2"), set("c", "3"), set("b", "4")]);
+}
+
+#[tokio::test]
+async fn the_bound_counts_what_is_kept_and_what_is_pending() {
+    let keys: Vec<_> = (0..limits::MEMORIES_MAX).map(|n| format!("k{n}")).collect();
+    let mut world = World::new().remembering(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(world.ask("set_memories", notes(&[("k7", "again")])).await.is_ok());
+    let error = world.refusal("set_memories", notes(&[("k8", "x"), ("new", "x")])).await;
+    assert!(error.contains("at most 500 notes in all, these would make 501"), "{error}");
+    assert_eq!(world.pending.memories.len(), 1, "a refused call changes nothing");
+    world.ask("delete_memories", json!({"keys": ["k0"]})).await.unwrap();
+    assert_eq!(world.reply("set_memories", notes(&[("new", "x")])).await["total"], 500);
+    let error = world.refusal("set_memories", notes(&[("newer", "x")])).await;
+    assert!(error.contains("501"), "what is pending counts: {error}");
+}
+
+#[tokio::test]
+async fn keys_and_values_have_their_bounds_and_a_refused_call_sets_nothing() {
+    let (long_key, long_value) = ("k".repeat(121), "v".repeat(8 * 1024 + 1));
+    let mut world = World::new();
+    for (key, value, wanted) in [
+        ("  ", "x", "wanted a key with something in it"),
+        (long_key.as_str(), "x", "wanted a key of at most 120 bytes, got 121"),
+        ("ok", long_value.as_str(), "wanted a value of at most 8192 bytes, got 8193 under `ok`"),
+    ] {
+        let error = world.refusal("set_memories", notes(&[("fine", "x"), (key, value)])).await;
+        assert!(error.starts_with("nothing was set: ") && error.contains(wanted), "{error}");
+    }
+    assert!(world.refusal("set_memories", notes(&[])).await.contains("wanted at least 1 items, got 0"));
+    let error = world.refusal("set_memories", json!({"memories": [{"key": "a", "text": "b"}]})).await;
+    assert!(error.contains("at `/memories/0`: wanted no others, got `text`"), "{error}");
+    assert!(world.pending.is_empty());
+}
+
+#[tokio::test]
+async fn many_long_keys_do_not_flood_the_reply() {
+    let long: Vec<_> = (0..400).map(|n| format!("{n:0>120}")).collect();
+    let pairs: Vec<_> = long.iter().map(|key| (key.as_str(), "v")).collect();
+    let done = World::new().ask("set_memories", notes(&pairs)).await.unwrap();
+    assert!(done.outcome.text.len() < 5_000 && done.outcome.text.contains(r#""set_more":"#));
+    assert_eq!(done.inward.memories.len(), 400);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_beside_what_was_deleted() {
+    let mut world = World::new().remembering(&["a", "b"]);
+    world.ask("set_memories", notes(&[("fresh", "x")])).await.unwrap();
+    let keys = json!({"keys": ["a", "nope", "fresh", "a", "nope"]});
+    let reply = world.reply("delete_memories", keys).await;
+    let wanted = json!({"success": true, "deleted": ["a", "fresh"], "not_found": ["nope"], "total": 1});
+    assert_eq!(reply, wanted);
+    assert_eq!(world.pending.memories, [set("fresh", "x"), delete("a"), delete("fresh")]);
+}
+
+#[tokio::test]
+async fn where_none_of_the_keys_exists_the_error_lists_those_that_do() {
+    let mut world = World::new().remembering(&["about:husam", "b"]);
+    let error = world.refusal("delete_memories", json!({"keys": ["husam"]})).await;
+    assert_eq!(error, "no note of yours has the key `husam`; your keys: `about:husam`, `b`");
+    let error = World::new().refusal("delete_memories", json!({"keys": ["husam"]})).await;
+    assert!(error.ends_with("you keep no notes"), "{error}");
+    assert!(world.pending.is_empty());
+}

@@ -1,0 +1,136 @@
+//! `read_messages`: pages, membership, pending messages.
+
+use agent::limits;
+use serde_json::{Value, json};
+
+use crate::world::{FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, said, texts, to};
+
+#[tokio::test]
+async fn a_message_comes_with_its_ids_sender_time_and_place() {
+    let mut world = World::new();
+    world.store.said = vec![said(FAMILY, 1, HUSAM, "hi"), said(FAMILY, 2, SCOUT.entity(), "hello")];
+    let reply = world.reply("read_messages", to("family")).await;
+    let first = json!({
+        "id": "00000000-0000-0000-0000-000000001001",
+        "seq": 1,
+        "at": "2026-11-21T14:03:05Z",
+        "sender": "Husam",
+        "sender_id": HUSAM,
+        "kind": "human",
+        "text": "hi",
+    });
+    assert_eq!(reply["messages"][0], first);
+    assert_eq!(
+        (&reply["messages"][1]["you"], &reply["messages"][1]["kind"]),
+        (&json!(true), &json!("agent"))
+    );
+    assert_eq!((&reply["total"], &reply["next_before"]), (&json!(2), &Value::Null));
+}
+
+#[tokio::test]
+async fn pages_lead_from_the_newest_to_the_first_without_gap_or_repeat() {
+    let mut world = World::new().chatted(FAMILY, 7);
+    let (mut before, mut seen) = (Value::Null, Vec::new());
+    loop {
+        let arguments = json!({"space": "family", "limit": 3, "before": before});
+        let reply = world.reply("read_messages", arguments).await;
+        seen.splice(0..0, texts(&reply).into_iter().map(str::to_owned));
+        before = reply["next_before"].clone();
+        if before.is_null() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["m1", "m2", "m3", "m4", "m5", "m6", "m7"]);
+}
+
+#[tokio::test]
+async fn without_a_space_it_reads_the_active_one() {
+    let mut world = World::new().chatted(SUPPORT, 1);
+    world.active = Some(SUPPORT);
+    assert_eq!(texts(&world.reply("read_messages", json!({})).await), ["m1"]);
+    world.active = None;
+    let error = world.refusal("read_messages", json!({})).await;
+    assert!(error.contains("enter_space") && error.contains("`support`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_space_of_others_cannot_be_read_whatever_it_is_called() {
+    let mut world = World::new().chatted(SECRET, 3);
+    world.active = Some(SECRET);
+    for arguments in [to(&SECRET.to_string()), to("secret"), json!({})] {
+        let error = world.refusal("read_messages", arguments).await;
+        assert!(!error.contains("m1"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn membership_is_asked_of_the_store_and_not_only_of_the_facts() {
+    let mut world = World::new().chatted(FAMILY, 3);
+    world.store.member_of.clear();
+    let error = world.refusal("read_messages", to("family")).await;
+    assert!(error.contains("no member of the space"), "{error}");
+}
+
+#[tokio::test]
+async fn pending_messages_are_the_newest_and_older_pages_do_not_repeat_them() {
+    let mut world = World::new().chatted(FAMILY, 4);
+    for text in ["p1", "p2"] {
+        world.ask("send_message", json!({"space": "family", "text": text})).await.unwrap();
+    }
+    world.ask("send_message", json!({"space": "support", "text": "elsewhere"})).await.unwrap();
+    let newest = world.reply("read_messages", json!({"space": "family", "limit": 3})).await;
+    assert_eq!(texts(&newest), ["m4", "p1", "p2"]);
+    assert_eq!((&newest["total"], &newest["next_before"]), (&json!(6), &json!(4)));
+    let only = world.reply("read_messages", json!({"space": "family", "limit": 1})).await;
+    assert_eq!((texts(&only), &only["next_before"]), (vec!["p2"], &json!(5)));
+    let older = world.reply("read_messages", json!({"space": "family", "before": 5})).await;
+    assert_eq!((texts(&older), &older["total"]), (vec!["m1", "m2", "m3", "m4"], &json!(6)));
+}
+
+#[tokio::test]
+async fn as_many_come_back_as_the_model_is_shown_and_the_rest_is_paged() {
+    let mut world = World::new();
+    for seq in 1..=40 {
+        world.store.said.push(said(FAMILY, seq, HUSAM, &"x".repeat(2_000)));
+    }
+    let done = world.ask("read_messages", json!({"space": "family", "limit": 40})).await.unwrap();
+    assert_eq!(done.outcome.shown(), done.outcome.text);
+    let reply: Value = serde_json::from_str(&done.outcome.text).unwrap();
+    let shown = reply["messages"].as_array().unwrap();
+    assert!((5..10).contains(&shown.len()), "got {}", shown.len());
+    assert_eq!(shown.last().unwrap()["seq"], 40);
+    assert_eq!(reply["next_before"], shown[0]["seq"]);
+}
+
+#[tokio::test]
+async fn bounds_of_the_numbers_are_told() {
+    let mut world = World::new();
+    for (arguments, wanted) in [
+        (json!({"limit": limits::READ_MESSAGES_MAX + 1}), "at `/limit`: wanted at most 200, got `201`"),
+        (json!({"limit": 0}), "at `/limit`: wanted at least 1, got `0`"),
+        (json!({"before": "x"}), "at `/before`: wanted "),
+        (json!({"offset": 3}), "wanted only `space`, `before`, `limit`, got `offset`"),
+    ] {
+        let error = world.refusal("read_messages", arguments).await;
+        assert!(error.contains(wanted), "wanted `{wanted}` in `{error}`");
+    }
+}
+
+#[tokio::test]
+async fn numbers_out_of_all_proportion_are_answered_and_never_panic() {
+    let mut world = World::new().chatted(FAMILY, 2);
+    let largest = json!({"space": "family", "before": u64::MAX});
+    assert_eq!(texts(&world.reply("read_messages", largest).await), ["m1", "m2"]);
+    for number in ["1e300", "-1", "1.5", "99999999999999999999999999"] {
+        let arguments = format!(r#"{{"space":"family","before":{number}}}"#);
+        assert!(world.call("read_messages", &arguments).await.is_err(), "`{number}` should be refused");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_store_has_two_faces() {
+    let mut world = World::new();
+    world.store.broken = true;
+    let error = world.refusal("read_messages", to("family")).await;
+    assert!(error.contains("try again") && !error.contains("disk"), "{error}");
+}

@@ -1,0 +1,66 @@
+//! What the model is shown of each tool.
+
+use agent::call::Effect;
+use agent::port::Toolbox;
+use serde_json::{Value, json};
+
+fn walk(schema: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+    match schema {
+        Value::Object(map) => {
+            visit(map);
+            map.values().for_each(|value| walk(value, visit));
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(item, visit)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_tool_is_as_the_snapshot_shows_it() {
+    let kit = tools::prebuilt();
+    let shown: Vec<_> = kit
+        .names()
+        .iter()
+        .map(|name| {
+            let spec = kit.tool(name).unwrap().spec().clone();
+            json!({"name": spec.name, "description": spec.description, "schema": *spec.schema})
+        })
+        .collect();
+    insta::assert_json_snapshot!("prebuilt", shown);
+}
+
+#[test]
+fn every_schema_is_a_closed_inline_object_whose_fields_are_described() {
+    let kit = tools::prebuilt();
+    for name in kit.names() {
+        let tool = kit.tool(&name).unwrap();
+        let schema = &tool.spec().schema;
+        assert_eq!(schema["type"], "object", "{name}");
+        walk(schema, &mut |map| {
+            assert!(!map.contains_key("$ref") && !map.contains_key("$defs"), "{name}: {map:?}");
+            assert!(!map.contains_key("$schema") && !map.contains_key("title"), "{name}: {map:?}");
+            if let Some(Value::Object(fields)) = map.get("properties") {
+                assert_eq!(map["additionalProperties"], false, "{name}: {map:?}");
+                for (field, schema) in fields {
+                    assert!(schema["description"].is_string(), "{name}.{field} has no description");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn the_place_of_a_message_comes_before_its_text() {
+    let tool = tools::prebuilt().tool("send_message").unwrap();
+    let fields: Vec<_> = tool.spec().schema["properties"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(fields, ["space", "text", "mentions"]);
+}
+
+#[test]
+fn prebuilt_tools_are_inward_and_invisible() {
+    let kit = tools::prebuilt();
+    for name in kit.names() {
+        let spec = kit.tool(&name).unwrap().spec().clone();
+        assert_eq!((spec.effect, spec.visible, spec.version.as_str()), (Effect::Inward, false, "1"));
+    }
+}

@@ -1,0 +1,13 @@
+//! Every prebuilt tool against a small world in memory.
+
+mod hands {
+    mod ending;
+    mod enter_space;
+    mod get_my_runs;
+    mod kit;
+    mod memories;
+    mod read_messages;
+    mod schema;
+    mod send_message;
+}
+mod world;

@@ -1,0 +1,218 @@
+//! A world of one agent, `scout`, in the spaces `family` and `support`; `secret` is not its own.
+
+use agent::call::Outcome;
+use agent::changes::Inward;
+use agent::entity::{Entity, EntityKind, Member, Space};
+use agent::entry::Entry;
+use agent::event::Said;
+use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
+use agent::life::{Facts, Memory, SpaceFacts};
+use agent::port::{BoxFuture, Done, Hands, Lookup, StoreError, Toolbox};
+use agent::run::Run;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+pub(crate) const SCOUT: AgentId = AgentId(Uuid::from_u128(0xA1));
+pub(crate) const HUSAM: EntityId = EntityId(Uuid::from_u128(0xE1));
+pub(crate) const MUHAMMAD: EntityId = EntityId(Uuid::from_u128(0xE2));
+pub(crate) const FAMILY: SpaceId = SpaceId(Uuid::from_u128(0xF1));
+pub(crate) const SUPPORT: SpaceId = SpaceId(Uuid::from_u128(0xF2));
+pub(crate) const SECRET: SpaceId = SpaceId(Uuid::from_u128(0xF3));
+pub(crate) const CYCLE: CycleId = CycleId(Uuid::from_u128(0xC1));
+
+pub(crate) fn now() -> Timestamp {
+    "2026-11-21T14:03:05Z".parse().expect("a timestamp")
+}
+
+/// What the agent knows, what is stored, and what the calls of the step wanted so far.
+pub(crate) struct World {
+    pub(crate) facts: Facts,
+    pub(crate) store: Stored,
+    pub(crate) active: Option<SpaceId>,
+    pub(crate) pending: Inward,
+    calls: u32,
+}
+
+/// Keeps the promises of the port: membership inside the query, nothing of another agent.
+#[derive(Default)]
+pub(crate) struct Stored {
+    pub(crate) member_of: Vec<SpaceId>,
+    pub(crate) said: Vec<Said>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) broken: bool,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let spaces = vec![
+            space(FAMILY, "family", "Family", &[scout(), husam(), muhammad()]),
+            space(SUPPORT, "support", "Support \"24/7\"", &[scout(), husam()]),
+        ];
+        Self {
+            facts: Facts { spaces, ..Facts::default() },
+            store: Stored { member_of: vec![FAMILY, SUPPORT], ..Stored::default() },
+            active: None,
+            pending: Inward::default(),
+            calls: 0,
+        }
+    }
+
+    /// Husam said that much in the space, `m1`, `m2`, ….
+    pub(crate) fn chatted(mut self, space: SpaceId, messages: u64) -> Self {
+        for seq in 1..=messages {
+            let text = format!("m{seq}");
+            self.store.said.push(said(space, seq, HUSAM, &text));
+        }
+        self
+    }
+
+    /// The agent keeps notes under these keys.
+    pub(crate) fn remembering(mut self, keys: &[&str]) -> Self {
+        let note = |key: &&str| Memory { key: (*key).into(), value: "v".into(), updated_at: now() };
+        self.facts.memories = keys.iter().map(note).collect();
+        self
+    }
+
+    /// Calls a tool as the runtime does: arguments are checked, what it wants joins what is pending.
+    pub(crate) async fn call(&mut self, tool: &str, arguments: &str) -> Result<Done, String> {
+        let tool = tools::prebuilt().tool(tool).expect("the tool is prebuilt");
+        let arguments = tool.check(arguments)?;
+        let call = CallId::derive(SCOUT, CYCLE, 0, self.calls);
+        self.calls += 1;
+        let root = RootId("root-1".into());
+        let hands = Hands {
+            agent: SCOUT,
+            cycle: CYCLE,
+            call: &call,
+            now: now(),
+            active_space: self.pending.active_space.or(self.active),
+            root: &root,
+            hop: 3,
+            facts: &self.facts,
+            pending: &self.pending,
+            lookup: &self.store,
+        };
+        let done = tool.call(arguments, hands).await.map_err(|error| error.model)?;
+        self.pending.extend(done.inward.clone());
+        Ok(done)
+    }
+
+    /// The same, with the arguments as a value.
+    pub(crate) async fn ask(&mut self, tool: &str, arguments: Value) -> Result<Done, String> {
+        self.call(tool, &arguments.to_string()).await
+    }
+
+    /// The same, for its reply.
+    pub(crate) async fn reply(&mut self, tool: &str, arguments: Value) -> Value {
+        let done = self.ask(tool, arguments).await.expect("the call succeeds");
+        serde_json::from_str(&done.outcome.text).expect("a reply is JSON")
+    }
+
+    /// The same, for its error.
+    pub(crate) async fn refusal(&mut self, tool: &str, arguments: Value) -> String {
+        self.ask(tool, arguments).await.expect_err("the call is refused")
+    }
+}
+
+impl Lookup for Stored {
+    fn messages(
+        &self,
+        agent: AgentId,
+        space: SpaceId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+        Box::pin(async move {
+            if self.broken {
+                return Err(StoreError::Busy("the disk is slow".into()));
+            }
+            if agent != SCOUT || !self.member_of.contains(&space) {
+                return Ok(None);
+            }
+            let all: Vec<_> = self.said.iter().filter(|said| said.space == space).cloned().collect();
+            let total = all.len() as u64;
+            let older: Vec<_> = all.into_iter().filter(|said| before.is_none_or(|b| said.seq < b)).collect();
+            let from = older.len().saturating_sub(limit as usize);
+            Ok(Some((older[from..].to_vec(), total)))
+        })
+    }
+
+    fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
+        let mut own: Vec<_> = self.runs.iter().filter(|run| run.agent == agent).cloned().collect();
+        own.sort_by_key(|run| std::cmp::Reverse(run.ordinal));
+        own.truncate(limit as usize);
+        Box::pin(async move { Ok(own) })
+    }
+
+    fn archive(&self, _: AgentId, _: u64, _: u32) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn outcome(&self, _: AgentId, _: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+pub(crate) fn said(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> Said {
+    Said {
+        id: agent::id::MessageId(Uuid::from_u128(0x1000 + u128::from(seq))),
+        space,
+        space_name: "ignored".into(),
+        seq,
+        sender,
+        sender_name: if sender == HUSAM { "Husam".into() } else { "Scout".into() },
+        sender_kind: if sender == HUSAM { EntityKind::Human } else { EntityKind::Agent },
+        text: text.into(),
+        at: now(),
+    }
+}
+
+pub(crate) fn space(id: SpaceId, name: &str, display_name: &str, members: &[Entity]) -> SpaceFacts {
+    let space = Space {
+        id,
+        name: name.into(),
+        display_name: display_name.into(),
+        description: String::new(),
+        head_seq: 0,
+        rev: 0,
+        closed: false,
+        created_at: now(),
+    };
+    let member = |entity: &Entity| Member { entity: entity.clone(), role: String::new(), since: now() };
+    SpaceFacts { space, members: members.iter().map(member).collect() }
+}
+
+pub(crate) fn entity(id: EntityId, kind: EntityKind, name: &str, display_name: &str) -> Entity {
+    Entity {
+        id,
+        kind,
+        name: name.into(),
+        display_name: display_name.into(),
+        external_id: None,
+        created_at: now(),
+    }
+}
+
+fn scout() -> Entity {
+    entity(SCOUT.entity(), EntityKind::Agent, "scout", "Scout")
+}
+
+fn husam() -> Entity {
+    entity(HUSAM, EntityKind::Human, "husam", "Husam")
+}
+
+fn muhammad() -> Entity {
+    entity(MUHAMMAD, EntityKind::Human, "muhammad", "Muhammad A.")
+}
+
+/// Texts of a reply's messages, in order.
+pub(crate) fn texts(reply: &Value) -> Vec<&str> {
+    let lines = reply["messages"].as_array().expect("the reply lists messages");
+    lines.iter().filter_map(|line| line["text"].as_str()).collect()
+}
+
+/// A space argument.
+pub(crate) fn to(space: &str) -> Value {
+    json!({ "space": space })
+}
