@@ -1,0 +1,300 @@
+//! A world on a simulated clock: people, agents and spaces on a store that is handed in, with a
+//! keeper that can be stopped, killed and started again.
+//!
+//! This module must not know which store, model or tools it runs on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::entity::Entity;
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
+use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::port::{
+    Accept, Accepted, BoxFuture, Clock, Ids, Lookup, NewAgent, NewHuman, NewSpace, PageRequest, Reader,
+    Registry, Store, Tokens, Toolbox, Voices,
+};
+use agent::space::{Message, NewMessage};
+use runtime::bus::LocalBus;
+use runtime::live::Live;
+use runtime::{Keeper, Ports};
+use serde_json::Value;
+
+use crate::clock::{SimClock, SimIds};
+
+/// What a world stands on.
+pub struct Ground {
+    /// The durable truth.
+    pub store: Arc<dyn Store>,
+    /// Reading on an agent's behalf.
+    pub lookup: Arc<dyn Lookup>,
+    /// Making people, agents, spaces.
+    pub registry: Arc<dyn Registry>,
+    /// Looking at everything.
+    pub reader: Arc<dyn Reader>,
+    /// The voices.
+    pub voices: Arc<dyn Voices>,
+    /// The hands.
+    pub toolbox: Arc<dyn Toolbox>,
+}
+
+/// Four bytes to the token: enough where only proportions matter, and nothing to load.
+#[derive(Debug, Default)]
+pub struct ByteTokens;
+
+impl Tokens for ByteTokens {
+    fn count(&self, texts: Vec<String>) -> BoxFuture<'_, Vec<u32>> {
+        let count = |text: &String| u32::try_from(text.len().div_ceil(4)).unwrap_or(u32::MAX);
+        let counts = texts.iter().map(count).collect();
+        Box::pin(async move { counts })
+    }
+}
+
+/// A running world. Its methods stop with the reason when the world does not do what it must:
+/// whoever plays a scenario wants to hear that at once.
+pub struct World {
+    clock: SimClock,
+    ids: Arc<SimIds>,
+    ports: Ports,
+    registry: Arc<dyn Registry>,
+    reader: Arc<dyn Reader>,
+    keeper: Option<Keeper>,
+}
+
+/// Why a world stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Stopped(String);
+
+fn stopped(error: impl std::fmt::Display) -> Stopped {
+    Stopped(error.to_string())
+}
+
+impl World {
+    /// A world on `ground`, its keeper running. Must be called on a current-thread executor.
+    pub fn new(ground: Ground, clock: SimClock, seed: u64) -> Self {
+        let ids = Arc::new(SimIds::new(seed, clock.clone()));
+        let ports = Ports {
+            store: ground.store,
+            lookup: ground.lookup,
+            voices: ground.voices,
+            toolbox: ground.toolbox,
+            tokens: Arc::new(ByteTokens),
+            clock: Arc::new(clock.clone()),
+            ids: Arc::clone(&ids) as Arc<dyn Ids>,
+            live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
+        };
+        let keeper = Some(runtime::start(ports.clone()));
+        Self { clock, ids, ports, registry: ground.registry, reader: ground.reader, keeper }
+    }
+
+    /// The clock of this world.
+    pub fn clock(&self) -> &SimClock {
+        &self.clock
+    }
+
+    /// What the world runs on.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Looking at everything.
+    pub fn reader(&self) -> &Arc<dyn Reader> {
+        &self.reader
+    }
+
+    /// Making and ending things.
+    pub fn registry(&self) -> &Arc<dyn Registry> {
+        &self.registry
+    }
+
+    /// A person.
+    pub async fn human(&self, name: &str) -> Result<EntityId, Stopped> {
+        let (id, at) = (EntityId(self.ids.uuid()), self.clock.now());
+        let display_name = capitalised(name);
+        let new = NewHuman { id, name: name.into(), display_name, external_id: None, at };
+        Ok(self.registry.create_human(new).await.map_err(stopped)?.id)
+    }
+
+    /// A living agent.
+    pub async fn agent(&self, name: &str, config: AgentConfig) -> Result<AgentId, Stopped> {
+        let (id, at) = (AgentId(self.ids.uuid()), self.clock.now());
+        let new = NewAgent { id, name: name.into(), display_name: capitalised(name), config, at };
+        Ok(self.registry.create_agent(new).await.map_err(stopped)?.id.agent())
+    }
+
+    /// A space with its first members.
+    pub async fn space(&self, name: &str, members: &[EntityId]) -> Result<SpaceId, Stopped> {
+        let (id, at) = (SpaceId(self.ids.uuid()), self.clock.now());
+        let (name, display_name) = (name.to_lowercase(), capitalised(name));
+        let (members, description) = (members.to_vec(), String::new());
+        let new = NewSpace { id, name, display_name, description, members, at };
+        Ok(self.registry.open_space(new).await.map_err(stopped)?.id)
+    }
+
+    /// A person says something; returns once it is durable.
+    pub async fn say(&self, who: EntityId, space: SpaceId, text: &str) -> Result<MessageId, Stopped> {
+        let id = MessageId(self.ids.uuid());
+        self.say_as(id, who, space, text).await?;
+        Ok(id)
+    }
+
+    /// The same with an id of the client's; `false` where it was accepted before.
+    pub async fn say_as(
+        &self,
+        id: MessageId,
+        who: EntityId,
+        space: SpaceId,
+        text: &str,
+    ) -> Result<bool, Stopped> {
+        let message = NewMessage {
+            id,
+            space,
+            sender: who,
+            text: text.into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: self.clock.now(),
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(who),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        };
+        self.accept(Accept::Say(message)).await
+    }
+
+    /// A service calls; `false` where the event id was accepted before.
+    pub async fn service(
+        &self,
+        agent: AgentId,
+        id: &str,
+        name: &str,
+        payload: Value,
+    ) -> Result<bool, Stopped> {
+        let event = Event {
+            id: EventId(id.into()),
+            kind: EventKind::Service,
+            urgent: false,
+            at: self.clock.now(),
+            envelope: Envelope {
+                principal: Principal::Credential("world".into()),
+                channel: Channel::Api,
+                trust: Trust::Operator,
+                root: RootId(id.into()),
+                hop: 0,
+            },
+            data: EventData::Service { name: name.into(), payload },
+        };
+        self.accept(Accept::Event(agent, event)).await
+    }
+
+    async fn accept(&self, what: Accept) -> Result<bool, Stopped> {
+        match self.ports.store.accept(what, None).await.map_err(stopped)? {
+            Accepted::Fresh { wake, .. } => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.node().signal(&wake);
+                }
+                Ok(true)
+            }
+            Accepted::Duplicate { .. } => Ok(false),
+            other => Err(stopped(format!("not accepted: {other:?}"))),
+        }
+    }
+
+    /// Lets simulated time pass.
+    pub async fn pass(&self, duration: Duration) -> Result<(), Stopped> {
+        self.clock.pass(duration).await.map_err(|stuck| stopped(format!("{stuck:?}")))
+    }
+
+    /// Lets time pass until nothing waits and nobody lives a cycle (an hour at most).
+    pub async fn quiet(&self) -> Result<(), Stopped> {
+        for _ in 0..3_600 {
+            self.pass(Duration::from_millis(100)).await?;
+            let totals = self.reader.totals().await.map_err(stopped)?;
+            if totals.waiting == 0 && totals.open_cycles == 0 {
+                return Ok(());
+            }
+            self.pass(Duration::from_millis(900)).await?;
+        }
+        Err(stopped("the world did not come to rest within an hour"))
+    }
+
+    /// Stops the keeper as a deploy does.
+    pub async fn stop(&mut self) -> Result<(), Stopped> {
+        let Some(keeper) = self.keeper.take() else { return Ok(()) };
+        self.clock.run_until(keeper.stop()).await.map_err(|stuck| stopped(format!("{stuck:?}")))
+    }
+
+    /// Ends the keeper as a crash does: everything in memory is gone, half-done commits included.
+    pub fn kill(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            keeper.kill();
+        }
+    }
+
+    /// Starts a keeper on what is durable.
+    pub fn start(&mut self) {
+        let bus = Arc::new(LocalBus::new());
+        self.ports.live = Arc::new(Live::new(bus));
+        self.keeper = Some(runtime::start(self.ports.clone()));
+    }
+
+    /// The running keeper's handle.
+    pub fn node(&self) -> Option<&runtime::node::Node> {
+        self.keeper.as_ref().map(Keeper::node)
+    }
+
+    /// Everything said in a space: who and what, oldest first.
+    pub async fn heard(&self, space: SpaceId) -> Result<Vec<(String, String)>, Stopped> {
+        let messages = self.messages(space).await?;
+        let mut heard = Vec::with_capacity(messages.len());
+        for message in messages {
+            heard.push((self.entity(message.sender).await?.display_name, message.text));
+        }
+        Ok(heard)
+    }
+
+    /// Everything said in a space as stored, oldest first.
+    pub async fn messages(&self, space: SpaceId) -> Result<Vec<Message>, Stopped> {
+        self.reader.messages(space, Some(0), None, agent::limits::PAGE_MAX).await.map_err(stopped)
+    }
+
+    /// An entity by id.
+    pub async fn entity(&self, id: EntityId) -> Result<Entity, Stopped> {
+        let entity = self.reader.entity(id.to_string()).await.map_err(stopped)?;
+        entity.ok_or_else(|| stopped(format!("no entity {id}")))
+    }
+
+    /// An agent's runs, oldest first.
+    pub async fn runs(&self, agent: AgentId) -> Result<Vec<agent::run::Run>, Stopped> {
+        let page = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
+        let mut runs = self.reader.runs(agent, page).await.map_err(stopped)?.items;
+        runs.reverse();
+        Ok(runs)
+    }
+
+    /// An agent's log.
+    pub async fn mind(&self, agent: AgentId) -> Result<Vec<agent::entry::Entry>, Stopped> {
+        self.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.map_err(stopped)
+    }
+
+    /// What became of an event of an agent.
+    pub async fn fate(&self, agent: AgentId, event: &str) -> Result<Fate, Stopped> {
+        let row = self.reader.event(agent, EventId(event.into())).await.map_err(stopped)?;
+        row.map(|row| row.fate).ok_or_else(|| stopped(format!("no event {event}")))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn capitalised(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
