@@ -275,13 +275,15 @@ impl Facts {
         self.spaces.iter().find(|facts| facts.space.id == id)
     }
 
-    /// A space of the agent by id, handle or display name (both case-insensitive).
+    /// A space of the agent by id, handle or display name (both case-insensitive). A display name
+    /// that several of them have names none.
     pub fn find_space(&self, text: &str) -> Option<&SpaceFacts> {
         let by_id = text.parse::<SpaceId>().ok().and_then(|id| self.space(id));
         let lower = text.trim().to_lowercase();
-        by_id
-            .or_else(|| self.spaces.iter().find(|facts| facts.space.name == lower))
-            .or_else(|| self.spaces.iter().find(|facts| facts.space.display_name.to_lowercase() == lower))
+        by_id.or_else(|| self.spaces.iter().find(|facts| facts.space.name == lower)).or_else(|| {
+            let mut named = self.spaces.iter().filter(|f| f.space.display_name.to_lowercase() == lower);
+            named.next().filter(|_| named.next().is_none())
+        })
     }
 }
 

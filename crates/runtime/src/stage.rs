@@ -140,8 +140,8 @@ impl Speaking {
         if field != "space" {
             return;
         }
-        self.named = true;
         self.space.push_str(text);
+        self.named = !self.space.is_empty();
         if end {
             self.place = facts.find_space(&self.space).map(|facts| facts.space.id);
         }
