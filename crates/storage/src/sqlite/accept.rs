@@ -1,0 +1,95 @@
+//! Accepting: a message with the events it causes, or one event, made idempotent by the client's
+//! key, the message's id and the ledger.
+
+use agent::delivery::refused_when_full;
+use agent::event::{Event, Fate};
+use agent::id::{AgentId, MessageId};
+use agent::life::Standing;
+use agent::port::{Accept, Accepted, Denial, RequestKey, Waken};
+use agent::space::Message;
+use rusqlite::{Connection, params};
+
+use super::Session;
+use super::events::{Head, admit, known};
+use super::fault::Outcome;
+use super::rows::{MESSAGE, agent_row, bytes, first, message_at, run, space_row, time, uuid_or_none};
+use super::say::{Spoken, say};
+
+/// Accepts, once per key, id and body.
+pub(super) fn accept(
+    db: &Connection,
+    session: &Session,
+    what: &Accept,
+    request: Option<&RequestKey>,
+) -> Outcome<Accepted> {
+    if let Some(key) = request
+        && let Some(answer) = answered(db, key)?
+    {
+        return Ok(answer);
+    }
+    let accepted = match what {
+        Accept::Say(message) => match say(db, session, message)? {
+            Spoken::New(message, wake) => Accepted::Fresh { message: Some(message), wake },
+            Spoken::Before(message) => Accepted::Duplicate { message: Some(message) },
+        },
+        Accept::Event(agent, event) => one(db, session, *agent, event)?,
+    };
+    if let Some(key) = request {
+        let message = match &accepted {
+            Accepted::Fresh { message, .. } | Accepted::Duplicate { message } => message.as_ref(),
+            _ => None,
+        };
+        remember(db, key, message)?;
+    }
+    Ok(accepted)
+}
+
+/// The answer that this key got before.
+fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
+    let sql = "SELECT body_hash, message FROM request WHERE credential = ? AND key = ?";
+    let kept = first(db, sql, params![bytes(key.credential.0), key.key], |row| {
+        Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
+    })?;
+    let Some((body_hash, message)) = kept else { return Ok(None) };
+    if body_hash != key.body_hash {
+        return Ok(Some(Accepted::Conflict));
+    }
+    let message = message.map(|id| message_by(db, MessageId(id))).transpose()?.flatten();
+    Ok(Some(Accepted::Duplicate { message }))
+}
+
+/// A message by its id.
+pub(super) fn message_by(db: &Connection, id: MessageId) -> Outcome<Option<Message>> {
+    first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [bytes(id.0)], message_at)
+}
+
+fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
+    let sql = "INSERT INTO request (credential, key, body_hash, message) VALUES (?, ?, ?, ?)";
+    let message = message.map(|message| bytes(message.id.0));
+    run(db, sql, params![bytes(key.credential.0), key.key, key.body_hash, message]).map(drop)
+}
+
+fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Outcome<Accepted> {
+    let Some(row) = agent_row(db, agent.0)? else {
+        return Err(Denial::NotFound { what: "agent", name: agent.to_string() }.into());
+    };
+    // A repeat is a duplicate whatever has changed since.
+    if known(db, row, &event.id)? {
+        return Ok(Accepted::Duplicate { message: None });
+    }
+    if let Some(space) = agent::delivery::space_of(event)
+        && space_row(db, space)?.is_none()
+    {
+        return Err(Denial::NotFound { what: "space", name: space.to_string() }.into());
+    }
+    let mut head = Head::read(db, row)?;
+    if head.standing == Standing::Retired {
+        return Err(Denial::Retired(agent).into());
+    }
+    if head.waiting >= head.inbox_max && refused_when_full(event) {
+        return Err(Denial::InboxFull(agent).into());
+    }
+    let wake = admit(db, session, &mut head, event, &Fate::Waiting)?;
+    let wake = wake.map(|at| Ok::<_, super::fault::Fault>(Waken { agent, at: time(at)? })).transpose()?;
+    Ok(Accepted::Fresh { message: None, wake: wake.into_iter().collect() })
+}

@@ -1,0 +1,330 @@
+//! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. What may
+//! be said is checked here, in the same transaction; the parts are written by `apply`, `notes` and
+//! `say`.
+
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, Refusal};
+use agent::event::Fate;
+use agent::id::{AgentId, CallId, SpaceId};
+use agent::life::{Lease, RestReason, Standing};
+use agent::limits;
+use agent::port::{Denial, Waken};
+use agent::run::Usage;
+use rusqlite::{Connection, Row, params};
+use uuid::Uuid;
+
+use super::Session;
+use super::due::due_at;
+use super::events::{Which, waiting};
+use super::facts::facts;
+use super::fault::{Fault, Outcome};
+use super::rows::{
+    REASONS, bytes, first, int, ms, place_of, reason_or_none, run, space_row, standing_at, time, to_json,
+    u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
+};
+use super::say::{Spoken, say};
+use super::{apply, notes};
+
+/// Urgent events that a glance brings in full.
+const URGENT_MAX: u32 = 100;
+
+/// The rows of one life, as far as a commit reads and writes them.
+struct Life {
+    agent: i64,
+    epoch: u64,
+    commit_n: u64,
+    head_seq: u64,
+    cycles: u64,
+    skips: u64,
+    facts_seen: i64,
+    batch_cap: Option<u32>,
+    failures: u32,
+    usage: Usage,
+    open_cycle: Option<Uuid>,
+    notice: Option<String>,
+    standing: Standing,
+    facts_rev: i64,
+    waiting: u32,
+    taken: u32,
+    due_at: Option<i64>,
+    hold_until: Option<i64>,
+    rest_reason: Option<RestReason>,
+    cancel: Option<Uuid>,
+}
+
+const LIFE: &str = "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, l.skips, l.facts_seen, l.batch_cap, \
+    l.failures, l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, l.open_cycle, l.notice, \
+    a.standing, a.facts_rev, h.waiting, h.taken, h.due_at, h.hold_until, h.rest_reason, h.cancel \
+    FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id JOIN inbox_head h ON h.agent = e.id \
+    WHERE e.uuid = ?";
+
+impl Life {
+    fn read(db: &Connection, agent: AgentId) -> Outcome<Option<Self>> {
+        first(db, LIFE, [bytes(agent.0)], Self::at)
+    }
+
+    fn at(row: &Row<'_>) -> Outcome<Self> {
+        Ok(Self {
+            agent: row.get(0)?,
+            epoch: u64_at(row, 1)?,
+            commit_n: u64_at(row, 2)?,
+            head_seq: u64_at(row, 3)?,
+            cycles: u64_at(row, 4)?,
+            skips: u64_at(row, 5)?,
+            facts_seen: row.get(6)?,
+            batch_cap: row.get(7)?,
+            failures: u32_at(row, 8)?,
+            usage: usage_at(row, 9)?,
+            open_cycle: uuid_or_none(row, 13)?,
+            notice: row.get(14)?,
+            standing: standing_at(row, 15)?,
+            facts_rev: row.get(16)?,
+            waiting: u32_at(row, 17)?,
+            taken: u32_at(row, 18)?,
+            due_at: row.get(19)?,
+            hold_until: row.get(20)?,
+            rest_reason: reason_or_none(row, 21)?,
+            cancel: uuid_or_none(row, 22)?,
+        })
+    }
+}
+
+/// Writes all of `changes` or nothing.
+pub(super) fn commit(
+    db: &Connection,
+    session: &Session,
+    lease: Lease,
+    changes: &Changes,
+) -> Outcome<CommitOutcome> {
+    let Some(mut life) = Life::read(db, lease.agent)? else { return Err(Fault::Lost) };
+    if !may(&life, lease, changes) {
+        return done_before(db, &life, lease, changes);
+    }
+    let canceled = life.cancel == Some(changes.cycle.0);
+    if canceled && matches!(changes.kind, CommitKind::Decide | CommitKind::Start) {
+        return Err(Fault::Canceled);
+    }
+    let n = life.commit_n + 1;
+    let mut echo = speak(db, session, lease.agent, changes)?;
+    let noted = notes::write(db, life.agent, n, changes.at, &changes.inward, &changes.calls)?;
+    life.head_seq = apply::entries(db, life.agent, life.head_seq, &changes.entries)?;
+    apply::calls(db, life.agent, &changes.calls)?;
+    apply::call_changes(db, life.agent, &changes.call_changes)?;
+    apply::layers(db, &changes.layers)?;
+    if let Some(view) = &changes.view {
+        apply::view(db, life.agent, n, view)?;
+    }
+    if changes.kind == CommitKind::Open {
+        open(db, &mut life, changes)?;
+    }
+    let (gone, untaken) = apply::settle(db, life.agent, changes)?;
+    life.waiting = life.waiting.saturating_sub(gone);
+    life.taken = life.taken.saturating_sub(untaken);
+    rest(db, &mut life, n, changes)?;
+    apply::audit(db, life.agent, n, lease.epoch, changes)?;
+    let seen = !noted && life.facts_rev == life.facts_seen;
+    life.facts_seen = life.facts_rev;
+    write(db, &life, lease, n, changes)?;
+    let facts = if seen || changes.open.is_none() { None } else { Some(facts(db, life.agent)?) };
+    let glance = Glance { facts, ..look(db, &life, changes.cycle.0)? };
+    if let Some(due) = life.due_at.filter(|_| changes.open.is_none()) {
+        echo.wake.push(Waken { agent: lease.agent, at: time(due)? });
+    }
+    Ok(CommitOutcome::Committed { n, glance, echo })
+}
+
+/// Whether the lease may write: it holds the epoch (or makes the next one), nothing was committed
+/// that it does not know, and it speaks of the cycle that is open.
+fn may(life: &Life, lease: Lease, changes: &Changes) -> bool {
+    if life.commit_n != changes.expect {
+        return false;
+    }
+    match changes.kind {
+        CommitKind::Open => lease.epoch == life.epoch + 1 && life.standing == Standing::Active,
+        CommitKind::View => lease.epoch == life.epoch,
+        _ => lease.epoch == life.epoch && life.open_cycle == Some(changes.cycle.0),
+    }
+}
+
+/// A commit that the writer cannot tell from lost: the audit decides whether it was done.
+fn done_before(db: &Connection, life: &Life, lease: Lease, changes: &Changes) -> Outcome<CommitOutcome> {
+    let n = changes.expect + 1;
+    if life.epoch != lease.epoch || life.commit_n != n {
+        return Err(Fault::Lost);
+    }
+    let sql = "SELECT epoch, cycle, step, kind FROM commits WHERE agent = ? AND n = ?";
+    let row = first(db, sql, params![life.agent, int(n)], |row| {
+        Ok((u64_at(row, 0)?, uuid_at(row, 1)?, u32_at(row, 2)?, row.get::<_, String>(3)?))
+    })?;
+    if row != Some((lease.epoch, changes.cycle.0, changes.step, changes.kind.as_str().to_owned())) {
+        return Err(Fault::Lost);
+    }
+    let glance = look(db, life, changes.cycle.0)?;
+    Ok(CommitOutcome::Committed { n, glance, echo: Echo::default() })
+}
+
+/// Says what the inward calls want said, in order, or refuses those calls that may not.
+fn speak(db: &Connection, session: &Session, agent: AgentId, changes: &Changes) -> Outcome<Echo> {
+    let mut echo = Echo::default();
+    let mut refusals = Vec::new();
+    for message in &changes.inward.says {
+        let mine = message.sender == agent.entity();
+        let denied = Denial::NotMember { entity: message.sender, space: message.space };
+        match if mine { say(db, session, message) } else { Err(denied.into()) } {
+            Ok(Spoken::New(message, wake)) => {
+                echo.said.push(message);
+                echo.wake.extend(wake);
+            }
+            Ok(Spoken::Before(message)) => echo.said.push(message),
+            Err(Fault::Denied(denial)) => {
+                let call = message.call.clone().unwrap_or_else(|| CallId(message.id.to_string()));
+                refusals.push(Refusal { call, reason: told(&denial, message.space) });
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    if refusals.is_empty() { Ok(echo) } else { Err(Fault::Refused(refusals)) }
+}
+
+/// A denial in words for the model.
+fn told(denial: &Denial, space: SpaceId) -> String {
+    match denial {
+        Denial::NotMember { .. } => {
+            format!("you are not a member of the space `{space}` (any more); nothing was said there")
+        }
+        Denial::SpaceClosed(_) => format!("the space `{space}` is closed; nothing was said there"),
+        other => format!("{other}; nothing was said"),
+    }
+}
+
+/// A cycle begins or is taken over: its events are marked and each attempt is counted.
+fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
+    if life.taken > 0 {
+        let sql = "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1";
+        run(db, sql, [life.agent])?;
+    }
+    let taken = changes.open.as_ref().map_or(&[][..], |open| &open.taken);
+    let mut found = 0;
+    for seq in taken {
+        let sql = "UPDATE waiting SET taken = 1, attempts = attempts + 1 WHERE agent = ? AND seq = ?";
+        found += run(db, sql, params![life.agent, int(*seq)])?;
+    }
+    // Between waking and opening a full inbox was collapsed: the waking is out of date.
+    if life.open_cycle.is_none() && found < taken.len() {
+        return Err(Fault::Lost);
+    }
+    life.taken = u32::try_from(found).unwrap_or(u32::MAX);
+    life.epoch += 1;
+    life.cancel = life.cancel.filter(|cycle| *cycle == changes.cycle.0);
+    life.due_at = Some(life.due_at.unwrap_or(i64::MAX).min(ms(changes.at)));
+    Ok(())
+}
+
+/// What a commit means for the agent's rest: receipt, counters, when it is due again.
+fn rest(db: &Connection, life: &mut Life, n: u64, changes: &Changes) -> Outcome<()> {
+    life.usage.add(&changes.usage);
+    life.batch_cap = changes.batch_cap.unwrap_or(life.batch_cap);
+    life.failures = changes.failures.unwrap_or(life.failures);
+    life.notice = changes.notice.clone().unwrap_or(life.notice.take());
+    if let Some(receipt) = &changes.run {
+        apply::receipt(db, life.agent, receipt)?;
+        life.cycles = receipt.ordinal;
+    } else if changes.settle.iter().any(|settlement| matches!(settlement.fate, Fate::Skipped { .. })) {
+        life.skips += u64::from(changes.open.is_none());
+    }
+    if changes.retire {
+        run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
+        notes::end_plans(db, life.agent, n)?;
+        life.standing = Standing::Retired;
+    }
+    match changes.kind {
+        CommitKind::Open | CommitKind::Close | CommitKind::Park => {
+            life.hold_until = changes.rest.as_ref().and_then(|rest| rest.not_before).map(ms);
+            life.rest_reason = changes.rest.as_ref().and_then(|rest| rest.reason);
+        }
+        _ => {}
+    }
+    if changes.open.is_none() {
+        if life.taken > 0 {
+            run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
+            life.taken = 0;
+        }
+        life.cancel = life.cancel.filter(|cycle| *cycle != changes.cycle.0);
+    }
+    match changes.kind {
+        CommitKind::Close | CommitKind::Park | CommitKind::View => {
+            let since = if changes.kind == CommitKind::View { life.due_at } else { Some(ms(changes.at)) };
+            let open_since = changes.open.as_ref().and(since);
+            life.due_at = match (open_since, life.waiting) {
+                (None, 0) => None,
+                _ => due_at(db, life.agent, life.standing, open_since, life.hold_until)?,
+            };
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn write(db: &Connection, life: &Life, lease: Lease, n: u64, changes: &Changes) -> Outcome<()> {
+    let open = changes.open.as_ref();
+    let [input, cached, output, reasoning] = usage_columns(&life.usage);
+    let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
+    let sql = "UPDATE life SET epoch = ?, commit_n = ?, head_seq = ?, cycles = ?, skips = ?, facts_seen = ?, \
+               active_space = coalesce(?, active_space), batch_cap = ?, failures = ?, usage_input = ?, \
+               usage_cached = ?, usage_output = ?, usage_reasoning = ?, open_cycle = ?, requesters = ?, \
+               notice = ?, open = ? WHERE agent = ?";
+    let row = params![
+        int(lease.epoch),
+        int(n),
+        int(life.head_seq),
+        int(life.cycles),
+        int(life.skips),
+        life.facts_seen,
+        active,
+        life.batch_cap,
+        life.failures,
+        input,
+        cached,
+        output,
+        reasoning,
+        open.map(|open| bytes(open.id.0)),
+        open.map(|open| to_json(&open.requesters)).transpose()?,
+        life.notice,
+        open.map(to_json).transpose()?,
+        life.agent,
+    ];
+    run(db, sql, row)?;
+    let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, rest_reason = ?, \
+               cancel = ? WHERE agent = ?";
+    let reason = life.rest_reason.map(|reason| place_of(&REASONS, &reason));
+    let cancel = life.cancel.map(bytes);
+    run(db, sql, params![life.waiting, life.taken, life.due_at, life.hold_until, reason, cancel, life.agent])
+        .map(drop)
+}
+
+/// What the world did meanwhile, but for the facts.
+fn look(db: &Connection, life: &Life, cycle: Uuid) -> Outcome<Glance> {
+    let count = life.waiting.saturating_sub(life.taken);
+    let (mut preview, mut urgent) = (Vec::new(), Vec::new());
+    if count > 0 {
+        preview = waiting(db, life.agent, &Which::Others, u32::try_from(limits::PREVIEW_LINES).unwrap_or(5))?;
+        urgent = waiting(db, life.agent, &Which::Urgent, URGENT_MAX)?;
+    }
+    Ok(Glance {
+        waiting: count,
+        preview,
+        urgent,
+        cancel: life.cancel == Some(cycle),
+        suspended: life.standing != Standing::Active,
+        facts: None,
+    })
+}
+
+/// The glance of a cycle that commits nothing now; `None` where the lease is lost.
+pub(super) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<Glance>> {
+    let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.epoch == lease.epoch) else {
+        return Ok(None);
+    };
+    let facts = if life.facts_rev == life.facts_seen { None } else { Some(facts(db, life.agent)?) };
+    let cycle = life.open_cycle.unwrap_or(Uuid::nil());
+    Ok(Some(Glance { facts, ..look(db, &life, cycle)? }))
+}

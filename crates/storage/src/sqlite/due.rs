@@ -1,0 +1,107 @@
+//! What is due, found by index: agents with work, and plans that become events.
+
+use agent::event::Fate;
+use agent::id::AgentId;
+use agent::life::Standing;
+use agent::port::{Due, Waken};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::Session;
+use super::events::{Head, admit};
+use super::facts::{plan_at, touch};
+use super::fault::Outcome;
+use super::notes::put_plan;
+use super::rows::{all, first, ms, time, u64_at, uuid_at};
+
+/// By the partial index over those that are due at all.
+pub(super) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
+    WHERE h.due_at <= ? ORDER BY h.due_at LIMIT ?";
+/// The next agent, by the same index.
+pub(super) const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
+/// The next plan.
+pub(super) const NEXT_PLAN: &str = "SELECT min(next_at) FROM plan WHERE to_commit IS NULL AND next_at > ?";
+/// Plans whose time has come.
+pub(super) const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at \
+    FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
+    WHERE p.to_commit IS NULL AND p.next_at <= ? ORDER BY p.next_at LIMIT ?";
+
+pub(super) fn due(db: &Connection, now: Timestamp, limit: u32) -> Outcome<Vec<Due>> {
+    all(db, DUE, params![ms(now), limit], |row| {
+        Ok(Due { agent: AgentId(uuid_at(row, 0)?), at: time(row.get(1)?)? })
+    })
+}
+
+pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
+    let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
+    let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?].into_iter().flatten().min();
+    next.map(time).transpose()
+}
+
+/// Turns due plans into events of their agents.
+pub(super) fn fire_due(
+    db: &Connection,
+    session: &Session,
+    now: Timestamp,
+    limit: u32,
+) -> Outcome<Vec<Waken>> {
+    let plans = all(db, PLANS, params![ms(now), limit], |row| {
+        Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), u64_at(row, 2)?, plan_at(row, 3)?))
+    })?;
+    let mut wake = Vec::new();
+    for (row, agent, n, plan) in plans {
+        let Some((event, after)) = agent::plan::fire(&plan, now) else { continue };
+        let mut head = Head::read(db, row)?;
+        if let Some(at) = admit(db, session, &mut head, &event, &Fate::Waiting)? {
+            wake.push(Waken { agent, at: time(at)? });
+        }
+        put_plan(db, row, n, &after)?;
+        touch(db, row)?;
+    }
+    Ok(wake)
+}
+
+/// When the agent has something to do, from its rows: an open cycle since `open_since`, else the
+/// first that waits; not before `hold`; never while it may not live.
+pub(super) fn due_at(
+    db: &Connection,
+    agent: i64,
+    standing: Standing,
+    open_since: Option<i64>,
+    hold: Option<i64>,
+) -> Outcome<Option<i64>> {
+    if standing != Standing::Active {
+        return Ok(None);
+    }
+    let since = match open_since {
+        Some(since) => Some(since),
+        None => {
+            let sql = "SELECT min(not_before) FROM waiting WHERE agent = ?";
+            first(db, sql, [agent], |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten()
+        }
+    };
+    Ok(since.map(|since| since.max(hold.unwrap_or(i64::MIN))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_is_found_by_index_and_never_by_a_scan() {
+        let db = super::super::schema::open_memory().unwrap();
+        for (sql, index) in
+            [(DUE, "inbox_due"), (NEXT_AGENT, "inbox_due"), (NEXT_PLAN, "plan_due"), (PLANS, "plan_due")]
+        {
+            let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let blanks = vec![1i64; plan.parameter_count()];
+            let steps: Vec<String> = plan
+                .query_map(rusqlite::params_from_iter(blanks), |row| row.get(3))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            assert!(steps[0].contains(index), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.contains("SCAN") || step.contains("TEMP")), "{steps:?}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Rows of the ledger: writing an accepted event into an agent's inbox, and reading events back
+//! with the words they refer to.
+
+use agent::event::{Event, EventData, EventKind, Fate, Said, Trust, Waiting};
+use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::life::Standing;
+use agent::limits;
+use agent::port::InboxRow;
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+use uuid::Uuid;
+
+use super::Session;
+use super::fault::{Outcome, damaged};
+use super::rows::{
+    CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, int, key, key_at, kind_at, ms, place_of,
+    principal_at, principal_columns, run, space_row, standing_at, time_at, to_json, trust_at, u32_at, u64_at,
+    uuid_at, uuid_or_none,
+};
+
+/// What accepting an event needs to know of its agent.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) agent: i64,
+    pub(super) standing: Standing,
+    pub(super) inbox_max: u32,
+    pub(super) debounce: i64,
+    pub(super) head_seq: i64,
+    pub(super) waiting: u32,
+    pub(super) due_at: Option<i64>,
+    pub(super) hold_until: Option<i64>,
+}
+
+/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
+pub(super) const HEAD: &str =
+    "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until";
+
+impl Head {
+    pub(super) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
+        Ok(Self {
+            agent: row.get(at)?,
+            standing: standing_at(row, at + 1)?,
+            inbox_max: u32_at(row, at + 2)?,
+            debounce: row.get(at + 3)?,
+            head_seq: row.get(at + 4)?,
+            waiting: u32_at(row, at + 5)?,
+            due_at: row.get(at + 6)?,
+            hold_until: row.get(at + 7)?,
+        })
+    }
+
+    pub(super) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
+        let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
+        super::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
+            .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
+    }
+
+    /// When something that may be lived from `not_before` on makes the agent due; never while it
+    /// may not live.
+    pub(super) fn wake_at(&self, not_before: i64) -> Option<i64> {
+        (self.standing == Standing::Active).then(|| not_before.max(self.hold_until.unwrap_or(i64::MIN)))
+    }
+}
+
+/// Whether the ledger has the event already.
+pub(super) fn known(db: &Connection, agent: i64, id: &EventId) -> Outcome<bool> {
+    Ok(db
+        .prepare_cached("SELECT 1 FROM event WHERE agent = ? AND id = ?")?
+        .exists(params![agent, key(&id.0)])?)
+}
+
+/// Writes an event into the ledger and, where it waits, into the inbox. Returns from when on the
+/// agent is due because of it; `None` where it wakes nobody (held, settled, known, suspended).
+pub(super) fn admit(
+    db: &Connection,
+    session: &Session,
+    head: &mut Head,
+    event: &Event,
+    fate: &Fate,
+) -> Outcome<Option<i64>> {
+    let seq = head.head_seq + 1;
+    if !append(db, head.agent, seq, event, fate)? {
+        return Ok(None);
+    }
+    head.head_seq = seq;
+    if *fate != Fate::Waiting {
+        let sql = "UPDATE inbox_head SET head_seq = ? WHERE agent = ?";
+        run(db, sql, params![seq, head.agent])?;
+        return Ok(None);
+    }
+    let not_before = ms(event.at) + head.debounce;
+    let sql = "INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?, ?)";
+    run(db, sql, params![head.agent, seq, tier(event), event.urgent, not_before, session.boot])?;
+    let wake = head.wake_at(not_before);
+    head.waiting += 1;
+    head.due_at = [head.due_at, wake].into_iter().flatten().min();
+    let sql = "UPDATE inbox_head SET head_seq = ?, waiting = waiting + 1, due_at = ? WHERE agent = ?";
+    run(db, sql, params![seq, head.due_at, head.agent])?;
+    Ok(wake)
+}
+
+/// Writes the ledger row; `false` where the event is known already.
+fn append(db: &Connection, agent: i64, seq: i64, event: &Event, fate: &Fate) -> Outcome<bool> {
+    let envelope = &event.envelope;
+    let (principal_kind, principal) = principal_columns(&envelope.principal);
+    let (space, from, to, data) = match &event.data {
+        EventData::Said { space, seq, .. } => (space_row(db, *space)?, Some(int(*seq)), None, None),
+        EventData::SaidRange { space, from, to } => {
+            (space_row(db, *space)?, Some(int(*from)), Some(int(*to)), None)
+        }
+        other => (None, None, None, Some(to_json(other)?)),
+    };
+    let state = State::of(fate);
+    let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \
+               trust, root, hop, space, from_seq, to_seq, data, cycle, step, reason) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               ON CONFLICT (agent, id) DO NOTHING";
+    let rows = run(
+        db,
+        sql,
+        params![
+            agent,
+            seq,
+            key(&event.id.0),
+            place_of(&EventKind::ALL, &event.kind),
+            event.urgent,
+            ms(event.at),
+            state.code,
+            principal_kind,
+            principal,
+            place_of(&CHANNELS, &envelope.channel),
+            place_of(&TRUSTS, &envelope.trust),
+            key(&envelope.root.0),
+            envelope.hop,
+            space,
+            from,
+            to,
+            data,
+            state.cycle,
+            state.step,
+            state.reason,
+        ],
+    )?;
+    Ok(rows == 1)
+}
+
+/// Its tier in the inbox (SYSTEM.md §2): lower is shown first.
+fn tier(event: &Event) -> i64 {
+    match event.kind {
+        EventKind::Mention => 0,
+        EventKind::SpaceMessage if event.envelope.trust == Trust::Agent => 3,
+        EventKind::SpaceMessage => 0,
+        EventKind::ToolResult => 1,
+        EventKind::Service | EventKind::Plan | EventKind::Timer | EventKind::Heartbeat => 2,
+    }
+}
+
+/// The columns of a fate.
+pub(super) struct State {
+    pub(super) code: i64,
+    pub(super) cycle: Option<[u8; 16]>,
+    pub(super) step: Option<u32>,
+    pub(super) reason: Option<String>,
+}
+
+impl State {
+    pub(super) fn of(fate: &Fate) -> Self {
+        let plain = |code| Self { code, cycle: None, step: None, reason: None };
+        match fate {
+            Fate::Waiting => plain(0),
+            Fate::Held => plain(1),
+            Fate::Lived { cycle, step } => {
+                Self { cycle: Some(cycle.0.into_bytes()), step: Some(*step), ..plain(2) }
+            }
+            Fate::Skipped { reason } => Self { reason: reason.clone(), ..plain(3) },
+            Fate::Canceled => plain(4),
+            Fate::Dead { reason } => Self { reason: Some(reason.clone()), ..plain(5) },
+            Fate::Dropped => plain(6),
+        }
+    }
+}
+
+/// The code of a state by its name.
+pub(super) fn state_code(name: &str) -> Option<i64> {
+    let names = ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+    names.iter().position(|known| *known == name).map(|at| int(at as u64))
+}
+
+/// A fate from four columns: state, cycle, step, reason.
+fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
+    let reason: Option<String> = row.get(at + 3)?;
+    Ok(match row.get::<_, i64>(at)? {
+        0 => Fate::Waiting,
+        1 => Fate::Held,
+        2 => Fate::Lived { cycle: CycleId(uuid_at(row, at + 1)?), step: u32_at(row, at + 2)? },
+        3 => Fate::Skipped { reason },
+        4 => Fate::Canceled,
+        5 => Fate::Dead { reason: reason.unwrap_or_default() },
+        6 => Fate::Dropped,
+        other => return Err(damaged(format!("`{other}` is no state of an event"))),
+    })
+}
+
+/// Columns of [`event_at`] and [`said_at`].
+const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
+    e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
+    p.display_name, p.kind, s.id";
+/// Joins for [`COLUMNS`]: the space, the first message, its speaker.
+const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
+    LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
+/// The first column after [`COLUMNS`].
+const NEXT: usize = 23;
+
+fn event_at(row: &Row<'_>) -> Outcome<Event> {
+    let id = EventId(key_at(row, 1)?);
+    let space = uuid_or_none(row, 14)?.map(SpaceId);
+    let data = match (space, row.get::<_, Option<i64>>(12)?) {
+        (Some(space), Some(_)) => {
+            EventData::SaidRange { space, from: u64_at(row, 11)?, to: u64_at(row, 12)? }
+        }
+        (Some(space), None) => {
+            let message = uuid_or_none(row, 16)?.or_else(|| id.0.parse().ok()).unwrap_or(Uuid::nil());
+            EventData::Said { space, seq: u64_at(row, 11)?, message: MessageId(message) }
+        }
+        (None, _) => from_json(&row.get::<_, String>(13)?, "an event's data")?,
+    };
+    Ok(Event {
+        id,
+        kind: event_kind_at(row, 2)?,
+        urgent: row.get(3)?,
+        at: time_at(row, 4)?,
+        envelope: agent::event::Envelope {
+            principal: principal_at(row, 5)?,
+            channel: channel_at(row, 7)?,
+            trust: trust_at(row, 8)?,
+            root: RootId(key_at(row, 9)?),
+            hop: u32_at(row, 10)?,
+        },
+        data,
+    })
+}
+
+/// The message that a plain event refers to.
+fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
+    let (Some(space), Some(message), Some(sender)) =
+        (uuid_or_none(row, 14)?, uuid_or_none(row, 16)?, uuid_or_none(row, 19)?)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Said {
+        id: MessageId(message),
+        space: SpaceId(space),
+        space_name: row.get(15)?,
+        seq: u64_at(row, 11)?,
+        sender: EntityId(sender),
+        sender_name: row.get(20)?,
+        sender_kind: kind_at(row, 21)?,
+        text: row.get(17)?,
+        at: time_at(row, 18)?,
+    }))
+}
+
+/// Which waiting events to read.
+pub(super) enum Which {
+    /// Those that may be lived until then and are not taken.
+    Due(Timestamp),
+    /// Those that the open cycle took.
+    Taken,
+    /// Those that it did not take.
+    Others,
+    /// The urgent ones of these.
+    Urgent,
+}
+
+/// Waiting events, oldest first, with what they refer to.
+pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) -> Outcome<Vec<Waiting>> {
+    let (condition, horizon) = match which {
+        Which::Due(at) => ("w.not_before <= ?2 AND w.taken = 0", ms(*at)),
+        Which::Taken => ("w.taken = 1 AND ?2 = 0", 0),
+        Which::Others => ("w.taken = 0 AND ?2 = 0", 0),
+        Which::Urgent => ("w.urgent = 1 AND w.taken = 0 AND ?2 = 0", 0),
+    };
+    let sql = format!(
+        "SELECT {COLUMNS}, w.attempts FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
+         {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
+    );
+    let rows = all(db, &sql, params![agent, horizon, limit], |row| {
+        let waiting = Waiting {
+            seq: u64_at(row, 0)?,
+            attempts: u32_at(row, NEXT)?,
+            event: event_at(row)?,
+            said: said_at(row)?.into_iter().collect(),
+        };
+        Ok((row.get::<_, Option<i64>>(22)?, waiting))
+    })?;
+    rows.into_iter()
+        .map(|(space, mut waiting)| {
+            if let (Some(space), EventData::SaidRange { from, to, .. }) = (space, &waiting.event.data) {
+                waiting.said = said_between(db, space, *from, *to)?;
+            }
+            Ok(waiting)
+        })
+        .collect()
+}
+
+/// The newest messages of a range, oldest first.
+fn said_between(db: &Connection, space: i64, from: u64, to: u64) -> Outcome<Vec<Said>> {
+    let limit = int(limits::RANGE_SHOWN_MAX as u64);
+    let mut said = said(db, space, from, to.saturating_add(1), limit)?;
+    said.reverse();
+    Ok(said)
+}
+
+/// Messages of a space with `from <= seq < before`, newest first, with names.
+pub(super) fn said(db: &Connection, space: i64, from: u64, before: u64, limit: i64) -> Outcome<Vec<Said>> {
+    let sql = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at \
+               FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender \
+               WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 ORDER BY m.seq DESC LIMIT ?4";
+    all(db, sql, params![space, int(from), int(before), limit], |row| {
+        Ok(Said {
+            id: MessageId(uuid_at(row, 0)?),
+            space: SpaceId(uuid_at(row, 1)?),
+            space_name: row.get(2)?,
+            seq: u64_at(row, 3)?,
+            sender: EntityId(uuid_at(row, 4)?),
+            sender_name: row.get(5)?,
+            sender_kind: kind_at(row, 6)?,
+            text: row.get(7)?,
+            at: time_at(row, 8)?,
+        })
+    })
+}
+
+/// Rows of an agent's ledger, newest first: `condition` over `e` (the row) and `x` (the row whose
+/// state it has), with `?2` and `?3`.
+pub(super) fn ledger(
+    db: &Connection,
+    agent: i64,
+    condition: &str,
+    given: (rusqlite::types::Value, i64),
+    limit: u32,
+) -> Outcome<Vec<InboxRow>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, x.state, x.cycle, x.step, x.reason, w.attempts FROM event e \
+         JOIN event x ON x.agent = e.agent AND x.seq = coalesce(e.range_of, e.seq) \
+         LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq {JOINS} \
+         WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
+    );
+    all(db, &sql, params![agent, given.0, given.1, limit], |row| {
+        let preview = said_at(row)?.map(|said| said.text).unwrap_or_default();
+        Ok(InboxRow {
+            seq: u64_at(row, 0)?,
+            event: event_at(row)?,
+            fate: fate_at(row, NEXT)?,
+            attempts: row.get::<_, Option<u32>>(NEXT + 4)?.unwrap_or(0),
+            preview: preview.chars().take(limits::PREVIEW_CHARS).collect(),
+        })
+    })
+}

@@ -1,0 +1,120 @@
+//! What can stop a command inside its transaction, and what each port makes of it. Whatever is
+//! returned as an error here undoes the command's savepoint.
+
+use agent::changes::Refusal;
+use agent::config::BadConfig;
+use agent::port::{CallError, Denial, RegistryError, StoreError};
+use rusqlite::ErrorCode;
+
+/// Why a command writes nothing.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// SQLite says so.
+    Sql(rusqlite::Error),
+    /// The store as a whole, or a record.
+    Store(StoreError),
+    /// It may not be done.
+    Denied(Denial),
+    /// The config is none.
+    Config(BadConfig),
+    /// Calls of a commit that may not do what they want.
+    Refused(Vec<Refusal>),
+    /// The lease is lost.
+    Lost,
+    /// The cycle was canceled.
+    Canceled,
+}
+
+/// What a command comes to.
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Denial> for Fault {
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
+    }
+}
+
+impl From<BadConfig> for Fault {
+    fn from(error: BadConfig) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Sql(error) => classify(&error),
+            Fault::Store(error) => error,
+            Fault::Denied(denial) => Self::Damaged(denial.to_string()),
+            Fault::Config(error) => Self::Damaged(error.to_string()),
+            Fault::Refused(_) | Fault::Lost | Fault::Canceled => {
+                Self::Damaged("an answer of `commit` came from elsewhere".into())
+            }
+        }
+    }
+}
+
+impl From<Fault> for RegistryError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Denied(denial) => Self::Denied(denial),
+            Fault::Config(error) => Self::Config(error),
+            other => Self::Store(other.into()),
+        }
+    }
+}
+
+impl From<Fault> for CallError {
+    fn from(fault: Fault) -> Self {
+        Self::Store(fault.into())
+    }
+}
+
+/// A record that cannot be read.
+pub(super) fn damaged(what: impl Into<String>) -> Fault {
+    Fault::Store(StoreError::Damaged(what.into()))
+}
+
+/// What the caller does next about an error of SQLite.
+pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
+    let text = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OutOfMemory) => {
+            StoreError::Busy(text)
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Full(format!("{text}; free some disk space")),
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::NotADatabase
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly
+            | ErrorCode::PermissionDenied,
+        ) => StoreError::Broken(text),
+        // A constraint, a type, a value that does not decode: this record, not the store.
+        _ => StoreError::Damaged(text),
+    }
+}
+
+/// The same error for another command of a group that failed as a whole.
+pub(super) fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Busy(text) => StoreError::Busy(text.clone()),
+        StoreError::Full(text) => StoreError::Full(text.clone()),
+        StoreError::Damaged(text) => StoreError::Damaged(text.clone()),
+        StoreError::Closed => StoreError::Closed,
+        StoreError::Broken(text) => StoreError::Broken(text.clone()),
+    }
+}

@@ -1,0 +1,309 @@
+-- The first schema. Times are milliseconds since the epoch, ids of ours are 16 bytes. Ids that are
+-- usually UUIDs but may be other text (event, root) are ANY: 16 bytes where they are a UUID.
+-- An agent has the rowid of its entity, so that rows that refer to either stay small.
+
+CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+
+CREATE TABLE entity (
+  id INTEGER PRIMARY KEY,
+  uuid BLOB NOT NULL UNIQUE,
+  kind INTEGER NOT NULL,               -- 0 human, 1 agent
+  name TEXT NOT NULL UNIQUE,
+  display_name TEXT NOT NULL,
+  external_id TEXT,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+-- Columns of the config that accepting a message needs are repeated here from the newest revision.
+CREATE TABLE agent (
+  id INTEGER PRIMARY KEY,              -- entity.id
+  standing INTEGER NOT NULL,           -- 0 active, 1 suspended, 2 retired
+  config_rev INTEGER NOT NULL,
+  wake_on INTEGER NOT NULL,            -- 0 all, 1 mention
+  hop_limit INTEGER NOT NULL,
+  inbox_max INTEGER NOT NULL,
+  debounce INTEGER NOT NULL,
+  facts_rev INTEGER NOT NULL DEFAULT 0 -- raised by whatever changes its facts
+) STRICT;
+
+CREATE TABLE config_rev (
+  agent INTEGER NOT NULL,
+  rev INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  config TEXT NOT NULL,
+  PRIMARY KEY (agent, rev)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE space (
+  id INTEGER PRIMARY KEY,
+  uuid BLOB NOT NULL UNIQUE,
+  name TEXT NOT NULL UNIQUE,
+  display_name TEXT NOT NULL,
+  description TEXT NOT NULL,
+  head_seq INTEGER NOT NULL DEFAULT 0,
+  rev INTEGER NOT NULL DEFAULT 0,
+  closed INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE member (
+  space INTEGER NOT NULL,
+  entity INTEGER NOT NULL,
+  role TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  PRIMARY KEY (space, entity)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX member_entity ON member(entity, space);
+
+CREATE TABLE message (
+  space INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  uuid BLOB NOT NULL,
+  rev INTEGER NOT NULL,
+  sender INTEGER NOT NULL,
+  kind INTEGER NOT NULL,               -- 0 text, 1 tool
+  urgent INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  principal_kind INTEGER NOT NULL,     -- 0 entity, 1 credential, 2 webhook, 3 own
+  principal ANY,
+  trust INTEGER NOT NULL,              -- 0 outside, 1 agent, 2 member, 3 operator
+  root ANY NOT NULL,
+  hop INTEGER NOT NULL,
+  cycle BLOB,
+  call TEXT,
+  mentions BLOB,                       -- 16 bytes each; NULL for none
+  text TEXT NOT NULL,
+  data TEXT,
+  PRIMARY KEY (space, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX message_uuid ON message(uuid);
+CREATE INDEX message_rev ON message(space, rev);
+CREATE INDEX message_cycle ON message(cycle) WHERE cycle IS NOT NULL;
+
+-- The ledger: every accepted event, for ever, in one state. A row with `range_of` was collapsed
+-- into the range event of that seq and has that row's state; its own state column is not read.
+CREATE TABLE event (
+  agent INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  id ANY NOT NULL,
+  kind INTEGER NOT NULL,               -- place in EventKind::ALL
+  urgent INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  state INTEGER NOT NULL,              -- 0 waiting, 1 held, 2 lived, 3 skipped, 4 canceled, 5 dead, 6 dropped
+  principal_kind INTEGER NOT NULL,
+  principal ANY,
+  channel INTEGER NOT NULL,            -- 0 space, 1 api, 2 webhook, 3 timer, 4 tool
+  trust INTEGER NOT NULL,
+  root ANY NOT NULL,
+  hop INTEGER NOT NULL,
+  space INTEGER,                       -- what is said: the space,
+  from_seq INTEGER,                    --   the (first) message,
+  to_seq INTEGER,                      --   the last one of a range
+  data TEXT,                           -- everything else, as JSON
+  cycle BLOB,                          -- lived: where
+  step INTEGER,
+  reason TEXT,                         -- skipped, dead: why
+  range_of INTEGER,
+  PRIMARY KEY (agent, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX event_id ON event(agent, id);
+CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
+CREATE INDEX event_range ON event(agent, range_of) WHERE range_of IS NOT NULL;
+CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
+
+-- What waits, emptied as events settle.
+CREATE TABLE waiting (
+  agent INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  tier INTEGER NOT NULL,               -- 0 people and mentions, 1 outcomes, 2 plans, timers, services, 3 agents
+  urgent INTEGER NOT NULL,
+  not_before INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  taken INTEGER NOT NULL DEFAULT 0,    -- by the open cycle
+  boot INTEGER NOT NULL,               -- the start of the store during which it was accepted
+  PRIMARY KEY (agent, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX waiting_urgent ON waiting(agent, seq) WHERE urgent = 1;
+
+CREATE TABLE inbox_head (
+  agent INTEGER PRIMARY KEY,
+  head_seq INTEGER NOT NULL DEFAULT 0,
+  waiting INTEGER NOT NULL DEFAULT 0,  -- rows of `waiting`
+  taken INTEGER NOT NULL DEFAULT 0,    -- of these, taken by the open cycle
+  due_at INTEGER,                      -- NULL: nothing to do, suspended or retired
+  hold_until INTEGER,
+  rest_reason INTEGER,                 -- 0 provider, 1 backoff
+  cancel BLOB                          -- the cycle that is to be canceled
+) STRICT;
+CREATE INDEX inbox_due ON inbox_head(due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE life (
+  agent INTEGER PRIMARY KEY,
+  epoch INTEGER NOT NULL DEFAULT 0,
+  commit_n INTEGER NOT NULL DEFAULT 0,
+  head_seq INTEGER NOT NULL DEFAULT 0,
+  cycles INTEGER NOT NULL DEFAULT 0,
+  skips INTEGER NOT NULL DEFAULT 0,
+  facts_seen INTEGER NOT NULL DEFAULT 0,
+  active_space INTEGER,
+  batch_cap INTEGER,
+  failures INTEGER NOT NULL DEFAULT 0,
+  usage_input INTEGER,
+  usage_cached INTEGER,
+  usage_output INTEGER,
+  usage_reasoning INTEGER,
+  open_cycle BLOB,
+  requesters TEXT,                     -- of the open cycle, read by every accept
+  notice TEXT,
+  open TEXT
+) STRICT;
+CREATE INDEX life_open ON life(agent) WHERE open_cycle IS NOT NULL;
+
+CREATE TABLE entry (
+  agent INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  step INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  format INTEGER NOT NULL,
+  crc INTEGER NOT NULL,                -- CRC-32 of the message's bytes
+  message TEXT NOT NULL,
+  PRIMARY KEY (agent, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE call (
+  agent INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  step INTEGER NOT NULL,
+  idx INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  effect TEXT NOT NULL,
+  tool_version TEXT NOT NULL,
+  schema_hash TEXT NOT NULL,
+  awaited INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  worker TEXT,
+  claimed_at INTEGER,
+  arguments TEXT NOT NULL,
+  outcome TEXT,
+  PRIMARY KEY (agent, cycle, step, idx)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX call_id ON call(id);
+
+CREATE TABLE view (
+  agent INTEGER NOT NULL,
+  rev INTEGER NOT NULL,
+  commit_n INTEGER NOT NULL,
+  tail INTEGER NOT NULL,
+  reasoning_from INTEGER NOT NULL,
+  ranges TEXT NOT NULL,
+  summary TEXT,
+  PRIMARY KEY (agent, rev)
+) STRICT, WITHOUT ROWID;
+
+-- The audit of commits; tokens beside, so that skipped cycles cost honestly.
+CREATE TABLE commits (
+  agent INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  step INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  usage_input INTEGER,
+  usage_cached INTEGER,
+  usage_output INTEGER,
+  usage_reasoning INTEGER,
+  PRIMARY KEY (agent, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run (
+  agent INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  events INTEGER NOT NULL,
+  opened_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  usage_input INTEGER,
+  usage_cached INTEGER,
+  usage_output INTEGER,
+  usage_reasoning INTEGER,
+  cost_micros INTEGER,
+  config_rev INTEGER NOT NULL,
+  ending TEXT NOT NULL,
+  model TEXT NOT NULL,
+  woke_for TEXT NOT NULL,
+  steps TEXT NOT NULL,
+  reason TEXT,
+  summary TEXT,
+  PRIMARY KEY (agent, ordinal)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX run_cycle ON run(cycle);
+
+-- Versioned: valid from one commit of the agent's life up to (not including) another, so that a
+-- fork can see them as of then. Overwriting closes the old row.
+CREATE TABLE memory (
+  agent INTEGER NOT NULL,
+  key TEXT NOT NULL,
+  from_commit INTEGER NOT NULL,
+  to_commit INTEGER,
+  at INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (agent, key, from_commit)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX memory_now ON memory(agent, at) WHERE to_commit IS NULL;
+
+CREATE TABLE goal (
+  agent INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  from_commit INTEGER NOT NULL,
+  to_commit INTEGER,
+  parent BLOB,
+  priority INTEGER NOT NULL,
+  status TEXT NOT NULL,
+  description TEXT NOT NULL,
+  PRIMARY KEY (agent, id, from_commit)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX goal_id ON goal(id);
+CREATE INDEX goal_now ON goal(agent) WHERE to_commit IS NULL;
+
+CREATE TABLE plan (
+  agent INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  from_commit INTEGER NOT NULL,
+  to_commit INTEGER,
+  next_at INTEGER,                     -- NULL: over
+  name TEXT NOT NULL,
+  schedule TEXT NOT NULL,
+  instruction TEXT NOT NULL,
+  PRIMARY KEY (agent, id, from_commit)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX plan_id ON plan(id);
+CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
+CREATE INDEX plan_due ON plan(next_at) WHERE to_commit IS NULL AND next_at IS NOT NULL;
+
+CREATE TABLE blob (hash BLOB NOT NULL UNIQUE, content BLOB NOT NULL) STRICT;
+
+-- Idempotency keys, for ever.
+CREATE TABLE request (
+  credential BLOB NOT NULL,
+  key TEXT NOT NULL,
+  body_hash TEXT NOT NULL,
+  message BLOB,
+  PRIMARY KEY (credential, key)
+) STRICT, WITHOUT ROWID;
+
+-- Agent messages per causal root.
+CREATE TABLE root (id ANY NOT NULL PRIMARY KEY, agent_messages INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE credential (
+  id BLOB NOT NULL PRIMARY KEY,
+  entity INTEGER,                      -- NULL: admin
+  label TEXT NOT NULL,
+  secret_hash TEXT NOT NULL UNIQUE,
+  created_at INTEGER NOT NULL,
+  revoked_at INTEGER
+) STRICT, WITHOUT ROWID;

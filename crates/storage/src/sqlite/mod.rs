@@ -1,0 +1,237 @@
+//! The store in one SQLite file: one writer thread that owns the only writable connection, a few
+//! read-only ones, an exclusive lock on the data directory. For tests and simulation the same code
+//! runs inline on `:memory:`, synchronously on its caller.
+//!
+//! File by file: `writer` and `readers` move commands; `schema` opens and migrates; `rows`
+//! translates; `accept`, `wake`, `commit`, `due`, `calls`, `lookup`, `registry`, `reader`, `blobs`
+//! are the ports. A later backend keeps these names.
+
+mod accept;
+mod apply;
+mod commit;
+mod due;
+mod events;
+mod facts;
+mod fault;
+mod notes;
+mod readers;
+mod registry;
+mod registry_spaces;
+mod rows;
+mod say;
+mod schema;
+mod store;
+mod wake;
+mod writer;
+
+use std::path::Path;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use agent::limits;
+use agent::port::{BoxFuture, Clock, StoreError};
+use rusqlite::Connection;
+
+use self::fault::{Fault, Outcome};
+use self::readers::Readers;
+use self::rows::Configs;
+pub use self::schema::OpenError;
+pub use self::writer::Stats;
+use self::writer::{Counters, Work};
+
+/// What every command may know of this opening of the store.
+pub(super) struct Session {
+    /// Counts the openings; rows accepted during this one carry it.
+    boot: i64,
+    /// Whether the store was closed cleanly before this opening.
+    clean: bool,
+    /// Configs by revision: they never change.
+    configs: Configs,
+    clock: Arc<dyn Clock>,
+}
+
+/// The store. Cloning is cheap; all clones are one store.
+#[derive(Clone)]
+pub struct Sqlite {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    mode: Mode,
+    session: Arc<Session>,
+    counters: Arc<Counters>,
+}
+
+enum Mode {
+    /// Everything on the caller; `None` once closed.
+    Inline(Mutex<Option<Connection>>),
+    Threaded {
+        queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
+        writer: Mutex<Option<JoinHandle<()>>>,
+        readers: Readers,
+    },
+}
+
+impl Sqlite {
+    /// Opens the store in `dir`, making both where they are not. Its methods must be called within
+    /// a tokio runtime (reading uses its blocking threads).
+    pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let opened = schema::open_dir(dir)?;
+        let counters = Arc::new(Counters::default());
+        let mut db = opened.db;
+        let told = Arc::clone(&counters);
+        db.wal_hook(Some(move |_: &mut _, frames: i32| {
+            told.wrote(frames.into());
+            Ok(())
+        }))
+        .map_err(|error| schema::unreadable(dir, &error))?;
+        let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
+        let counted = Arc::clone(&counters);
+        let lock = opened.lock;
+        let writer = std::thread::Builder::new()
+            .name("viv-writer".into())
+            .spawn(move || {
+                writer::write_all(&db, &counted, &queue);
+                drop(db);
+                // Whoever waits for the directory finds the file at rest.
+                drop(lock);
+            })
+            .map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
+        let mode = Mode::Threaded {
+            queue: RwLock::new(Some(sender)),
+            writer: Mutex::new(Some(writer)),
+            readers: Readers::new(opened.file),
+        };
+        let session = Session { boot: opened.boot, clean: opened.clean, configs: Configs::default(), clock };
+        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters }) })
+    }
+
+    /// An empty store in memory, gone with its last clone. No threads: every command runs on its
+    /// caller at the first poll of its future.
+    pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let db = schema::open_memory()?;
+        let session = Session { boot: 1, clean: true, configs: Configs::default(), clock };
+        let mode = Mode::Inline(Mutex::new(Some(db)));
+        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters: Arc::default() }) })
+    }
+
+    /// Figures of the writer since the store was opened.
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.stats()
+    }
+
+    /// Ends what is queued, notes that all is well and lets the directory go. Later commands are
+    /// answered [`StoreError::Closed`]. A store that is dropped without it counts as crashed.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        match &self.inner.mode {
+            Mode::Inline(db) => {
+                lock(db).take();
+                Ok(())
+            }
+            Mode::Threaded { queue, writer, .. } => {
+                let Some(sender) = queue.write().unwrap_or_else(PoisonError::into_inner).take() else {
+                    return Ok(());
+                };
+                let (work, answer) = writer::command(schema::mark_clean);
+                let sent = tokio::task::spawn_blocking(move || sender.send(work).is_ok());
+                let marked = match sent.await {
+                    Ok(true) => answer.await.unwrap_or(Err(Fault::Store(StoreError::Closed))),
+                    _ => Err(Fault::Store(StoreError::Closed)),
+                };
+                let handle = lock(writer).take();
+                let joined = tokio::task::spawn_blocking(move || handle.map(JoinHandle::join));
+                let ended = joined.await;
+                marked?;
+                match ended {
+                    Ok(Some(Err(_))) | Err(_) => Err(StoreError::Broken("the writer panicked".into())),
+                    Ok(_) => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Runs `work` in a transaction; done, it is on disk.
+    fn write<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let session = Arc::clone(&inner.session);
+            let (work, answer) = writer::command(move |db: &Connection| work(db, &session));
+            inner.submit(work)?;
+            drop(inner);
+            answer.await.unwrap_or(Err(Fault::Store(StoreError::Closed)))
+        })
+    }
+
+    /// Runs `work` on one snapshot of the store.
+    fn read<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            match &inner.mode {
+                Mode::Inline(db) => {
+                    let db = lock(db);
+                    let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
+                    work(db, &inner.session)
+                }
+                Mode::Threaded { queue, readers, .. } => {
+                    if queue.read().unwrap_or_else(PoisonError::into_inner).is_none() {
+                        return Err(Fault::Store(StoreError::Closed));
+                    }
+                    let session = Arc::clone(&inner.session);
+                    readers.read(move |db| work(db, &session)).await
+                }
+            }
+        })
+    }
+}
+
+impl Inner {
+    fn submit(&self, work: Box<dyn Work>) -> Result<(), Fault> {
+        match &self.mode {
+            Mode::Inline(db) => {
+                let db = lock(db);
+                let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
+                // The command has its own answer, the group's error included.
+                let _ = writer::serve(db, &self.counters, vec![work]);
+                Ok(())
+            }
+            Mode::Threaded { queue, .. } => {
+                let queue = queue.read().unwrap_or_else(PoisonError::into_inner);
+                let queue = queue.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
+                queue.try_send(work).map_err(|error| match error {
+                    TrySendError::Full(_) => Fault::Store(StoreError::Busy(format!(
+                        "{} commands wait for the disk; try again",
+                        limits::WRITER_QUEUE
+                    ))),
+                    TrySendError::Disconnected(_) => {
+                        Fault::Store(StoreError::Broken("the writer is gone".into()))
+                    }
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Mode::Threaded { queue, writer, .. } = &mut self.mode {
+            // The writer ends once its queue is empty; only then is the directory free again.
+            drop(queue.write().unwrap_or_else(PoisonError::into_inner).take());
+            if let Some(handle) = lock(writer).take() {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

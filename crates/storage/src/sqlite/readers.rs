@@ -1,0 +1,67 @@
+//! Read-only connections, a few and bounded. Each question sees one snapshot and is short: a long
+//! reader would keep the write-ahead log from being used again.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use agent::port::StoreError;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use super::fault::{Fault, Outcome};
+use super::lock;
+
+/// Connections at most, and questions that are answered at once.
+const READERS: usize = 4;
+/// Statements that one connection keeps prepared.
+pub(super) const STATEMENTS: usize = 256;
+
+pub(super) struct Readers {
+    file: PathBuf,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn new(file: PathBuf) -> Self {
+        Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// Runs `work` on one snapshot, on a blocking thread.
+    pub(super) async fn read<T, F>(&self, work: F) -> Outcome<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.map_err(|_| Fault::Store(StoreError::Closed))?;
+        let (file, idle) = (self.file.clone(), Arc::clone(&self.idle));
+        let answer = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let kept = lock(&idle).pop();
+            let db = match kept {
+                Some(db) => db,
+                None => connect(&file)?,
+            };
+            db.prepare_cached("BEGIN")?.raw_execute()?;
+            let answer = work(&db);
+            // A connection that panicked or cannot end its snapshot is not used again.
+            db.prepare_cached("COMMIT")?.raw_execute()?;
+            lock(&idle).push(db);
+            answer
+        });
+        answer.await.unwrap_or_else(|_| {
+            Err(Fault::Store(StoreError::Damaged("a question panicked; nothing was changed".into())))
+        })
+    }
+}
+
+fn connect(file: &Path) -> Outcome<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(file, flags)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.pragma_update(None, "query_only", true)?;
+    db.pragma_update(None, "cache_size", -2_048)?;
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(db)
+}

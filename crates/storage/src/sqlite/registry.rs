@@ -1,0 +1,265 @@
+//! What administrators and people do: agents, people, keys, and the first world. Spaces are in
+//! `registry_spaces`.
+
+use agent::config::{AgentConfig, WakeOn};
+use agent::entity::{Entity, EntityKind, Space};
+use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use agent::life::Standing;
+use agent::port::{
+    BoxFuture, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
+    Registry, RegistryError,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::due::due_at;
+use super::facts::touch_entity;
+use super::fault::Outcome;
+use super::notes::end_plans;
+use super::rows::{
+    STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
+    standing_at, to_json, u64_at, uuid_at, uuid_or_none,
+};
+use super::schema::{meta, set_meta};
+use super::{Sqlite, registry_spaces};
+
+fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
+    let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
+    if db.prepare_cached(taken)?.exists(params![entity.name, bytes(entity.id.0)])? {
+        return Err(Denial::NameTaken { what: "entity", name: entity.name.clone() }.into());
+    }
+    let sql = "INSERT INTO entity (uuid, kind, name, display_name, external_id, created_at) VALUES (?, ?, ?, ?, ?, ?)";
+    let row = params![
+        bytes(entity.id.0),
+        kind_code(entity.kind),
+        entity.name,
+        entity.display_name,
+        entity.external_id,
+        ms(entity.created_at)
+    ];
+    Ok(db.prepare_cached(sql)?.insert(row)?)
+}
+
+fn create_human(db: &Connection, new: NewHuman) -> Outcome<Entity> {
+    let NewHuman { id, name, display_name, external_id, at } = new;
+    let entity = Entity { id, kind: EntityKind::Human, name, display_name, external_id, created_at: at };
+    make_entity(db, &entity)?;
+    Ok(entity)
+}
+
+fn create_agent(db: &Connection, new: NewAgent) -> Outcome<Entity> {
+    let entity = Entity {
+        id: new.id.entity(),
+        kind: EntityKind::Agent,
+        name: new.name,
+        display_name: new.display_name,
+        external_id: None,
+        created_at: new.at,
+    };
+    let row = make_entity(db, &entity)?;
+    let sql = "INSERT INTO agent (id, standing, config_rev, wake_on, hop_limit, inbox_max, debounce) \
+               VALUES (?, 0, 0, 0, 0, 0, 0)";
+    run(db, sql, [row])?;
+    run(db, "INSERT INTO inbox_head (agent) VALUES (?)", [row])?;
+    run(db, "INSERT INTO life (agent) VALUES (?)", [row])?;
+    put_config(db, row, 1, &new.config, new.at)?;
+    Ok(entity)
+}
+
+/// A new revision, and what accepting needs of it beside the agent.
+fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: Timestamp) -> Outcome<()> {
+    let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, ?, ?, ?)";
+    run(db, sql, params![agent, int(rev), ms(at), to_json(config)?])?;
+    let sql = "UPDATE agent SET config_rev = ?, wake_on = ?, hop_limit = ?, inbox_max = ?, debounce = ? WHERE id = ?";
+    let wake_on = i64::from(config.wake_on == WakeOn::Mention);
+    let (inbox_max, debounce) = (config.limits.inbox_max, int(config.debounce));
+    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, agent]).map(drop)
+}
+
+fn amend_agent(
+    db: &Connection,
+    agent: AgentId,
+    display_name: Option<&str>,
+    patch: Option<&Value>,
+    at: Timestamp,
+) -> Outcome<u64> {
+    let row = known_agent(db, agent)?;
+    let rev =
+        first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0))?.unwrap_or(0);
+    if let Some(name) = display_name {
+        run(db, "UPDATE entity SET display_name = ? WHERE id = ?", params![name, row])?;
+        touch_entity(db, row)?;
+    }
+    let Some(patch) = patch else { return Ok(rev) };
+    let old = config_of(db, row, rev)?;
+    let new = old.amended(patch)?;
+    if new == old {
+        return Ok(rev);
+    }
+    put_config(db, row, rev + 1, &new, at)?;
+    Ok(rev + 1)
+}
+
+fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
+    let denial = || Denial::NotFound { what: "agent", name: agent.to_string() };
+    Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
+}
+
+fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timestamp) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until FROM agent a \
+               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
+    let read = first(db, sql, [row], |row| {
+        Ok((standing_at(row, 0)?, u64_at(row, 1)?, uuid_or_none(row, 2)?, row.get::<_, Option<i64>>(3)?))
+    })?;
+    let Some((before, n, open, hold)) = read.filter(|(before, ..)| *before != standing) else {
+        return Ok(());
+    };
+    if before == Standing::Retired {
+        return Err(Denial::Retired(agent).into());
+    }
+    run(db, "UPDATE agent SET standing = ? WHERE id = ?", params![place_of(&STANDINGS, &standing), row])?;
+    if standing == Standing::Retired {
+        end_plans(db, row, n)?;
+        // Whoever lives it now closes the cycle at the next commit.
+        run(db, "UPDATE inbox_head SET cancel = ? WHERE agent = ?", params![open.map(bytes), row])?;
+    }
+    let due = due_at(db, row, standing, open.map(|_| ms(at)), hold)?;
+    run(db, "UPDATE inbox_head SET due_at = ? WHERE agent = ?", params![due, row]).map(drop)
+}
+
+fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestamp) -> Outcome<CycleId> {
+    let row = known_agent(db, agent)?;
+    let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
+    let open = open.flatten().map(CycleId);
+    let open =
+        open.filter(|open| cycle.is_none_or(|cycle| cycle == *open)).ok_or(Denial::NoOpenCycle(agent))?;
+    // A parked cycle must hear it too, whatever holds it.
+    let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
+               due_at = CASE WHEN due_at IS NULL THEN NULL ELSE min(due_at, ?2) END WHERE agent = ?3";
+    run(db, sql, params![bytes(open.0), ms(now), row])?;
+    Ok(open)
+}
+
+fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
+    let NewCredential { credential, secret_hash, at, replace_label } = new;
+    if *replace_label {
+        run(db, "DELETE FROM credential WHERE label = ?", [&credential.label])?;
+    }
+    let entity = match credential.kind {
+        CredentialKind::Admin => None,
+        CredentialKind::Entity(entity) => {
+            let denial = || Denial::NotFound { what: "entity", name: entity.to_string() };
+            Some(entity_row(db, entity.0)?.ok_or_else(denial)?)
+        }
+    };
+    let sql = "INSERT INTO credential (id, entity, label, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)";
+    run(db, sql, params![bytes(credential.id.0), entity, credential.label, secret_hash, ms(*at)]).map(drop)
+}
+
+fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>> {
+    let sql = "SELECT c.id, c.label, e.uuid FROM credential c LEFT JOIN entity e ON e.id = c.entity \
+               WHERE c.secret_hash = ? AND c.revoked_at IS NULL";
+    first(db, sql, [secret_hash], |row| {
+        let kind = uuid_or_none(row, 2)?
+            .map_or(CredentialKind::Admin, |id: Uuid| CredentialKind::Entity(EntityId(id)));
+        Ok(Credential { id: CredentialId(uuid_at(row, 0)?), kind, label: row.get(1)? })
+    })
+}
+
+fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
+    if meta(db, "founded_at")?.is_some() {
+        return Ok(false);
+    }
+    set_meta(db, "founded_at", ms(founding.human.at))?;
+    create_human(db, founding.human)?;
+    create_agent(db, founding.agent)?;
+    registry_spaces::open(db, founding.space)?;
+    add_credential(db, &founding.admin)?;
+    Ok(true)
+}
+
+impl Registry for Sqlite {
+    fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
+        self.administer(move |db| found(db, founding))
+    }
+
+    fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>> {
+        self.administer(move |db| create_human(db, new))
+    }
+
+    fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>> {
+        self.administer(move |db| create_agent(db, new))
+    }
+
+    fn amend_agent(
+        &self,
+        agent: AgentId,
+        display_name: Option<String>,
+        config: Option<Value>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| amend_agent(db, agent, display_name.as_deref(), config.as_ref(), at))
+    }
+
+    fn set_standing(
+        &self,
+        agent: AgentId,
+        standing: Standing,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| set_standing(db, agent, standing, at))
+    }
+
+    fn cancel(
+        &self,
+        agent: AgentId,
+        cycle: Option<CycleId>,
+    ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
+        let now = self.inner.session.clock.now();
+        self.administer(move |db| cancel(db, agent, cycle, now))
+    }
+
+    fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| registry_spaces::open(db, new))
+    }
+
+    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| registry_spaces::close(db, space))
+    }
+
+    fn add_member(
+        &self,
+        space: SpaceId,
+        entity: EntityId,
+        role: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| registry_spaces::add_member(db, space, entity, &role, at))
+    }
+
+    fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| registry_spaces::remove_member(db, space, entity))
+    }
+
+    fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| add_credential(db, &new))
+    }
+
+    fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
+        let done = self.read(move |db, _| credential(db, &secret_hash));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+impl Sqlite {
+    fn administer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, RegistryError>> {
+        let done = self.write(move |db, _| work(db));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}

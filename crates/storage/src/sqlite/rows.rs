@@ -1,0 +1,337 @@
+//! Between values of the rules and columns: ids, times, closed sets, and whole rows that several
+//! questions read. What does not decode is damage that names its record.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use agent::config::AgentConfig;
+use agent::entity::{Entity, EntityKind, Space};
+use agent::event::{Channel, Principal, Trust};
+use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
+use agent::life::{RestReason, Standing};
+use agent::run::Usage;
+use agent::space::{Message, MessageKind};
+use jiff::Timestamp;
+use rusqlite::types::{FromSql, Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::fault::{Outcome, damaged};
+use super::lock;
+
+/// Configs kept parsed, at most.
+const CONFIGS_MAX: usize = 4_096;
+
+/// Parsed configs by agent and revision. A revision never changes, so nothing here grows stale.
+#[derive(Default)]
+pub(super) struct Configs(Mutex<HashMap<(i64, u64), Arc<AgentConfig>>>);
+
+impl Configs {
+    /// The config of that revision.
+    pub(super) fn get(&self, db: &Connection, agent: i64, rev: u64) -> Outcome<Arc<AgentConfig>> {
+        if let Some(config) = lock(&self.0).get(&(agent, rev)) {
+            return Ok(Arc::clone(config));
+        }
+        let config = Arc::new(config_of(db, agent, rev)?);
+        let mut kept = lock(&self.0);
+        if kept.len() >= CONFIGS_MAX {
+            kept.clear();
+        }
+        kept.insert((agent, rev), Arc::clone(&config));
+        Ok(config)
+    }
+}
+
+/// A config straight from its row.
+pub(super) fn config_of(db: &Connection, agent: i64, rev: u64) -> Outcome<AgentConfig> {
+    let text: Option<String> = db
+        .prepare_cached("SELECT config FROM config_rev WHERE agent = ? AND rev = ?")?
+        .query_row(params![agent, int(rev)], |row| row.get(0))
+        .optional()?;
+    let text = text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is gone")))?;
+    from_json(&text, "a config")
+}
+
+pub(super) fn int(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+pub(super) fn ms(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+pub(super) fn time(ms: i64) -> Outcome<Timestamp> {
+    Timestamp::from_millisecond(ms).map_err(|_| damaged(format!("`{ms}` is no time")))
+}
+
+pub(super) fn time_at(row: &Row<'_>, at: usize) -> Outcome<Timestamp> {
+    time(row.get(at)?)
+}
+
+pub(super) fn time_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Timestamp>> {
+    row.get::<_, Option<i64>>(at)?.map(time).transpose()
+}
+
+pub(super) fn u64_at(row: &Row<'_>, at: usize) -> Outcome<u64> {
+    let n: i64 = row.get(at)?;
+    u64::try_from(n).map_err(|_| damaged(format!("`{n}` is no count")))
+}
+
+pub(super) fn u32_at(row: &Row<'_>, at: usize) -> Outcome<u32> {
+    let n: i64 = row.get(at)?;
+    u32::try_from(n).map_err(|_| damaged(format!("`{n}` is no small count")))
+}
+
+pub(super) fn uuid_at(row: &Row<'_>, at: usize) -> Outcome<Uuid> {
+    Ok(Uuid::from_bytes(row.get(at)?))
+}
+
+pub(super) fn uuid_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<Uuid>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(at)?.map(Uuid::from_bytes))
+}
+
+pub(super) fn bytes(id: Uuid) -> [u8; 16] {
+    id.into_bytes()
+}
+
+/// Text that usually is a UUID in its usual form takes 16 bytes, any other text is kept as it is.
+pub(super) fn key(text: &str) -> Value {
+    match Uuid::try_parse(text) {
+        Ok(id) if id.hyphenated().to_string() == text => Value::Blob(id.as_bytes().to_vec()),
+        _ => Value::Text(text.to_owned()),
+    }
+}
+
+/// The reverse of [`key`].
+pub(super) fn key_at(row: &Row<'_>, at: usize) -> Outcome<String> {
+    match row.get_ref(at)? {
+        ValueRef::Blob(bytes) => {
+            let id = Uuid::from_slice(bytes).map_err(|_| damaged("an id of wrong length"))?;
+            Ok(id.to_string())
+        }
+        other => Ok(String::column_result(other).map_err(rusqlite::Error::from)?),
+    }
+}
+
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Outcome<String> {
+    serde_json::to_string(value).map_err(|error| damaged(format!("a value cannot be written: {error}")))
+}
+
+pub(super) fn from_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Outcome<T> {
+    serde_json::from_str(text).map_err(|error| damaged(format!("{what} cannot be read: {error}")))
+}
+
+/// A member of a closed set from its place in `all`.
+fn place<T: Copy>(all: &[T], at: i64, what: &str) -> Outcome<T> {
+    usize::try_from(at)
+        .ok()
+        .and_then(|at| all.get(at).copied())
+        .ok_or_else(|| damaged(format!("`{at}` is no {what}")))
+}
+
+/// The reverse of [`place`].
+pub(super) fn place_of<T: PartialEq>(all: &[T], value: &T) -> i64 {
+    all.iter().position(|known| known == value).map_or(-1, |at| int(at as u64))
+}
+
+pub(super) const STANDINGS: [Standing; 3] = [Standing::Active, Standing::Suspended, Standing::Retired];
+pub(super) const CHANNELS: [Channel; 5] =
+    [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
+pub(super) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
+pub(super) const REASONS: [RestReason; 2] = [RestReason::Provider, RestReason::Backoff];
+const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
+
+pub(super) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {
+    place(&STANDINGS, row.get(at)?, "standing")
+}
+
+pub(super) fn kind_at(row: &Row<'_>, at: usize) -> Outcome<EntityKind> {
+    place(&KINDS, row.get(at)?, "kind of entity")
+}
+
+pub(super) fn kind_code(kind: EntityKind) -> i64 {
+    place_of(&KINDS, &kind)
+}
+
+pub(super) fn channel_at(row: &Row<'_>, at: usize) -> Outcome<Channel> {
+    place(&CHANNELS, row.get(at)?, "channel")
+}
+
+pub(super) fn trust_at(row: &Row<'_>, at: usize) -> Outcome<Trust> {
+    place(&TRUSTS, row.get(at)?, "trust")
+}
+
+pub(super) fn reason_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<RestReason>> {
+    row.get::<_, Option<i64>>(at)?.map(|code| place(&REASONS, code, "reason to rest")).transpose()
+}
+
+pub(super) fn event_kind_at(row: &Row<'_>, at: usize) -> Outcome<agent::event::EventKind> {
+    place(&agent::event::EventKind::ALL, row.get(at)?, "kind of event")
+}
+
+/// A principal as its two columns.
+pub(super) fn principal_columns(principal: &Principal) -> (i64, Value) {
+    match principal {
+        Principal::Entity(id) => (0, Value::Blob(id.0.as_bytes().to_vec())),
+        Principal::Credential(id) => (1, Value::Text(id.clone())),
+        Principal::Webhook(name) => (2, Value::Text(name.clone())),
+        Principal::Own => (3, Value::Null),
+    }
+}
+
+/// The reverse of [`principal_columns`]; the columns follow each other.
+pub(super) fn principal_at(row: &Row<'_>, at: usize) -> Outcome<Principal> {
+    Ok(match row.get::<_, i64>(at)? {
+        0 => Principal::Entity(EntityId(uuid_at(row, at + 1)?)),
+        1 => Principal::Credential(row.get(at + 1)?),
+        2 => Principal::Webhook(row.get(at + 1)?),
+        3 => Principal::Own,
+        other => return Err(damaged(format!("`{other}` is no principal"))),
+    })
+}
+
+/// Four usage columns that follow each other.
+pub(super) fn usage_at(row: &Row<'_>, at: usize) -> Outcome<Usage> {
+    let read = |at| -> Outcome<Option<u64>> {
+        Ok(row.get::<_, Option<i64>>(at)?.map(|n| u64::try_from(n).unwrap_or(0)))
+    };
+    Ok(Usage { input: read(at)?, cached: read(at + 1)?, output: read(at + 2)?, reasoning: read(at + 3)? })
+}
+
+/// The reverse of [`usage_at`].
+pub(super) fn usage_columns(usage: &Usage) -> [Option<i64>; 4] {
+    [usage.input, usage.cached, usage.output, usage.reasoning].map(|n| n.map(int))
+}
+
+/// Columns of [`entity_at`], for an `entity e`.
+pub(super) const ENTITY: &str = "e.uuid, e.kind, e.name, e.display_name, e.external_id, e.created_at";
+
+pub(super) fn entity_at(row: &Row<'_>, at: usize) -> Outcome<Entity> {
+    Ok(Entity {
+        id: EntityId(uuid_at(row, at)?),
+        kind: kind_at(row, at + 1)?,
+        name: row.get(at + 2)?,
+        display_name: row.get(at + 3)?,
+        external_id: row.get(at + 4)?,
+        created_at: time_at(row, at + 5)?,
+    })
+}
+
+/// Columns of [`space_at`], for a `space s`.
+pub(super) const SPACE: &str =
+    "s.uuid, s.name, s.display_name, s.description, s.head_seq, s.rev, s.closed, s.created_at";
+
+pub(super) fn space_at(row: &Row<'_>, at: usize) -> Outcome<Space> {
+    Ok(Space {
+        id: SpaceId(uuid_at(row, at)?),
+        name: row.get(at + 1)?,
+        display_name: row.get(at + 2)?,
+        description: row.get(at + 3)?,
+        head_seq: u64_at(row, at + 4)?,
+        rev: u64_at(row, at + 5)?,
+        closed: row.get(at + 6)?,
+        created_at: time_at(row, at + 7)?,
+    })
+}
+
+/// Columns and joins of [`message_at`].
+pub(super) const MESSAGE: &str = "SELECT m.uuid, s.uuid, m.seq, m.rev, e.uuid, m.kind, m.text, m.mentions, \
+    m.urgent, m.at, m.cycle, m.call, m.data, m.root, m.hop \
+    FROM message m JOIN space s ON s.id = m.space JOIN entity e ON e.id = m.sender";
+
+pub(super) fn message_at(row: &Row<'_>) -> Outcome<Message> {
+    let data: Option<String> = row.get(12)?;
+    Ok(Message {
+        id: MessageId(uuid_at(row, 0)?),
+        space: SpaceId(uuid_at(row, 1)?),
+        seq: u64_at(row, 2)?,
+        rev: u64_at(row, 3)?,
+        sender: EntityId(uuid_at(row, 4)?),
+        kind: if row.get::<_, i64>(5)? == 0 { MessageKind::Text } else { MessageKind::Tool },
+        text: row.get(6)?,
+        mentions: ids_from(row.get(7)?),
+        urgent: row.get(8)?,
+        at: time_at(row, 9)?,
+        cycle: uuid_or_none(row, 10)?.map(CycleId),
+        call: row.get::<_, Option<String>>(11)?.map(CallId),
+        data: data.map(|data| from_json(&data, "a message's data")).transpose()?,
+        root: RootId(key_at(row, 13)?),
+        hop: u32_at(row, 14)?,
+    })
+}
+
+fn ids_from(packed: Option<Vec<u8>>) -> Vec<EntityId> {
+    packed
+        .unwrap_or_default()
+        .chunks_exact(16)
+        .filter_map(|id| Uuid::from_slice(id).ok())
+        .map(EntityId)
+        .collect()
+}
+
+pub(super) fn packed(ids: &[EntityId]) -> Option<Vec<u8>> {
+    (!ids.is_empty()).then(|| ids.iter().flat_map(|id| id.0.into_bytes()).collect())
+}
+
+/// The rowid of an agent or entity.
+pub(super) fn entity_row(db: &Connection, id: Uuid) -> Outcome<Option<i64>> {
+    let mut statement = db.prepare_cached("SELECT id FROM entity WHERE uuid = ?")?;
+    Ok(statement.query_row([bytes(id)], |row| row.get(0)).optional()?)
+}
+
+/// The rowid of an agent; `None` also where the id is a person's.
+pub(super) fn agent_row(db: &Connection, id: Uuid) -> Outcome<Option<i64>> {
+    let mut statement = db.prepare_cached("SELECT id FROM entity WHERE uuid = ? AND kind = 1")?;
+    Ok(statement.query_row([bytes(id)], |row| row.get(0)).optional()?)
+}
+
+/// The rowid of a space.
+pub(super) fn space_row(db: &Connection, id: SpaceId) -> Outcome<Option<i64>> {
+    let mut statement = db.prepare_cached("SELECT id FROM space WHERE uuid = ?")?;
+    Ok(statement.query_row([bytes(id.0)], |row| row.get(0)).optional()?)
+}
+
+/// All rows of a question, decoded.
+pub(super) fn all<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    decode: impl FnMut(&Row<'_>) -> Outcome<T>,
+) -> Outcome<Vec<T>> {
+    db.prepare_cached(sql)?.query_and_then(params, decode)?.collect()
+}
+
+/// The first row of a question, decoded.
+pub(super) fn first<T>(
+    db: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    decode: impl FnMut(&Row<'_>) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    db.prepare_cached(sql)?.query_and_then(params, decode)?.next().transpose()
+}
+
+/// Runs a statement; how many rows it changed.
+pub(super) fn run(db: &Connection, sql: &str, params: impl rusqlite::Params) -> Outcome<usize> {
+    Ok(db.prepare_cached(sql)?.execute(params)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_back_as_it_was_whatever_it_looks_like() {
+        let db = Connection::open_in_memory().unwrap();
+        for text in [
+            "0192d3e4-0000-7000-8000-000000000001",
+            "0192D3E4-0000-7000-8000-000000000001",
+            "0192d3e4000070008000000000000001",
+            "plan:1:2",
+            "",
+        ] {
+            let back = first(&db, "SELECT ?", [key(text)], |row| key_at(row, 0)).unwrap().unwrap();
+            assert_eq!(back, text);
+        }
+    }
+}

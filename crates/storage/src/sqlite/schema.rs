@@ -1,0 +1,265 @@
+//! Opening the store: lock, file, version, migrations, and the two stamps that later versions need
+//! (`format` of what is written, `min_reader` that understands it).
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+
+use super::fault::Outcome;
+use super::readers::STATEMENTS;
+
+/// Numbered, run once, in order, never changed after a release.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+/// The format that this version writes, and the newest `min_reader` that it is.
+pub(super) const FORMAT: i64 = 1;
+/// The oldest SQLite whose write-ahead log is known to be sound under our use.
+const SQLITE_MIN: i32 = 3_051_003;
+/// Says that a file is a store of ours (`PRAGMA application_id`): "vivi".
+const APPLICATION: i64 = 0x7669_7669;
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error(
+        "the data directory `{}` is in use by another viv; stop that one, or name another directory with `--data-dir`",
+        dir.display()
+    )]
+    Locked {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// It was made by a newer version.
+    #[error(
+        "the store in `{}` was made by a newer viv (it needs a reader of format {min_reader}, this one reads up to {ours}); run that version or a newer one",
+        dir.display()
+    )]
+    Newer {
+        /// The data directory.
+        dir: PathBuf,
+        /// What the store asks for.
+        min_reader: i64,
+        /// What this version is.
+        ours: i64,
+    },
+    /// The file is no store of ours.
+    #[error(
+        "`{}` is not a store of viv: {why}; move it away, or name another directory with `--data-dir`",
+        file.display()
+    )]
+    NotADatabase {
+        /// The file.
+        file: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// The file is one, but cannot be read.
+    #[error("the store `{}` is damaged: {why}; restore it from a copy", file.display())]
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// The operating system refuses.
+    #[error("the data directory `{}` cannot be used: {source}", dir.display())]
+    Io {
+        /// The data directory.
+        dir: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+    /// The SQLite inside is too old to be trusted.
+    #[error("this build has SQLite {found}, but needs at least {SQLITE_MIN}; build it with the bundled one")]
+    TooOld {
+        /// Its version number.
+        found: i32,
+    },
+}
+
+/// A store that is open for writing.
+pub(super) struct Opened {
+    pub(super) db: Connection,
+    pub(super) file: PathBuf,
+    pub(super) lock: File,
+    pub(super) boot: i64,
+    pub(super) clean: bool,
+}
+
+pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
+    check_library()?;
+    let io = |source| OpenError::Io { dir: dir.to_owned(), source };
+    make_private(dir).map_err(io)?;
+    let lock = File::options().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    let file = dir.join("vivarium.db");
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(dir, &error))?;
+    let (boot, clean) = ready(&db, dir)?;
+    Ok(Opened { db, file, lock, boot, clean })
+}
+
+pub(super) fn open_memory() -> Result<Connection, OpenError> {
+    check_library()?;
+    let nowhere = Path::new(":memory:");
+    let db = Connection::open_in_memory().map_err(|error| unreadable(nowhere, &error))?;
+    ready(&db, nowhere)?;
+    Ok(db)
+}
+
+fn check_library() -> Result<(), OpenError> {
+    let found = rusqlite::version_number();
+    if found >= SQLITE_MIN { Ok(()) } else { Err(OpenError::TooOld { found }) }
+}
+
+#[cfg(unix)]
+fn make_private(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    // Parents are made as usual; only the directory with everyone's words is ours alone.
+    if let Some(parent) = dir.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+#[cfg(not(unix))]
+fn make_private(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)
+}
+
+/// What an error while opening means for whoever starts the server.
+pub(super) fn unreadable(dir: &Path, error: &rusqlite::Error) -> OpenError {
+    let (file, why) = (dir.join("vivarium.db"), error.to_string());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file, why },
+        Some(
+            ErrorCode::CannotOpen
+            | ErrorCode::PermissionDenied
+            | ErrorCode::ReadOnly
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::DiskFull
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked,
+        ) => OpenError::Io { dir: dir.to_owned(), source: io::Error::other(why) },
+        _ => OpenError::Corrupt { file, why },
+    }
+}
+
+/// Checks what the file is, brings it up to date and notes that it is in use.
+fn ready(db: &Connection, dir: &Path) -> Result<(i64, bool), OpenError> {
+    let sql = |error: rusqlite::Error| unreadable(dir, &error);
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
+    let tables: i64 =
+        db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
+    if tables > 0 && application != APPLICATION {
+        let why = "it is a database of some other program".to_owned();
+        return Err(OpenError::NotADatabase { file: dir.join("vivarium.db"), why });
+    }
+    if tables > 0 {
+        let min_reader = meta(db, "min_reader").map_err(sql)?.ok_or_else(|| OpenError::Corrupt {
+            file: dir.join("vivarium.db"),
+            why: "its format is not stated".into(),
+        })?;
+        if min_reader > FORMAT {
+            return Err(OpenError::Newer { dir: dir.to_owned(), min_reader, ours: FORMAT });
+        }
+    }
+    pragmas(db).map_err(sql)?;
+    migrate(db, version).map_err(sql)?;
+    begin_boot(db).map_err(sql)
+}
+
+fn pragmas(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    // The writer itself copies the log back, after its answers are out; the log's file keeps its
+    // size, so that a commit never waits for the file system to make it longer.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
+    db.pragma_update(None, "journal_size_limit", -1)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    db.pragma_update(None, "cache_size", -16_384)?;
+    db.busy_timeout(std::time::Duration::from_secs(5))
+}
+
+fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
+    let done = usize::try_from(version).unwrap_or(0);
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
+        db.execute_batch("BEGIN IMMEDIATE")?;
+        db.execute_batch(migration)?;
+        db.pragma_update(None, "user_version", index as i64 + 1)?;
+        db.pragma_update(None, "application_id", APPLICATION)?;
+        for key in ["format", "min_reader"] {
+            set_meta(db, key, FORMAT)?;
+        }
+        db.execute_batch("COMMIT")?;
+    }
+    Ok(())
+}
+
+/// The number of this opening, and whether the one before ended well (the first one always begins
+/// clean).
+fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
+    let boot = meta(db, "boot")?.unwrap_or(0) + 1;
+    let clean = boot == 1 || meta(db, "clean")? == Some(1);
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    set_meta(db, "boot", boot)?;
+    set_meta(db, "clean", 0)?;
+    db.execute_batch("COMMIT")?;
+    Ok((boot, clean))
+}
+
+/// The last command of a store that is closed in peace.
+pub(super) fn mark_clean(db: &Connection) -> Outcome<()> {
+    set_meta(db, "clean", 1)?;
+    Ok(())
+}
+
+pub(super) fn meta(db: &Connection, key: &str) -> rusqlite::Result<Option<i64>> {
+    db.query_row("SELECT value FROM meta WHERE key = ?", [key], |row| row.get(0)).optional()
+}
+
+pub(super) fn set_meta(db: &Connection, key: &str, value: i64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
+    db.execute(sql, (key, value)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_program_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = Connection::open(dir.path().join("vivarium.db")).unwrap();
+        other.execute_batch("CREATE TABLE theirs (x)").unwrap();
+        drop(other);
+        let error = open_dir(dir.path()).err().unwrap();
+        assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
+        assert!(error.to_string().contains("some other program"), "{error}");
+    }
+
+    #[test]
+    fn the_second_opening_is_clean_only_after_a_peaceful_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = open_dir(dir.path()).unwrap();
+        assert_eq!((first.boot, first.clean), (1, true));
+        drop(first);
+        let second = open_dir(dir.path()).unwrap();
+        assert_eq!((second.boot, second.clean), (2, false));
+        mark_clean(&second.db).unwrap();
+        drop(second);
+        assert!(open_dir(dir.path()).unwrap().clean);
+    }
+}

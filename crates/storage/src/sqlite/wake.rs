@@ -1,0 +1,250 @@
+//! What a waking reads, as of one moment. On the hot path (a warm agent, nothing committed since)
+//! it reads only the life row, what waits, and the facts.
+
+use std::sync::Arc;
+
+use agent::call::{CallRow, CallState, Effect};
+use agent::entity::Entity;
+use agent::entry::{Entry, EntryKind, View};
+use agent::id::{AgentId, CallId, CycleId, SpaceId};
+use agent::life::{Layer, Life, OpenCycle, Standing, Waking, Window};
+use agent::message::ModelMessage;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::Session;
+use super::apply::unhex;
+use super::events::{Which, waiting};
+use super::facts::facts;
+use super::fault::{Outcome, damaged};
+use super::rows::{
+    ENTITY, all, bytes, entity_at, first, from_json, int, ms, standing_at, time_at, time_or_none, u32_at,
+    u64_at, uuid_at, uuid_or_none,
+};
+
+struct Found {
+    agent: i64,
+    entity: Entity,
+    life: Life,
+    newest_config: u64,
+    waiting: u32,
+    taken: u32,
+    cancel: Option<CycleId>,
+}
+
+fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
+    let sql = format!(
+        "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.batch_cap, l.failures, \
+         l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
+         FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
+         JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
+    );
+    first(db, &sql, [bytes(agent.0)], |row| {
+        let open = open_at(row, 10, agent.0)?;
+        Ok(Found {
+            agent: row.get(0)?,
+            entity: entity_at(row, 16)?,
+            life: Life {
+                agent,
+                epoch: u64_at(row, 1)?,
+                commit_n: u64_at(row, 2)?,
+                head_seq: u64_at(row, 3)?,
+                cycles: u64_at(row, 4)?,
+                standing: standing_at(row, 5)?,
+                active_space: uuid_or_none(row, 6)?.map(SpaceId),
+                batch_cap: row.get(7)?,
+                failures: u32_at(row, 8)?,
+                notice: row.get(9)?,
+                open,
+                not_before: time_or_none(row, 12)?,
+            },
+            newest_config: u64_at(row, 11)?,
+            waiting: u32_at(row, 13)?,
+            taken: u32_at(row, 14)?,
+            cancel: uuid_or_none(row, 15)?.map(CycleId),
+        })
+    })
+}
+
+/// Everything that a waking needs.
+pub(super) fn wake(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    now: Timestamp,
+    known: Option<u64>,
+) -> Outcome<Option<Waking>> {
+    let Some(found) = find(db, agent)? else { return Ok(None) };
+    let Found { agent: row, entity, life, newest_config, cancel, .. } = found;
+    let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
+    let config = session.configs.get(db, row, config_rev)?;
+    let view = view(db, row)?;
+    let window = if known == Some(life.commit_n) {
+        Window::Unchanged
+    } else {
+        Window::Loaded(shown(db, agent, row, &view)?)
+    };
+    let limit = config.limits.events_per_cycle;
+    let held = life.standing != Standing::Active || life.not_before.is_some_and(|until| until > now);
+    let mut events = Vec::new();
+    if found.taken > 0 {
+        events = waiting(db, row, &Which::Taken, found.taken)?;
+    }
+    if found.waiting > found.taken && !held {
+        let horizon = horizon(db, row, now, config.debounce)?;
+        events.extend(waiting(db, row, &Which::Due(horizon), limit)?);
+        events.sort_by_key(|event| event.seq);
+    }
+    let (calls, layers) = match &life.open {
+        Some(open) => (calls(db, row, open.id)?, layers(db, open)?),
+        None => (Vec::new(), Vec::new()),
+    };
+    Ok(Some(Waking {
+        clean: session.clean || !stale(db, session, row)?,
+        facts: facts(db, row)?,
+        life,
+        entity,
+        config_rev,
+        config,
+        view,
+        window,
+        calls,
+        waiting: events,
+        layers,
+        cancel,
+    }))
+}
+
+/// Once the first of what waits is due, all that is still being waited for rides along: that is
+/// what the waiting was for.
+fn horizon(db: &Connection, agent: i64, now: Timestamp, debounce: u64) -> Outcome<Timestamp> {
+    if debounce == 0 {
+        return Ok(now);
+    }
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND not_before <= ? LIMIT 1";
+    let due = db.prepare_cached(sql)?.exists(params![agent, ms(now)])?;
+    Ok(if due { super::rows::time(ms(now).saturating_add(int(debounce)))? } else { now })
+}
+
+/// Whether something waits that was accepted before this start of a store that had crashed.
+fn stale(db: &Connection, session: &Session, agent: i64) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND boot < ? LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, session.boot])?)
+}
+
+/// The newest view of an agent.
+pub(super) fn view(db: &Connection, agent: i64) -> Outcome<View> {
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
+    let found = first(db, sql, [agent], |row| {
+        Ok(View {
+            rev: u64_at(row, 0)?,
+            summary: row.get(1)?,
+            ranges: from_json(&row.get::<_, String>(2)?, "a view")?,
+            tail: u64_at(row, 3)?,
+            reasoning_from: u64_at(row, 4)?,
+        })
+    })?;
+    Ok(found.unwrap_or_else(View::whole))
+}
+
+fn shown(db: &Connection, id: AgentId, agent: i64, view: &View) -> Outcome<Vec<Arc<Entry>>> {
+    let mut shown = Vec::new();
+    for (from, to) in &view.ranges {
+        let to = (*to).min(view.tail.saturating_sub(1));
+        shown.extend(entries(db, id, agent, (*from, to), i64::MAX)?);
+    }
+    shown.extend(entries(db, id, agent, (view.tail, u64::MAX), i64::MAX)?);
+    Ok(shown.into_iter().map(Arc::new).collect())
+}
+
+/// Entries of a range of seqs, inclusive, oldest first, each checked against its checksum.
+pub(super) fn entries(
+    db: &Connection,
+    id: AgentId,
+    agent: i64,
+    (from, to): (u64, u64),
+    limit: i64,
+) -> Outcome<Vec<Entry>> {
+    let sql = "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry \
+               WHERE agent = ? AND seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
+    all(db, sql, params![agent, int(from), int(to), limit], |row| {
+        entry_at(row).map_err(|why| damaged(format!("agent `{id}`, {why}")))
+    })
+}
+
+/// The error names the entry; everything that can be wrong with it is damage.
+fn entry_at(row: &Row<'_>) -> Result<Entry, String> {
+    let seq: i64 = row.get(0).map_err(|error| error.to_string())?;
+    let read = || -> Outcome<Entry> {
+        let kind: String = row.get(3)?;
+        let message = row.get_ref(7)?.as_bytes().map_err(rusqlite::Error::from)?;
+        if i64::from(crc32fast::hash(message)) != row.get::<_, i64>(6)? {
+            return Err(damaged("its checksum does not match"));
+        }
+        let message: ModelMessage = serde_json::from_slice(message)
+            .map_err(|error| damaged(format!("it does not decode: {error}")))?;
+        Ok(Entry {
+            seq: u64_at(row, 0)?,
+            cycle: CycleId(uuid_at(row, 1)?),
+            step: u32_at(row, 2)?,
+            kind: EntryKind::parse(&kind).ok_or_else(|| damaged(format!("`{kind}` is no kind of entry")))?,
+            message,
+            tokens: u32_at(row, 4)?,
+            at: time_at(row, 5)?,
+        })
+    };
+    read().map_err(|fault| match fault {
+        super::fault::Fault::Store(agent::port::StoreError::Damaged(why)) => format!("entry {seq}: {why}"),
+        other => format!("entry {seq}: {}", agent::port::StoreError::from(other)),
+    })
+}
+
+/// Calls of a cycle, in order.
+fn calls(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<CallRow>> {
+    let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? ORDER BY step, idx");
+    all(db, &sql, params![agent, bytes(cycle.0)], |row| call_at(row, 0))
+}
+
+/// Columns of [`call_at`].
+pub(super) const CALL: &str =
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, schema_hash, awaited, state, outcome";
+
+pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
+    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 10)?);
+    let outcome: Option<String> = row.get(at + 11)?;
+    Ok(CallRow {
+        id: CallId(row.get(at)?),
+        cycle: CycleId(uuid_at(row, at + 1)?),
+        step: u32_at(row, at + 2)?,
+        index: u32_at(row, at + 3)?,
+        tool: row.get(at + 4)?,
+        arguments: row.get(at + 5)?,
+        effect: Effect::parse(&effect).ok_or_else(|| damaged(format!("`{effect}` is no effect")))?,
+        tool_version: row.get(at + 7)?,
+        schema_hash: row.get(at + 8)?,
+        awaited: row.get(at + 9)?,
+        state: CallState::parse(&state).ok_or_else(|| damaged(format!("`{state}` is no state of a call")))?,
+        outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
+    })
+}
+
+fn layers(db: &Connection, open: &OpenCycle) -> Outcome<Vec<Layer>> {
+    open.layers
+        .iter()
+        .map(|layer| {
+            let sql = "SELECT content FROM blob WHERE hash = ?";
+            let content: Option<Vec<u8>> =
+                db.prepare_cached(sql)?.query_row([unhex(&layer.content)], |row| row.get(0)).optional()?;
+            let text = content.and_then(|content| String::from_utf8(content).ok());
+            let text = text.ok_or_else(|| damaged(format!("the layer `{}` is gone", layer.content)))?;
+            Ok(Layer { after: layer.after, text: text.into() })
+        })
+        .collect()
+}
+
+/// An open cycle from its column.
+pub(super) fn open_at(row: &Row<'_>, at: usize, agent: Uuid) -> Outcome<Option<OpenCycle>> {
+    let open: Option<String> = row.get(at)?;
+    open.map(|open| from_json(&open, &format!("the open cycle of `{agent}`"))).transpose()
+}
