@@ -1,0 +1,365 @@
+//! What stands in the files: sizes, places where certain words belong, and words that belong nowhere.
+
+use std::collections::BTreeSet;
+
+use crate::report::Report;
+use crate::rust::Source;
+use crate::tree;
+
+const FILE_LINES: usize = 600;
+const FUNCTION_LINES: usize = 70;
+
+/// Longer than they should be, and allowed to shrink only: path and lines. Empty is the aim.
+const LONG_FILES: &[(&str, usize)] = &[];
+/// The same for functions: path, name and lines.
+const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
+/// Bounds that nothing keeps yet. Empty is the aim.
+const UNUSED_LIMITS: &[&str] = &[];
+
+#[test]
+fn no_file_is_longer_than_can_be_held_in_mind() {
+    let mut report = Report::default();
+    let mut known: BTreeSet<&str> = LONG_FILES.iter().map(|(path, _)| *path).collect();
+    for source in tree::rust_files() {
+        // Tests at the bottom do not count; a file that is nothing but tests does.
+        let lines = if source.tests_from == 0 { source.lines.len() } else { source.tests_from };
+        let cap =
+            LONG_FILES.iter().find(|(path, _)| *path == source.path).map_or(FILE_LINES, |(_, lines)| *lines);
+        if lines > cap {
+            report.add(
+                &source.path,
+                format!("{lines} lines, wanted at most {cap}: split it by what it is about"),
+            );
+        }
+        if lines > FILE_LINES {
+            known.remove(source.path.as_str());
+        }
+    }
+    for path in known {
+        report.add(path, "is short enough now: take it out of LONG_FILES");
+    }
+    report.finish();
+}
+
+#[test]
+fn no_function_is_longer_than_a_screen() {
+    let mut report = Report::default();
+    let mut known: BTreeSet<(&str, &str)> =
+        LONG_FUNCTIONS.iter().map(|(path, name, _)| (*path, *name)).collect();
+    for source in tree::rust_files() {
+        for function in source.functions() {
+            let key = (source.path.as_str(), function.name.as_str());
+            let cap = LONG_FUNCTIONS
+                .iter()
+                .find(|(path, name, _)| (*path, *name) == key)
+                .map_or(FUNCTION_LINES, |f| f.2);
+            let (name, lines) = (&function.name, function.length);
+            if lines > cap {
+                report.add(
+                    place(&source, function.line),
+                    format!("`{name}` has {lines} lines, wanted at most {cap}: name its parts"),
+                );
+            }
+            if lines > FUNCTION_LINES {
+                known.retain(|known| *known != key);
+            }
+        }
+    }
+    for (path, name) in known {
+        report.add(path, format!("`{name}` is short enough now: take it out of LONG_FUNCTIONS"));
+    }
+    report.finish();
+}
+
+#[test]
+fn sql_is_written_only_in_storage() {
+    let mut report = Report::default();
+    let words = [
+        "SELECT ",
+        "INSERT INTO",
+        "INSERT OR",
+        "DELETE FROM",
+        "CREATE TABLE",
+        "PRAGMA ",
+        "BEGIN IMMEDIATE",
+        "rusqlite",
+    ];
+    // The floor that `core.accepts_per_fsync` is measured against is a bare insert.
+    let homes = ["crates/storage/", "bench/", TIDY];
+    for source in tree::rust_files().iter().filter(|source| outside(source, &homes)) {
+        for (line, text) in source.numbered() {
+            if let Some(word) = words.iter().find(|word| text.uncommented.contains(*word)) {
+                report.add(
+                    place(source, line),
+                    format!("`{}` belongs in crates/storage, behind a port", word.trim()),
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn http_statuses_are_chosen_only_in_problem_rs() {
+    let mut report = Report::default();
+    // Clients read statuses, and the stubs of the tests play a vendor's server.
+    let homes = [
+        "crates/server/src/problem.rs",
+        "crates/models/",
+        "crates/cli/",
+        "crates/testkit/",
+        "bench/",
+        "e2e/",
+    ];
+    for source in tree::rust_files().iter().filter(|source| outside(source, &homes)) {
+        for (line, text) in source.shipped() {
+            if text.code.contains("StatusCode") || status_number(&text.code) {
+                report.add(
+                    place(source, line),
+                    "an HTTP status: give the outcome a name and its status in crates/server/src/problem.rs",
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn vendors_are_named_only_in_models() {
+    let mut report = Report::default();
+    let vendors = [
+        "anthropic",
+        "claude",
+        "deepseek",
+        "gemini",
+        "groq",
+        "llama.cpp",
+        "llamacpp",
+        "mistral",
+        "ollama",
+        "openai",
+        "openrouter",
+        "qwen",
+        "vllm",
+    ];
+    let homes = [
+        "crates/models/",
+        // Servers that speak the vendors' wires, and rules of theirs that transcripts are held against.
+        "crates/testkit/src/stubs/",
+        "crates/testkit/src/contract/",
+        TIDY,
+        // Where a person chooses a provider, and where the voices are put together.
+        "crates/cli/src/args.rs",
+        "crates/cli/src/assemble.rs",
+        "crates/cli/src/secrets.rs",
+        "crates/cli/src/commands/doctor.rs",
+        "crates/cli/src/commands/up.rs",
+        "bench/",
+        "e2e/",
+    ];
+    for source in tree::rust_files().iter().filter(|source| outside(source, &homes)) {
+        for (line, text) in source.shipped() {
+            let lower = text.raw.to_lowercase();
+            if let Some(vendor) = vendors.iter().find(|vendor| lower.contains(*vendor)) {
+                report.add(
+                    place(source, line),
+                    format!(
+                        "`{vendor}` is a vendor: say what is true of any model, or move it to crates/models"
+                    ),
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn shipped_code_never_unwraps() {
+    let mut report = Report::default();
+    let homes = ["crates/testkit/", "e2e/"];
+    for source in tree::rust_files().iter().filter(|source| outside(source, &homes)) {
+        for (line, text) in source.shipped() {
+            if text.code.contains(".unwrap()") || text.code.contains(".unwrap_err()") {
+                report.add(place(source, line), "`unwrap` outside tests: return the error, or `expect` with the invariant that rules it out");
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn tests_never_sleep_and_none_is_ignored() {
+    let mut report = Report::default();
+    for source in tree::rust_files().iter().filter(|source| outside(source, &[TIDY])) {
+        for (line, text) in source.numbered() {
+            if text.code.contains("#[ignore") {
+                report.add(place(source, line), "an ignored test proves nothing: mend it or delete it");
+            }
+        }
+        for (line, text) in source.tests() {
+            if text.code.contains("thread::sleep") || text.code.contains("time::sleep") {
+                report.add(
+                    place(source, line),
+                    "a test that sleeps is slow or flaky: advance the clock, or wait for what it waits for",
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("X", "XX"),
+        concat!("dbg", "!("),
+        concat!("todo", "!("),
+        concat!("unimple", "mented!("),
+    ];
+    let mut report = Report::default();
+    for file in tree::text_files() {
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(word) = words.iter().find(|word| line.contains(*word)) {
+                let what =
+                    format!("`{}` is for work in hand: do it, or write an issue", word.trim_end_matches('('));
+                report.add(format!("{}:{}", file.path, index + 1), what);
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    let words = [
+        concat!("/wo", "rk/"),
+        concat!("/ro", "ot/"),
+        concat!("/ho", "me/"),
+        concat!("/Us", "ers/"),
+        concat!("/tmp/", "plan"),
+        concat!("pypi", ".org"),
+        concat!("python", "hosted"),
+        concat!("registry.", "npmjs"),
+        concat!("index.", "crates"),
+        concat!("static.", "crates"),
+        concat!("proxy.", "golang"),
+    ];
+    let mut report = Report::default();
+    // Cargo writes the index into its lock file by itself.
+    for file in tree::text_files().iter().filter(|file| file.path != "Cargo.lock") {
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(word) = words.iter().find(|word| names_machine(line, word)) {
+                report.add(
+                    format!("{}:{}", file.path, index + 1),
+                    format!("`{word}` is true of one machine only: leave it out"),
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn no_file_speaks_of_who_wrote_it() {
+    let words = [
+        concat!("co-authored", "-by"),
+        concat!("generated ", "with"),
+        concat!("generated ", "by an"),
+        concat!("written ", "by an ai"),
+        concat!("as an ", "ai "),
+        concat!("language model", " wrote"),
+        concat!("@au", "thor"),
+        concat!("helper ", "session"),
+    ];
+    let mut report = Report::default();
+    for file in tree::text_files() {
+        for (index, line) in file.text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            if let Some(word) = words.iter().find(|word| lower.contains(*word)) {
+                report.add(
+                    format!("{}:{}", file.path, index + 1),
+                    format!("`{word}`: the history tells who wrote what"),
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn no_channel_is_without_a_bound() {
+    let mut report = Report::default();
+    for source in tree::rust_files().iter().filter(|source| outside(source, &[TIDY])) {
+        for (line, text) in source.shipped() {
+            if text.code.contains("unbounded") || text.code.contains("mpsc::channel()") {
+                report.add(
+                    place(source, line),
+                    "a channel without a bound: give it one from crates/agent/src/limits.rs",
+                );
+            }
+        }
+    }
+    report.finish();
+}
+
+#[test]
+fn every_limit_is_kept_somewhere() {
+    const LIMITS: &str = "crates/agent/src/limits.rs";
+    let mut report = Report::default();
+    let sources = tree::rust_files();
+    let limits = sources.iter().find(|source| source.path == LIMITS).expect("the limits have a file");
+    for (line, text) in limits.numbered() {
+        let Some(name) = text.code.strip_prefix("pub const ").and_then(|rest| rest.split(':').next()) else {
+            continue;
+        };
+        let users = sources.iter().filter(|source| source.path != LIMITS && !source.path.starts_with(TIDY));
+        let used =
+            users.into_iter().any(|source| source.shipped().any(|(_, text)| has_word(&text.code, name)));
+        if !used && !UNUSED_LIMITS.contains(&name) {
+            report.add(
+                place(limits, line),
+                format!(
+                    "nothing keeps the bound `{name}`: use it where the thing it bounds grows, or remove it"
+                ),
+            );
+        }
+        if used && UNUSED_LIMITS.contains(&name) {
+            report.add(place(limits, line), format!("`{name}` is kept now: take it out of UNUSED_LIMITS"));
+        }
+    }
+    report.finish();
+}
+
+/// This test names what it forbids.
+const TIDY: &str = "crates/testkit/tests/tidy/";
+
+fn place(source: &Source, line: usize) -> String {
+    format!("{}:{line}", source.path)
+}
+
+fn outside(source: &Source, homes: &[&str]) -> bool {
+    !homes.iter().any(|home| source.path.starts_with(home))
+}
+
+/// Whether the line holds a host, or a path that begins at the machine's root: `/v1/spaces/home/` is none.
+fn names_machine(line: &str, word: &str) -> bool {
+    let begins = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "}_-.".contains(c));
+    line.match_indices(word).any(|(at, _)| !word.starts_with('/') || begins(at))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(word).any(|(at, _)| {
+        !inside(text[..at].chars().next_back()) && !inside(text[at + word.len()..].chars().next())
+    })
+}
+
+/// Whether a number stands there that can hardly be anything but an HTTP status. Documents of routes
+/// (`status = 404`) repeat for readers what `problem.rs` chose.
+fn status_number(code: &str) -> bool {
+    let numbers =
+        ["201", "204", "401", "403", "404", "405", "409", "413", "415", "422", "429", "502", "503", "504"];
+    !code.contains("status = ") && numbers.iter().any(|number| has_word(code, number))
+}
