@@ -188,8 +188,8 @@ pub struct Changes {
     pub view: Option<View>,
     /// The receipt.
     pub run: Option<Run>,
-    /// What this commit adds to the agent's totals: the tokens of model calls that no commit before
-    /// told of. A skipped cycle has no run, so its cost is told here too.
+    /// Tokens for the agent's totals besides those of `run`: a skipped cycle has no receipt, and its
+    /// cost is kept all the same.
     pub usage: Usage,
     /// With close or park: how the agent rests.
     pub rest: Option<Rest>,
