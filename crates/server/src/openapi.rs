@@ -25,6 +25,12 @@ send again. Every refusal is a problem document with a stable `code`.";
 /// Writes the policy, the key and the refusals into the operations of a path.
 pub(crate) fn mark(item: &mut PathItem, access: Access) {
     for operation in operations(item) {
+        // Handlers are named by what they do; the subject makes the name unique.
+        if let (Some(tag), Some(name)) =
+            (operation.tags.iter().flatten().next().cloned(), operation.operation_id.as_mut())
+        {
+            *name = format!("{tag}_{name}");
+        }
         let policy = ExtensionsBuilder::new().add("x-access", access.as_str()).build();
         operation.extensions.get_or_insert_default().merge(policy);
         operation.security = Some(match access {

@@ -1,5 +1,5 @@
-//! Refusals: the one place that knows HTTP statuses, and the one list of stable codes. The
-//! documentation of the codes is generated from it.
+//! The one place that knows HTTP statuses, and the one list of stable codes of refusals. The
+//! documentation of the codes is generated from it. Must not know routes.
 
 use std::borrow::Cow;
 
@@ -244,9 +244,39 @@ impl IntoResponse for Problem {
     }
 }
 
+/// An answer to a request that makes or removes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Made<T> {
+    /// Made now, and where it is found.
+    At(String, T),
+    /// Made now; it cannot be looked at.
+    Once(T),
+    /// It was there before.
+    Before(T),
+    /// Removed.
+    Gone,
+}
+
+impl<T: Serialize> IntoResponse for Made<T> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::At(place, made) => {
+                (StatusCode::CREATED, [(header::LOCATION, place)], axum::Json(made)).into_response()
+            }
+            Self::Once(made) => (StatusCode::CREATED, axum::Json(made)).into_response(),
+            Self::Before(found) => axum::Json(found).into_response(),
+            Self::Gone => StatusCode::NO_CONTENT.into_response(),
+        }
+    }
+}
+
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "the store refused a request");
+        match &error {
+            // Told to the client, and too many to be logged one by one.
+            StoreError::Busy(_) | StoreError::Closed => tracing::debug!(%error, "a request is turned away"),
+            error => tracing::error!(%error, "the store failed a request"),
+        }
         let detail = error.to_string();
         match error {
             StoreError::Busy(_) => Self::new(Code::Overloaded, detail).hint("try again in a moment"),

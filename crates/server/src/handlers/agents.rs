@@ -12,11 +12,11 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Made, agent_called};
+use super::agent_called;
 use crate::Hall;
 use crate::api::{Agent, AgentChange, CancelRequest, Canceled, NewAgent, Page, PageQuery};
 use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Made, Problem};
 
 /// Makes an agent.
 #[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgent,
@@ -34,7 +34,7 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewAgent>) -> Resu
         hall.doors.registry.create_agent(new).await?;
         let made = card(&hall, id).await?;
         let place = format!("/v1/agents/{}", made.id);
-        Ok(Made::Fresh(made, place))
+        Ok(Made::At(place, made))
     })
     .await
 }

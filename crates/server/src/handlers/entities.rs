@@ -7,12 +7,11 @@ use agent::port::{Credential, CredentialKind, NewCredential, NewHuman};
 use axum::Json;
 use axum::extract::State;
 
-use super::Made;
 use crate::Hall;
 use crate::api::{Entity, EntityQuery, Key, NewEntity, NewKey, Page};
 use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
 use crate::keys;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Made, Problem};
 
 /// Makes a person.
 #[utoipa::path(post, path = "/v1/entities", tag = "entities", request_body = NewEntity,
@@ -31,7 +30,7 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewEntity>) -> Res
     to_the_end(async move {
         let made = hall.doors.registry.create_human(new).await?;
         let place = format!("/v1/entities/{}", made.id);
-        Ok(Made::Fresh(made.into(), place))
+        Ok(Made::At(place, made.into()))
     })
     .await
 }
@@ -79,7 +78,7 @@ pub(super) async fn make_key(
     };
     to_the_end(async move {
         hall.doors.registry.add_credential(new).await?;
-        Ok(Made::Fresh(Key { id, key: secret }, "/v1/whoami".to_owned()))
+        Ok(Made::Once(Key { id, key: secret }))
     })
     .await
 }

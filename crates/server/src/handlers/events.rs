@@ -8,11 +8,11 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
-use super::{Made, agent_called};
+use super::agent_called;
 use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, Page};
 use crate::auth::Caller;
 use crate::extract::{At, Body, HallState, Idempotency, Query, page, to_the_end};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Made, Problem};
 
 /// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is lived once.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events", tag = "events", request_body = NewEvent,
@@ -53,7 +53,7 @@ pub(super) async fn send(
         match hall.doors.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 hall.doors.node.signal(&wake);
-                Ok(Made::Fresh(EventAccepted { event_id: id, duplicate: false }, place))
+                Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
             }
             Accepted::Duplicate { .. } => Ok(Made::Before(EventAccepted { event_id: id, duplicate: true })),
             Accepted::Conflict => Err(reused()),

@@ -14,14 +14,13 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 
-use super::Made;
 use super::entities::called;
 use super::events::reused;
 use crate::Hall;
 use crate::api::{Message, NewMessage, Page, TimelineQuery};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{At, Body, HallState, Idempotency, Query, rows, to_the_end};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Made, Problem};
 
 /// Says something in a space. Durable when answered; sent again with the same `id` or the same
 /// `Idempotency-Key` it is said once.
@@ -49,7 +48,7 @@ pub(super) async fn say(
                 hall.doors.node.signal(&wake);
                 hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: message.clone() }));
                 let place = format!("/v1/messages/{}", message.id);
-                Ok(Made::Fresh(Message::of(message, sender.display_name, sender.kind), place))
+                Ok(Made::At(place, Message::of(message, sender.display_name, sender.kind)))
             }
             Accepted::Duplicate { message: Some(message) } => {
                 let original = named(&hall, vec![message]).await?.into_iter().next();

@@ -3,9 +3,7 @@
 
 use agent::id::AgentId;
 use agent::port::AgentCard;
-use axum::http::{Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use axum::http::{Method, Uri};
 use utoipa_axum::routes as doc;
 
 use crate::Hall;
@@ -73,25 +71,6 @@ pub(crate) async fn no_route(uri: Uri) -> Problem {
 pub(crate) async fn no_method(method: Method, uri: Uri) -> Problem {
     let shown: String = uri.path().chars().take(80).collect();
     Problem::new(Code::MethodNotAllowed, format!("the route `{shown}` has no method `{method}`"))
-}
-
-/// An answer: `201` where something was made, `200` where it was there already.
-pub(crate) enum Made<T> {
-    /// Made now; where it is found.
-    Fresh(T, String),
-    /// It was there.
-    Before(T),
-}
-
-impl<T: Serialize> IntoResponse for Made<T> {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Fresh(made, place) => {
-                (StatusCode::CREATED, [(header::LOCATION, place)], axum::Json(made)).into_response()
-            }
-            Self::Before(found) => axum::Json(found).into_response(),
-        }
-    }
 }
 
 /// The agent with that id or handle.

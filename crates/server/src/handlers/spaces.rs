@@ -10,13 +10,12 @@ use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
 
-use super::Made;
 use super::entities::called;
 use crate::Hall;
 use crate::api::{Member, NewMember, NewSpace, Page, PageQuery, Space};
 use crate::auth::{Caller, InSpace};
 use crate::extract::{At, Body, HallState, Query, page, text, to_the_end};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Made, Problem};
 
 /// Opens a space.
 #[utoipa::path(post, path = "/v1/spaces", tag = "spaces", request_body = NewSpace,
@@ -48,7 +47,7 @@ pub(super) async fn open(State(hall): HallState, body: Body<NewSpace>) -> Result
     to_the_end(async move {
         let made = hall.doors.registry.open_space(new).await?;
         let place = format!("/v1/spaces/{}", made.id);
-        Ok(Made::Fresh(made.into(), place))
+        Ok(Made::At(place, made.into()))
     })
     .await
 }
@@ -127,7 +126,7 @@ pub(super) async fn add_member(
 pub(super) async fn remove_member(
     State(hall): HallState,
     At((name, entity)): At<(String, String)>,
-) -> Result<axum::http::StatusCode, Problem> {
+) -> Result<Made<Member>, Problem> {
     let space = space_called(&hall, &name).await?;
     let entity = called(&hall, &entity).await?;
     to_the_end(async move {
@@ -137,7 +136,7 @@ pub(super) async fn remove_member(
             other => other.into(),
         })?;
         tell(&hall, space.id, entity.id, false, rev);
-        Ok(axum::http::StatusCode::NO_CONTENT)
+        Ok(Made::Gone)
     })
     .await
 }

@@ -62,14 +62,26 @@ pub(super) struct Pump {
     behind: bool,
     /// More than that was lost: the client needs a snapshot.
     stale: bool,
-    /// Frames taken at the last ping.
-    taken: u64,
+    /// The client has seen nothing of the subject yet: its first snapshot is where it stands.
+    fresh: bool,
+    /// Frames that waited at the last ping, and frames taken by then.
+    progress: (usize, u64),
 }
 
 impl Pump {
     pub(super) fn new(hall: Arc<Hall>, caller: Caller, subject: Subject, outbox: Arc<Outbox>) -> Self {
-        let drafts = HashMap::new();
-        Self { hall, caller, subject, outbox, last: 0, drafts, behind: false, stale: false, taken: 0 }
+        Self {
+            hall,
+            caller,
+            subject,
+            outbox,
+            last: 0,
+            drafts: HashMap::new(),
+            behind: false,
+            stale: true,
+            fresh: true,
+            progress: (0, 0),
+        }
     }
 
     /// Runs until the client leaves or the stream must end.
@@ -96,7 +108,9 @@ impl Pump {
     }
 
     async fn live(&mut self, mut listener: Box<dyn Listener>, last_seen: Option<u64>) -> End {
-        if let Err(end) = self.begin(last_seen).await {
+        self.last = last_seen.unwrap_or(0);
+        self.fresh = last_seen.is_none();
+        if let Err(end) = self.catch_up().await {
             return end;
         }
         let shutdown = self.hall.options.shutdown.clone();
@@ -131,16 +145,6 @@ impl Pump {
         self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
     }
 
-    /// The snapshot, and before or after it what tells the client where it stands.
-    async fn begin(&mut self, last_seen: Option<u64>) -> Result<(), End> {
-        self.last = match last_seen {
-            Some(id) => id,
-            None => self.subject.snapshot(&self.hall).await?.ok_or(End::Store)?.mark,
-        };
-        self.stale = true;
-        self.catch_up().await
-    }
-
     /// Brings the client up to now: a snapshot where one is due, then durable changes in order, as
     /// many as there is room for.
     async fn catch_up(&mut self) -> Result<(), End> {
@@ -149,6 +153,9 @@ impl Pump {
                 self.still_member(entity).await?;
             }
             let now = self.subject.snapshot(&self.hall).await?.ok_or(End::Store)?;
+            if self.fresh {
+                (self.last, self.fresh) = (now.mark, false);
+            }
             // From the future, or too far back to be replayed.
             let replayable = self.last <= now.mark && now.mark - self.last <= limits::STREAM_REPLAY_MAX;
             if !replayable {
@@ -185,6 +192,10 @@ impl Pump {
         {
             self.still_member(own).await?;
         }
+        if self.stale {
+            // The snapshot that is due contains it, or what was published after it does.
+            return Ok(());
+        }
         let Some(id) = self.subject.id_of(update) else {
             self.pass_passing(update);
             return Ok(());
@@ -193,24 +204,19 @@ impl Pump {
             self.behind = true;
             self.catch_up().await?;
         }
+        let member = matches!(update, Update::Member { .. });
         match update {
+            // Members are not replayed from the store: the snapshot has them.
+            _ if self.behind => self.stale |= member,
             Update::Member { space, entity, rev, .. } if id <= self.last => {
                 // Published late: the order is not known, but how it is now.
                 let joined = self.subject.has_member(&self.hall, *entity).await?;
                 let update = Update::Member { space: *space, entity: *entity, joined, rev: *rev };
                 self.stale |= !self.send(Some(self.last), &update);
             }
-            Update::Member { .. } => {
-                // Not to be had from the store again: where it does not fit, the snapshot has it.
-                if self.send(Some(id), update) {
-                    self.last = id;
-                } else {
-                    self.stale = true;
-                }
-            }
-            _ if id <= self.last || self.behind => {}
+            _ if id <= self.last => {}
             _ if self.send(Some(id), update) => self.last = id,
-            _ => self.behind = true,
+            _ => (self.behind, self.stale) = (true, member),
         }
         Ok(())
     }
@@ -243,10 +249,11 @@ impl Pump {
     /// At every ping: does the client read, and may it still?
     async fn look_after(&mut self) -> Result<(), End> {
         let (waiting, taken) = self.outbox.progress();
-        if waiting > 0 && taken == self.taken {
+        // It waited for a whole interval, not only since a moment ago.
+        if waiting > 0 && self.progress.0 > 0 && taken == self.progress.1 {
             return Err(End::SlowReader);
         }
-        self.taken = taken;
+        self.progress = (waiting, taken);
         match known(&self.hall, &self.caller.hash).await {
             Ok(Some(_)) => {}
             Ok(None) => return Err(End::KeyRevoked),

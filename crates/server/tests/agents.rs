@@ -1,0 +1,73 @@
+//! Agents: made, changed, suspended, resumed, retired; their derived state.
+
+use agent::id::CycleId;
+use agent::update::AgentState;
+use axum::http::Method;
+use runtime::node::Signal;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::world::{ADMIN, World};
+
+#[tokio::test]
+async fn an_agent_is_made_with_defaults_and_changed_by_merging() {
+    let world = World::new().await;
+    let body = json!({"name": "helper", "config": {"instructions": "be kind", "tools": ["fire"]}});
+    let made = world.post("/v1/agents", body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!((&made.json["state"], &made.json["config_rev"]), (&json!("sleeping"), &json!(1)));
+    assert_eq!(made.json["model"], "rehearsal");
+    assert_eq!(made.json["config"]["limits"]["max_steps"], 20);
+    let patch = json!({"display_name": "Helper", "config": {"limits": {"max_steps": 3}}});
+    let amended = world.ask(Method::PATCH, "/v1/agents/helper", ADMIN, Some(patch)).await;
+    assert_eq!((amended.status, &amended.json["config_rev"]), (200, &json!(2)), "{amended:?}");
+    assert_eq!(amended.json["config"]["instructions"], "be kind");
+    assert_eq!(amended.json["config"]["limits"]["max_steps"], 3);
+    assert_eq!(amended.json["display_name"], "Helper");
+    let bad = json!({"config": {"tools": ["nothing_like_it"]}});
+    let refused = world.ask(Method::PATCH, "/v1/agents/helper", ADMIN, Some(bad)).await;
+    assert_eq!((refused.status, refused.code()), (422, "no_such_tool"));
+    assert_eq!(world.get("/v1/agents/helper").await.json, amended.json);
+    assert_eq!(world.get("/v1/agents").await.json["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_suspended_agent_sleeps_for_that_reason_and_the_node_is_told() {
+    let world = World::new().await;
+    let suspended = world.post("/v1/agents/muhammad/suspend", json!({})).await;
+    assert_eq!(
+        (&suspended.json["state"], &suspended.json["reason"]),
+        (&json!("sleeping"), &json!("suspended"))
+    );
+    assert_eq!(world.signals(), [Signal::Look(world.agent)]);
+    let resumed = world.post("/v1/agents/muhammad/resume", json!({})).await;
+    assert_eq!((&resumed.json["standing"], resumed.json.get("reason")), (&json!("active"), None));
+    let retired = world.post("/v1/agents/muhammad/retire", json!({})).await;
+    assert_eq!(retired.json["state"], "retired");
+    let dead = world.post("/v1/agents/muhammad/resume", json!({})).await;
+    assert_eq!((dead.status, dead.code()), (409, "agent_retired"), "{dead:?}");
+    let event = world.post("/v1/agents/muhammad/events", json!({"service": "a"})).await;
+    assert_eq!((event.status, event.code()), (409, "agent_retired"), "{event:?}");
+}
+
+#[tokio::test]
+async fn an_awake_agent_is_shown_as_it_lives() {
+    let world = World::new().await;
+    let cycle = CycleId(Uuid::from_u128(5));
+    world.doors.node.live().enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
+    let agent = world.get("/v1/agents/muhammad").await;
+    assert_eq!((&agent.json["state"], &agent.json["cycle"]), (&json!("thinking"), &json!(cycle)));
+}
+
+#[tokio::test]
+async fn what_an_agent_lived_and_knows_is_readable() {
+    let world = World::new().await;
+    let mind = world.get("/v1/agents/muhammad/consciousness").await;
+    assert_eq!((&mind.json["entries"], &mind.json["total_tokens"]), (&json!([]), &json!(0)));
+    let facts = world.get("/v1/agents/muhammad/facts").await;
+    assert_eq!(facts.json["spaces"][0]["name"], "home", "{facts:?}");
+    assert_eq!(facts.json["spaces"][0]["members"].as_array().unwrap().len(), 2);
+    assert_eq!(world.get("/v1/agents/muhammad/runs").await.json, json!({"items": [], "next": null}));
+    let nobody = world.get("/v1/runs/0192d3e4-0000-7000-8000-000000000000").await;
+    assert_eq!((nobody.status, nobody.code()), (404, "not_found"));
+}

@@ -1,0 +1,157 @@
+//! Bad input: each row is a request, and the one clear refusal that it gets.
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::world::{ADMIN, World};
+
+#[tokio::test]
+async fn every_bad_body_gets_one_clear_refusal() {
+    let world = World::new().await;
+    let check = async |path: &str, body: Value, status: u16, code: &str, words: &str| {
+        let answer = world.post(path, body.clone()).await;
+        let shown = body.to_string();
+        let shown: String = shown.chars().take(100).collect();
+        assert_eq!((answer.status, answer.code()), (status, code), "{path} {shown}: {answer:?}");
+        assert!(answer.words().contains(words), "{path} {shown}: `{}` lacks `{words}`", answer.words());
+    };
+    let (say, agents, spaces) = ("/v1/spaces/home/messages", "/v1/agents", "/v1/spaces");
+    check(say, json!({"text": 1, "sender": "you"}), 422, "wrong_type", "`text`: invalid type").await;
+    check(say, json!({"text": "a", "mentions": [1]}), 422, "wrong_type", "`mentions[0]`").await;
+    check(say, json!({"sender": "you"}), 422, "wrong_type", "missing field `text`").await;
+    check(say, json!([]), 422, "wrong_type", "").await;
+    check(say, json!({"txet": "a"}), 422, "unknown_field", "did you mean `text`?").await;
+    check(say, json!({"text": "a", "trust": "operator"}), 422, "unknown_field", "`trust`").await;
+    check(say, json!({"text": "a", "id": "7"}), 422, "wrong_type", "`id`").await;
+    check(say, json!({"text": "a"}), 422, "sender_required", "`sender`").await;
+    check(say, json!({"text": " \n", "sender": "you"}), 422, "bad_value", "`text`").await;
+    check(say, json!({"text": "x".repeat(65_537), "sender": "you"}), 422, "bad_value", "65536").await;
+    check(say, json!({"text": "a", "sender": "nobody"}), 404, "not_found", "`nobody`").await;
+    check(say, json!({"text": "a", "sender": "muhammad"}), 422, "not_human", "`muhammad`").await;
+    check(say, json!({"text": "a", "sender": "you", "mentions": ["x"]}), 422, "bad_mention", "`x`").await;
+    let derived = "0192d3e4-0000-8000-8000-000000000000";
+    check(say, json!({"text": "a", "sender": "you", "id": derived}), 422, "bad_id", "version 4 or 7").await;
+    check("/v1/spaces/none/messages", json!({"text": "a"}), 404, "not_found", "`none`").await;
+
+    check(agents, json!({"name": "Two Words"}), 422, "bad_handle", "`Two Words`").await;
+    check(agents, json!({"name": "you"}), 409, "name_taken", "`you`").await;
+    check(agents, json!({"name": "a", "config": {"instruction": "x"}}), 422, "bad_config", "`instructions`")
+        .await;
+    check(
+        agents,
+        json!({"name": "a", "config": {"limits": {"max_steps": 0}}}),
+        422,
+        "bad_config",
+        "1 to 1000",
+    )
+    .await;
+    check(agents, json!({"name": "a", "config": {"tools": "x"}}), 422, "bad_config", "").await;
+    check(agents, json!({"name": "a", "config": {"model": "x/y"}}), 422, "no_such_model", "`x/y`").await;
+    check(agents, json!({"name": "a", "config": {"tools": ["fier"]}}), 422, "no_such_tool", "`fire`").await;
+    check(agents, json!({"name": "a", "display_name": "x".repeat(201)}), 422, "bad_value", "200").await;
+    check("/v1/agents/nobody/suspend", json!({}), 404, "not_found", "agent").await;
+    check("/v1/agents/you/suspend", json!({}), 404, "not_found", "agent").await;
+    check("/v1/agents/muhammad/cancel", json!({}), 409, "no_open_cycle", "").await;
+    check("/v1/agents/muhammad/cancel", json!({"cycle": 1}), 422, "wrong_type", "`cycle`").await;
+    check("/v1/agents/muhammad/cancel", json!({"cicle": 1}), 422, "unknown_field", "`cycle`").await;
+
+    let events = "/v1/agents/muhammad/events";
+    check(events, json!({"service": ""}), 422, "bad_value", "`service`").await;
+    check(events, json!({"service": "a\u{1b}"}), 422, "bad_value", "`service`").await;
+    let large = json!({"service": "a", "payload": "x".repeat(300_000)});
+    check(events, large, 422, "bad_value", "`payload`").await;
+
+    check(spaces, json!({"name": "home"}), 409, "name_taken", "`home`").await;
+    check(spaces, json!({"name": "x", "members": ["nobody"]}), 404, "not_found", "`nobody`").await;
+    check("/v1/spaces/home/members", json!({"entity": "nobody"}), 404, "not_found", "`nobody`").await;
+    check("/v1/entities/muhammad/keys", json!({}), 422, "not_human", "people").await;
+    check("/v1/entities", json!({"name": "YOU"}), 409, "name_taken", "`you`").await;
+}
+
+#[tokio::test]
+async fn every_bad_request_gets_one_clear_refusal() {
+    let world = World::new().await;
+    let check = async |request: axum::http::request::Builder, body: Body, status: u16, code: &str| {
+        let request = request.header("host", "localhost").header("authorization", format!("Bearer {ADMIN}"));
+        let request = request.body(body).unwrap();
+        let line = format!("{} {}", request.method(), request.uri());
+        let answer = world.send(request).await;
+        assert_eq!((answer.status, answer.code()), (status, code), "{line}: {answer:?}");
+        answer
+    };
+    let get = |path: &str| Request::builder().uri(path);
+    let post = |path: &str| Request::post(path).header("content-type", "application/json");
+    let say = "/v1/spaces/home/messages";
+
+    check(post(say), Body::from("{\"text\": "), 400, "bad_json").await;
+    check(post(say), Body::empty(), 400, "bad_json").await;
+    check(post(say), Body::from(&b"{\"text\": \"\xff\"}"[..]), 400, "not_utf8").await;
+    check(post(say), Body::from("[".repeat(100_000)), 400, "too_deep").await;
+    let deep = format!("{{\"text\":\"a\",\"data\":{}1{}}}", "[".repeat(64), "]".repeat(64));
+    check(post(say), Body::from(deep), 400, "too_deep").await;
+    check(post(say), Body::from(" ".repeat(1024 * 1024 + 1)), 413, "body_too_large").await;
+    let drip = futures_util::stream::iter((0..100).map(|_| Ok::<_, std::io::Error>(vec![b' '; 65_536])));
+    check(post(say), Body::from_stream(drip), 413, "body_too_large").await;
+    let broken = futures_util::stream::iter([Err::<Vec<u8>, _>(std::io::Error::other("gone"))]);
+    check(post(say), Body::from_stream(broken), 400, "bad_json").await;
+    check(Request::post(say), Body::from("{}"), 415, "not_json").await;
+    check(Request::post(say).header("content-type", "text/plain"), Body::from("{}"), 415, "not_json").await;
+    check(post(say).header("idempotency-key", ""), Body::from("{}"), 400, "bad_header").await;
+    check(post(say).header("idempotency-key", "x".repeat(201)), Body::from("{}"), 400, "bad_header").await;
+
+    check(get("/v2/agents"), Body::empty(), 404, "no_route").await;
+    check(get("/v1/agents/"), Body::empty(), 404, "no_route").await;
+    let refused = check(Request::delete("/v1/agents"), Body::empty(), 405, "method_not_allowed").await;
+    assert!(refused.headers["allow"].to_str().unwrap().contains("POST"));
+    check(get("/v1/agents/%ff"), Body::empty(), 400, "not_utf8").await;
+    check(get("/v1/spaces/%ff"), Body::empty(), 400, "not_utf8").await;
+    check(get("/v1/runs/7"), Body::empty(), 404, "not_found").await;
+    check(get("/v1/messages/7"), Body::empty(), 404, "not_found").await;
+    check(get("/v1/agents/muhammad/events/7"), Body::empty(), 404, "not_found").await;
+    for query in ["limit=0", "limit=201", "limit=x", "limit=-1"] {
+        check(get(&format!("/v1/agents?{query}")), Body::empty(), 400, "bad_query").await;
+    }
+    check(get("/v1/agents?limt=1"), Body::empty(), 422, "unknown_field").await;
+    check(get("/v1/entities?kind=robot"), Body::empty(), 400, "bad_query").await;
+    check(get("/v1/agents/muhammad/inbox?state=lost"), Body::empty(), 400, "bad_query").await;
+    check(get(&format!("{say}?after=x")), Body::empty(), 400, "bad_query").await;
+    check(get("/v1/spaces/home/stream").header("last-event-id", "x"), Body::empty(), 400, "bad_header").await;
+    check(get("/v1/health").header("x-large", "x".repeat(17_000)), Body::empty(), 431, "headers_too_large")
+        .await;
+    let many = (0..70).fold(get("/v1/health"), |request, i| request.header(format!("x-{i}"), "1"));
+    check(many, Body::empty(), 431, "headers_too_large").await;
+}
+
+#[tokio::test]
+async fn a_panic_in_a_handler_is_an_answer_and_the_next_request_is_served() {
+    let world = World::new().await;
+    let answer = world.post("/v1/agents", json!({"name": "a", "config": {"model": "bug"}})).await;
+    assert_eq!((answer.status, answer.code()), (500, "internal"));
+    assert!(!answer.words().contains("bug"), "{}", answer.words());
+    assert_eq!(world.get("/v1/health").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_answered() {
+    let world = World::new().await;
+    let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let request = Request::post("/v1/agents")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {ADMIN}"));
+    let request = request.body(Body::from_stream(never)).unwrap();
+    let answer = world.clock.run_until(world.send(request)).await.unwrap();
+    assert_eq!((answer.status, answer.code()), (503, "timed_out"));
+}
+
+#[tokio::test]
+async fn nothing_is_half_written_by_a_refused_request() {
+    let world = World::new().await;
+    let before = world.get("/v1/ready").await.json["totals"].clone();
+    world.post("/v1/spaces", json!({"name": "x", "members": ["you", "nobody"]})).await;
+    world.post("/v1/agents", json!({"name": "x", "config": {"zzz": 1}})).await;
+    world.post("/v1/spaces/home/messages", json!({"text": "a", "sender": "you", "mentions": ["x"]})).await;
+    assert_eq!(world.get("/v1/ready").await.json["totals"], before);
+    assert_eq!(world.ask(Method::GET, "/v1/spaces/x", ADMIN, None).await.status, 404);
+}

@@ -1,0 +1,66 @@
+//! People, spaces, members and the server itself.
+
+use axum::http::Method;
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_person_is_made_found_by_id_or_handle_and_given_a_key() {
+    let world = World::new().await;
+    let body = json!({"name": "Ahmad", "display_name": "Ahmad B.", "external_id": "u-7"});
+    let made = world.post("/v1/entities", body).await;
+    assert_eq!((made.status, &made.json["name"]), (201, &json!("ahmad")), "{made:?}");
+    let by_id = world.get(made.headers["location"].to_str().unwrap()).await;
+    assert_eq!(by_id.json, made.json);
+    assert_eq!(world.get("/v1/entities/AHMAD").await.json, made.json);
+    let key = world.post("/v1/entities/ahmad/keys", json!({"label": "phone"})).await;
+    let secret = key.json["key"].as_str().unwrap();
+    assert!(secret.starts_with("viv_"), "{key:?}");
+    let whoami = world.ask(Method::GET, "/v1/whoami", secret, None).await;
+    assert_eq!((&whoami.json["kind"], &whoami.json["entity"]), (&json!("entity"), &made.json));
+    assert_eq!(world.get("/v1/whoami").await.json, json!({"kind": "admin"}));
+    let people = world.get("/v1/entities?kind=human").await;
+    let names: Vec<_> = people.json["items"].as_array().unwrap().iter().map(|e| e["name"].clone()).collect();
+    assert_eq!(names, ["ahmad", "you"]);
+}
+
+#[tokio::test]
+async fn lists_are_paged_by_cursor() {
+    let world = World::new().await;
+    let mut names = Vec::new();
+    let mut path = "/v1/entities?limit=1".to_owned();
+    loop {
+        let page = world.get(&path).await;
+        names.extend(page.json["items"].as_array().unwrap().iter().map(|e| e["name"].clone()));
+        let Some(next) = page.json["next"].as_str() else { break };
+        path = format!("/v1/entities?limit=1&cursor={next}");
+    }
+    assert_eq!(names, ["muhammad", "you"]);
+}
+
+#[tokio::test]
+async fn members_come_and_go() {
+    let world = World::new().await;
+    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    let added = world.post("/v1/spaces/home/members", json!({"entity": "ahmad", "role": "owner"})).await;
+    assert_eq!((added.status, &added.json["role"]), (200, &json!("owner")), "{added:?}");
+    let members = world.get("/v1/spaces/home/members").await;
+    assert_eq!(members.json["items"].as_array().unwrap().len(), 3);
+    let path = "/v1/spaces/home/members/ahmad";
+    let gone = world.ask(Method::DELETE, path, crate::world::ADMIN, None).await;
+    assert_eq!(gone.status, 204);
+    let again = world.ask(Method::DELETE, path, crate::world::ADMIN, None).await;
+    assert_eq!((again.status, again.code()), (404, "not_found"), "{again:?}");
+}
+
+#[tokio::test]
+async fn the_server_says_what_it_is_without_a_key() {
+    let world = World::new().await;
+    let health = world.ask(Method::GET, "/v1/health", "", None).await;
+    assert_eq!((health.status, &health.json["status"]), (200, &json!("ok")));
+    let ready = world.ask(Method::GET, "/v1/ready", "", None).await;
+    assert_eq!(ready.json["model"]["rehearsal"], true, "{ready:?}");
+    assert_eq!(ready.json["totals"]["agents"], 1);
+    assert_eq!(ready.headers["x-content-type-options"], "nosniff");
+}

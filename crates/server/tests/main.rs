@@ -1,0 +1,12 @@
+//! The doors over the real store in memory, on a simulated clock: the router as a service, sockets
+//! only where sockets matter.
+
+mod agents;
+mod bad_input;
+mod document;
+mod entities;
+mod messages;
+mod sockets;
+mod streams;
+mod walk;
+mod world;

@@ -1,0 +1,165 @@
+//! Speaking: who may, for whom, and once however often it is sent.
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use runtime::node::Signal;
+use serde_json::{Value, json};
+
+use crate::world::{ADMIN, Answer, World};
+
+const SAY: &str = "/v1/spaces/home/messages";
+
+async fn keyed(world: &World, path: &str, key: &str, body: &Value) -> Answer {
+    let request = Request::post(path)
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {ADMIN}"))
+        .header("content-type", "application/json")
+        .header("idempotency-key", key);
+    world.send(request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_message_is_stored_with_its_senders_names_and_wakes_the_other_member() {
+    let world = World::new().await;
+    let body =
+        json!({"text": "Hello @muhammad", "sender": "you", "mentions": ["Muhammad"], "data": {"a": 1}});
+    let said = world.post(SAY, body).await;
+    assert_eq!(said.status, 201, "{said:?}");
+    let message = &said.json;
+    assert_eq!(message["seq"], 1);
+    assert_eq!((&message["sender_name"], &message["sender_kind"]), (&json!("You"), &json!("human")));
+    assert_eq!(message["mentions"], json!([world.agent]));
+    assert_eq!(message["root"], message["id"]);
+    assert_eq!((&message["hop"], &message["data"]), (&json!(0), &json!({"a": 1})));
+    let signals = world.signals();
+    assert!(matches!(signals[..], [Signal::Due(waken)] if waken.agent == world.agent), "{signals:?}");
+
+    let place = said.headers["location"].to_str().unwrap();
+    assert_eq!(world.get(place).await.json, *message);
+    assert_eq!(world.get(SAY).await.json["items"], json!([message]));
+    let inbox = world.get("/v1/agents/muhammad/inbox?state=waiting").await;
+    let event = &inbox.json["items"][0];
+    assert_eq!((&event["kind"], &event["fate"]["state"]), (&json!("mention"), &json!("waiting")));
+    assert_eq!(event["envelope"]["trust"], "member");
+    assert_eq!(event["envelope"]["principal"], json!({"kind": "entity", "id": world.you}));
+}
+
+#[tokio::test]
+async fn a_message_sent_again_under_its_own_id_is_said_once() {
+    let world = World::new().await;
+    let body = json!({"text": "hi", "sender": "you", "id": "0192d3e4-0000-4000-8000-000000000001"});
+    let first = world.post(SAY, body.clone()).await;
+    assert_eq!(first.status, 201);
+    world.signals();
+    for _ in 0..4 {
+        let again = world.post(SAY, body.clone()).await;
+        assert_eq!((again.status, &again.json), (200, &first.json));
+    }
+    assert_eq!(world.signals(), []);
+    let other = json!({"text": "ho", "sender": "you", "id": "0192d3e4-0000-4000-8000-000000000001"});
+    let taken = world.post(SAY, other).await;
+    assert_eq!((taken.status, taken.code()), (409, "id_taken"));
+    assert_eq!(world.get("/v1/spaces/home").await.json["head_seq"], 1);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_stands_for_one_body() {
+    let world = World::new().await;
+    let body = json!({"text": "hi", "sender": "you"});
+    let first = keyed(&world, SAY, "k 1", &body).await;
+    assert_eq!(first.status, 201);
+    // By id or handle, it is the same space.
+    let by_id = format!("/v1/spaces/{}/messages", world.home);
+    let again = keyed(&world, &by_id, "k 1", &body).await;
+    assert_eq!((again.status, &again.json), (200, &first.json));
+    let other = keyed(&world, SAY, "k 1", &json!({"text": "ho", "sender": "you"})).await;
+    assert_eq!((other.status, other.code()), (409, "key_reused"));
+    let elsewhere = keyed(&world, "/v1/agents/muhammad/events", "k 1", &json!({"service": "a"})).await;
+    assert_eq!((elsewhere.status, elsewhere.code()), (409, "key_reused"));
+    assert_eq!(keyed(&world, SAY, "k 2", &body).await.json["seq"], 2);
+}
+
+#[tokio::test]
+async fn an_event_is_accepted_once_under_its_key_and_can_be_looked_at() {
+    let world = World::new().await;
+    let (path, body) = ("/v1/agents/muhammad/events", json!({"service": "jira", "payload": {"issue": 7}}));
+    let first = keyed(&world, path, "a/b", &body).await;
+    assert_eq!((first.status, &first.json["duplicate"]), (201, &json!(false)), "{first:?}");
+    assert_eq!(world.signals().len(), 1);
+    let again = keyed(&world, path, "a/b", &body).await;
+    assert_eq!((again.status, &again.json["duplicate"]), (200, &json!(true)));
+    assert_eq!(again.json["event_id"], first.json["event_id"]);
+    assert_eq!(world.signals(), []);
+    let event = world.get(first.headers["location"].to_str().unwrap()).await;
+    assert_eq!((event.status, &event.json["id"]), (200, &first.json["event_id"]));
+    assert_eq!(event.json["data"], json!({"type": "service", "name": "jira", "payload": {"issue": 7}}));
+    assert_eq!(event.json["envelope"]["trust"], "operator");
+    assert_eq!(event.json["envelope"]["channel"], "api");
+
+    let unkeyed = world.post(path, body).await;
+    assert_eq!(unkeyed.status, 201);
+    let id = unkeyed.json["event_id"].as_str().unwrap();
+    assert!(id.parse::<uuid::Uuid>().is_ok(), "{id}");
+}
+
+#[tokio::test]
+async fn a_reserved_event_id_cannot_be_reached_by_an_idempotency_key() {
+    let world = World::new().await;
+    let path = "/v1/agents/muhammad/events";
+    let sent = keyed(&world, path, "plan:1:2026-11-21T14:00:00Z", &json!({"service": "a"})).await;
+    assert!(sent.json["event_id"].as_str().unwrap().starts_with("api:"), "{sent:?}");
+}
+
+#[tokio::test]
+async fn an_entitys_key_speaks_for_itself_where_it_is_a_member() {
+    let world = World::new().await;
+    let key = world.your_key().await;
+    let say = async |path: &str, body: Value| world.ask(Method::POST, path, &key, Some(body)).await;
+    let said = say(SAY, json!({"text": "hi"})).await;
+    assert_eq!((said.status, &said.json["sender"]), (201, &json!(world.you)), "{said:?}");
+    let named = say(SAY, json!({"text": "hi", "sender": "you"})).await;
+    assert_eq!((named.status, named.code()), (422, "sender_refused"));
+    world.post("/v1/spaces", json!({"name": "other", "members": ["muhammad"]})).await;
+    let elsewhere = say("/v1/spaces/other/messages", json!({"text": "hi"})).await;
+    assert_eq!((elsewhere.status, elsewhere.code()), (404, "not_found"));
+    let hidden = world.post("/v1/entities", json!({"name": "ahmad"})).await.json["id"].clone();
+    world.post("/v1/spaces/other/members", json!({"entity": hidden})).await;
+    let theirs = world.post("/v1/spaces/other/messages", json!({"text": "psst", "sender": "ahmad"})).await;
+    let path = theirs.headers["location"].to_str().unwrap();
+    assert_eq!(world.ask(Method::GET, path, &key, None).await.status, 404);
+    assert_eq!(world.get(path).await.status, 200);
+    let own = world.ask(Method::GET, "/v1/spaces", &key, None).await;
+    assert_eq!(own.json["items"].as_array().unwrap().len(), 1);
+    assert_eq!(world.get("/v1/spaces").await.json["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn who_is_no_member_does_not_speak_and_a_closed_space_takes_nothing() {
+    let world = World::new().await;
+    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    let stranger = world.post(SAY, json!({"text": "hi", "sender": "ahmad"})).await;
+    assert_eq!((stranger.status, stranger.code()), (403, "not_member"));
+    assert_eq!(world.post("/v1/spaces/home/close", json!({})).await.json["closed"], true);
+    let closed = world.post(SAY, json!({"text": "hi", "sender": "you"})).await;
+    assert_eq!((closed.status, closed.code()), (409, "space_closed"));
+    assert_eq!(world.signals(), []);
+}
+
+#[tokio::test]
+async fn a_timeline_is_paged_in_both_directions() {
+    let world = World::new().await;
+    for i in 1..=5 {
+        world.post(SAY, json!({"text": format!("{i}"), "sender": "you"})).await;
+    }
+    let page = async |query: &str| {
+        let answer = world.get(&format!("{SAY}?{query}")).await;
+        let items = answer.json["items"].as_array().unwrap().clone();
+        let seqs: Vec<u64> = items.iter().map(|item| item["seq"].as_u64().unwrap()).collect();
+        (seqs, answer.json["next"].as_str().map(str::to_owned))
+    };
+    assert_eq!(page("limit=2").await, (vec![4, 5], Some("4".to_owned())));
+    assert_eq!(page("limit=2&before=4").await, (vec![2, 3], Some("2".to_owned())));
+    assert_eq!(page("limit=2&before=2").await, (vec![1], None));
+    assert_eq!(page("limit=3&after=0").await, (vec![1, 2, 3], Some("3".to_owned())));
+    assert_eq!(page("limit=3&after=3").await, (vec![4, 5], None));
+}

@@ -1,0 +1,98 @@
+//! Over real sockets: what the router alone cannot show.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{ADMIN, World};
+
+struct Served {
+    world: Arc<World>,
+    address: std::net::SocketAddr,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+    shutdown: CancellationToken,
+}
+
+async fn served() -> Served {
+    let world = Arc::new(World::new().await);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = world.shutdown.clone();
+    let server = tokio::spawn(server::serve(listener, world.router.clone(), shutdown.clone()));
+    Served { world, address, server, shutdown }
+}
+
+async fn connect(served: &Served, head: &str) -> BufReader<TcpStream> {
+    let mut socket = TcpStream::connect(served.address).await.unwrap();
+    socket.write_all(head.as_bytes()).await.unwrap();
+    BufReader::new(socket)
+}
+
+/// Reads lines until one begins with `prefix`, and returns it.
+async fn line_with(socket: &mut BufReader<TcpStream>, prefix: &str) -> String {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert_ne!(socket.read_line(&mut line).await.unwrap(), 0, "the connection ended before `{prefix}`");
+        if line.starts_with(prefix) {
+            return line.trim_end().to_owned();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_over_a_socket_is_live_and_ends_at_shutdown() {
+    let served = served().await;
+    let head = format!(
+        "GET /v1/spaces/home/stream HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {ADMIN}\r\n\r\n",
+        served.address
+    );
+    let mut socket = connect(&served, &head).await;
+    line_with(&mut socket, "event: snapshot").await;
+    let said = served.world.post("/v1/spaces/home/messages", json!({"text": "hello", "sender": "you"})).await;
+    assert_eq!(said.status, 201);
+    line_with(&mut socket, "event: message").await;
+    assert!(line_with(&mut socket, "data: ").await.contains("\"hello\""));
+    served.shutdown.cancel();
+    line_with(&mut socket, "event: closed").await;
+    let mut rest = Vec::new();
+    socket.read_to_end(&mut rest).await.unwrap();
+    served.server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_requests_and_a_refusal_does_not_end_it() {
+    let served = served().await;
+    let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let mut socket = connect(&served, &ask("/v1/agents")).await;
+    assert_eq!(line_with(&mut socket, "HTTP/1.1").await, "HTTP/1.1 401 Unauthorized");
+    socket.get_mut().write_all(ask("/v1/health").as_bytes()).await.unwrap();
+    // The problem document has no line end of its own: the next status follows it directly.
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\"status\":\"ok\"") {
+        bytes.push(socket.read_u8().await.unwrap());
+    }
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_cut_off() {
+    let served = served().await;
+    let mut socket = connect(&served, "GET /v1/health HTTP/1.1\r\n").await;
+    let flood = format!("x-long: {}\r\n", "x".repeat(8_000));
+    let mut sent = 0usize;
+    // Its bound is 64 KiB; the server answers or closes before ten times as much is taken.
+    while sent < 640_000 && socket.get_mut().write_all(flood.as_bytes()).await.is_ok() {
+        sent += flood.len();
+    }
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
+}

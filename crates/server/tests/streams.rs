@@ -1,0 +1,391 @@
+//! Event streams: a snapshot, then everything durable once and in order, whatever is lost on the
+//! way; and an end that says why.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::call::OutcomeStatus;
+use agent::changes::{Changes, CommitKind};
+use agent::event::{Principal, Trust};
+use agent::id::{CallId, CycleId, MessageId, RootId};
+use agent::life::{Lease, OpenCycle};
+use agent::limits;
+use agent::port::{Accept, Accepted};
+use agent::run::{Ending, Usage};
+use agent::space::NewMessage;
+use agent::update::{AgentState, Topic, Update};
+use axum::body::{Body, BodyDataStream};
+use axum::http::{Method, Request};
+use futures_util::{FutureExt, StreamExt};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::world::{ADMIN, World};
+
+const SAY: &str = "/v1/spaces/home/messages";
+const HOME: &str = "/v1/spaces/home/stream";
+const AGENT: &str = "/v1/agents/muhammad/stream";
+
+/// One event of a stream; a comment is an event called `:`.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Event {
+    name: String,
+    id: Option<u64>,
+    data: Value,
+}
+
+struct Stream {
+    body: BodyDataStream,
+    text: String,
+}
+
+impl Stream {
+    async fn open(world: &World, path: &str, key: &str, last: Option<u64>) -> Self {
+        let mut request =
+            Request::get(path).header("host", "localhost").header("authorization", format!("Bearer {key}"));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = world.open(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { body: response.into_body().into_data_stream(), text: String::new() }
+    }
+
+    /// The next event; `None` at the end.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                return Some(parse(&event));
+            }
+            let bytes = self.body.next().await?.unwrap();
+            self.text.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+    }
+
+    async fn named(&mut self, name: &str) -> Event {
+        let event = self.next().await.expect("the stream goes on");
+        assert_eq!(event.name, name, "{event:?}");
+        event
+    }
+
+    /// Everything up to the end of the stream.
+    async fn rest(&mut self) -> Vec<Event> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+        }
+        all
+    }
+}
+
+fn parse(text: &str) -> Event {
+    let mut event = Event::default();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        match line.split_once(':').unwrap() {
+            ("", _) => event.name = ":".to_owned(),
+            ("id", id) => event.id = Some(id.trim().parse().unwrap()),
+            ("event", name) => event.name = name.trim().to_owned(),
+            ("data", data) => event.data = serde_json::from_str(data).unwrap(),
+            (other, _) => panic!("a field `{other}` in {text}"),
+        }
+    }
+    event
+}
+
+/// Says something through the store alone: nobody is told.
+async fn say_silently(world: &World, text: &str) -> agent::space::Message {
+    let id = MessageId(world.doors.ids.uuid());
+    let new = NewMessage {
+        id,
+        space: world.home,
+        sender: world.you,
+        text: text.to_owned(),
+        mentions: Vec::new(),
+        urgent: false,
+        at: world.doors.clock.now(),
+        cycle: None,
+        call: None,
+        data: None,
+        principal: Principal::Entity(world.you),
+        trust: Trust::Member,
+        root: RootId(id.to_string()),
+        hop: 0,
+    };
+    match world.doors.store.accept(Accept::Say(new), None).await.unwrap() {
+        Accepted::Fresh { message: Some(message), .. } => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn publish(world: &World, update: Update) {
+    world.doors.bus.publish(&[Topic::Space(world.home)], Arc::new(update));
+}
+
+async fn say(world: &World, text: &str) -> Value {
+    let said = world.post(SAY, json!({"text": text, "sender": "you"})).await;
+    assert_eq!(said.status, 201);
+    said.json
+}
+
+/// Lets all tasks run that are ready.
+async fn settle(world: &World) {
+    world.clock.pass(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
+    let world = World::new().await;
+    say(&world, "before").await;
+    let (cycle, draft) = (CycleId(Uuid::from_u128(5)), MessageId(Uuid::from_u128(6)));
+    let live = world.doors.node.live();
+    live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
+    live.draft(world.agent, world.home, draft, "Sal");
+    let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+    let snapshot = stream.named("snapshot").await;
+    assert_eq!(snapshot.id, None);
+    let rev = snapshot.data["rev"].as_u64().unwrap();
+    assert_eq!((&snapshot.data["space"]["name"], &snapshot.data["head_seq"]), (&json!("home"), &json!(1)));
+    assert_eq!(snapshot.data["drafts"], json!([{"message": draft, "agent": world.agent, "text": "Sal"}]));
+    assert_eq!(snapshot.data["agents"][0]["state"], "thinking");
+    assert_eq!(snapshot.data["members"].as_array().unwrap().len(), 2);
+
+    live.draft(world.agent, world.home, draft, "am");
+    let delta = stream.named("draft").await;
+    assert_eq!((delta.id, &delta.data["delta"], &delta.data["chars"]), (None, &json!("am"), &json!(5)));
+    let said = say(&world, "after").await;
+    let message = stream.named("message").await;
+    assert_eq!((message.id, &message.data["type"]), (Some(rev + 1), &json!("message")));
+    assert_eq!(message.data["message"]["id"], said["id"]);
+    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
+    let member = stream.named("member").await;
+    assert_eq!((member.id, &member.data["joined"]), (Some(rev + 2), &json!(true)));
+    live.rest(world.agent, None);
+    stream.named("draft.reset").await;
+    assert_eq!(stream.named("agent.state").await.data["state"], "sleeping");
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_gets_what_it_missed_once() {
+    let world = World::new().await;
+    let first = say(&world, "1").await["rev"].as_u64().unwrap();
+    for i in 2..=120 {
+        say_silently(&world, &i.to_string()).await;
+    }
+    let mut stream = Stream::open(&world, HOME, ADMIN, Some(first)).await;
+    stream.named("snapshot").await;
+    for i in 2..=120 {
+        let message = stream.named("message").await;
+        assert_eq!(
+            (message.id, &message.data["message"]["text"]),
+            (Some(first + i - 1), &json!(i.to_string()))
+        );
+    }
+    say(&world, "live").await;
+    assert_eq!(stream.named("message").await.data["message"]["text"], "live");
+}
+
+#[tokio::test]
+async fn a_cursor_that_cannot_be_replayed_gives_a_gap_and_the_snapshot() {
+    let world = World::new().await;
+    let old = say(&world, "1").await["rev"].as_u64().unwrap();
+    for i in 0..=limits::STREAM_REPLAY_MAX {
+        say_silently(&world, &i.to_string()).await;
+    }
+    let now = old + limits::STREAM_REPLAY_MAX + 1;
+    for last in [old, now + 1, u64::MAX] {
+        let mut stream = Stream::open(&world, HOME, ADMIN, Some(last)).await;
+        assert_eq!(stream.named("gap").await.data, json!({"from": last, "to": now}));
+        assert_eq!(stream.named("snapshot").await.data["rev"], now);
+    }
+}
+
+#[tokio::test]
+async fn updates_published_out_of_order_or_not_at_all_arrive_once_and_in_order() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+    stream.named("snapshot").await;
+    let mut said = Vec::new();
+    for text in ["a", "b", "c", "d"] {
+        said.push(say_silently(&world, text).await);
+    }
+    for i in [1, 0, 3, 3, 2] {
+        publish(&world, Update::Message { message: said[i].clone() });
+    }
+    say(&world, "e").await;
+    for text in ["a", "b", "c", "d", "e"] {
+        assert_eq!(stream.named("message").await.data["message"]["text"], text);
+    }
+    settle(&world).await;
+    assert!(stream.next().now_or_never().is_none(), "nothing came twice");
+}
+
+#[tokio::test]
+async fn a_member_update_that_comes_late_tells_how_it_is_now() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+    let rev = stream.named("snapshot").await.data["rev"].as_u64().unwrap();
+    let message = say_silently(&world, "a").await;
+    publish(&world, Update::Message { message });
+    publish(&world, Update::Member { space: world.home, entity: world.you, joined: false, rev });
+    stream.named("message").await;
+    let member = stream.named("member").await;
+    assert_eq!((member.id, &member.data["joined"]), (Some(rev + 1), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+    stream.named("snapshot").await;
+    let live = world.doors.node.live();
+    let draft = MessageId(Uuid::from_u128(6));
+    // Far more than the buffers of the client and of its listener hold.
+    for i in 0..3_000 {
+        live.draft(world.agent, world.home, draft, "x");
+        if i % 5 == 0 {
+            let message = say_silently(&world, &i.to_string()).await;
+            publish(&world, Update::Message { message });
+        }
+    }
+    settle(&world).await;
+    let (mut texts, mut drafts) = (Vec::new(), 0);
+    while texts.len() < 600 {
+        settle(&world).await;
+        let event = stream.next().await.unwrap();
+        match event.name.as_str() {
+            "message" => texts.push(event.data["message"]["text"].as_str().unwrap().to_owned()),
+            "draft" => drafts += 1,
+            "snapshot" => {}
+            other => panic!("{other}"),
+        }
+    }
+    let all: Vec<String> = (0..3_000).step_by(5).map(|i: u32| i.to_string()).collect();
+    assert_eq!(texts, all);
+    assert!(drafts < 3_000, "{drafts}");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_at_all_is_sent_away_with_its_cursor() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+    stream.named("snapshot").await;
+    let rev = say(&world, "read").await["rev"].as_u64().unwrap();
+    stream.named("message").await;
+    for i in 0..10 {
+        say(&world, &format!("unread {i}")).await;
+    }
+    world.clock.pass(Duration::from_millis(2 * limits::STREAM_PING_MS)).await.unwrap();
+    let closed = stream.rest().await;
+    assert_eq!(closed.len(), 1, "{closed:?}");
+    assert_eq!(closed[0].name, "closed");
+    assert_eq!(closed[0].data, json!({"reason": "slow_reader", "last_id": rev}));
+    let mut again = Stream::open(&world, HOME, ADMIN, Some(rev)).await;
+    again.named("snapshot").await;
+    assert_eq!(again.named("message").await.data["message"]["text"], "unread 0");
+}
+
+#[tokio::test]
+async fn a_silent_stream_shows_signs_of_life_and_lasts() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+    stream.named("snapshot").await;
+    for _ in 0..100 {
+        world.clock.pass(Duration::from_millis(limits::STREAM_PING_MS)).await.unwrap();
+        stream.named(":").await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_said_after_the_removal_reaches_the_removed() {
+    let world = World::new().await;
+    let key = world.your_key().await;
+    world.post("/v1/entities", json!({"name": "ahmad"})).await;
+    world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
+    let mut stream = Stream::open(&world, HOME, &key, None).await;
+    stream.named("snapshot").await;
+    world.ask(Method::DELETE, "/v1/spaces/home/members/you", ADMIN, None).await;
+    let said = world.post(SAY, json!({"text": "secret", "sender": "ahmad"})).await;
+    assert_eq!(said.status, 201);
+    let events = stream.rest().await;
+    assert_eq!(events.last().unwrap().data["reason"], "not_member", "{events:?}");
+    assert!(events.iter().all(|event| event.name != "message"), "{events:?}");
+}
+
+#[tokio::test]
+async fn members_are_not_told_reasons_and_nobody_sees_thoughts_in_a_space() {
+    let world = World::new().await;
+    let key = world.your_key().await;
+    let mut stream = Stream::open(&world, HOME, &key, None).await;
+    stream.named("snapshot").await;
+    let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
+    publish(&world, Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "hm".to_owned() });
+    let reason = Some("not my business".to_owned());
+    publish(&world, Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason });
+    let (call, tool) = (CallId("c1".to_owned()), "look".to_owned());
+    publish(&world, Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok });
+    assert_eq!(stream.named("cycle.ended").await.data["reason"], Value::Null);
+    assert_eq!(stream.named("tool.done").await.data["tool"], "look");
+}
+
+#[tokio::test]
+async fn shutdown_ends_streams_at_once() {
+    let world = World::new().await;
+    let mut home = Stream::open(&world, HOME, ADMIN, None).await;
+    let mut agent = Stream::open(&world, AGENT, ADMIN, None).await;
+    home.named("snapshot").await;
+    agent.named("snapshot").await;
+    world.shutdown.cancel();
+    for stream in [&mut home, &mut agent] {
+        let rest = stream.rest().await;
+        assert_eq!(rest.len(), 1);
+        assert_eq!((rest[0].name.as_str(), &rest[0].data["reason"]), ("closed", &json!("shutdown")));
+    }
+}
+
+#[tokio::test]
+async fn an_agents_stream_replays_its_commits_and_shows_its_thoughts() {
+    let world = World::new().await;
+    let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
+    open_cycle(&world, cycle).await;
+    let mut stream = Stream::open(&world, AGENT, ADMIN, Some(0)).await;
+    let snapshot = stream.named("snapshot").await;
+    assert_eq!((&snapshot.data["cycle"], &snapshot.data["commit_n"]), (&json!(cycle), &json!(1)));
+    let commit = stream.named("commit").await;
+    assert_eq!((commit.id, &commit.data["kind"]), (Some(1), &json!("open")));
+    let thought = Update::Thought { agent, cycle, step: 0, reasoning: false, delta: "hm".to_owned() };
+    world.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(thought));
+    let thought = stream.named("thought").await;
+    assert_eq!((thought.id, &thought.data["delta"]), (None, &json!("hm")));
+}
+
+async fn open_cycle(world: &World, cycle: CycleId) {
+    let at = world.doors.clock.now();
+    let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
+    changes.open = Some(OpenCycle {
+        id: cycle,
+        config_rev: 1,
+        opened_at: at,
+        taken: Vec::new(),
+        step: 0,
+        attempts: 1,
+        lived: false,
+        requesters: Vec::new(),
+        root: RootId("r".to_owned()),
+        hop: 0,
+        trust: Trust::Member,
+        woke_for: String::new(),
+        tokens: 0,
+        mistakes: 0,
+        nudges: 0,
+        continued: false,
+        finishing: None,
+        addressed: Vec::new(),
+        layers: Vec::new(),
+        steps: Vec::new(),
+        usage: Usage::default(),
+    });
+    world.doors.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
+}

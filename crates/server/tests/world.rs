@@ -1,0 +1,270 @@
+//! A world to knock at: `you`, the agent `muhammad` and the space `home`, behind real doors. Every
+//! JSON answer is checked against the document.
+
+use std::sync::{Arc, Mutex};
+
+use agent::config::AgentConfig;
+use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
+use agent::port::{
+    BoxStream, Bus, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError, ModelInfo,
+    ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry, Voices,
+};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, Response};
+use futures_util::StreamExt;
+use runtime::bus::LocalBus;
+use runtime::live::Live;
+use runtime::node::{Node, Signal};
+use scenario::clock::{SimClock, SimIds};
+use serde_json::{Value, json};
+use server::{Doors, Options, keys, router};
+use storage::sqlite::Sqlite;
+use testkit::hands::{Counters, EmptyToolbox, TestToolbox};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+pub(crate) const ADMIN: &str = "viv_admin";
+
+pub(crate) struct World {
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) router: Router,
+    pub(crate) clock: SimClock,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) you: EntityId,
+    pub(crate) agent: AgentId,
+    pub(crate) home: SpaceId,
+    signals: Mutex<mpsc::Receiver<Signal>>,
+    document: Value,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) json: Value,
+}
+
+impl Answer {
+    /// The problem's code; empty where it is none.
+    pub(crate) fn code(&self) -> &str {
+        self.json["code"].as_str().unwrap_or_default()
+    }
+
+    /// Detail and hint.
+    pub(crate) fn words(&self) -> String {
+        let text = |key: &str| self.json[key].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", text("detail"), text("hint"))
+    }
+}
+
+struct Voice(ModelInfo);
+
+impl Model for Voice {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn stream(&self, _: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        futures_util::stream::empty().boxed()
+    }
+}
+
+/// Knows `rehearsal` and has a bug.
+struct Choir;
+
+impl Voices for Choir {
+    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        match name.unwrap_or("rehearsal") {
+            "rehearsal" => Ok(Arc::new(Voice(ModelInfo {
+                name: "rehearsal".to_owned(),
+                context_window: 8_192,
+                max_output: 1_024,
+                reasoning_replay: ReasoningReplay::None,
+                forced_tool_choice: true,
+                price: None,
+                rehearsal: true,
+            }))),
+            "bug" => panic!("a bug in a voice"),
+            other => Err(ModelError::NoModel(format!("`{other}` is not known"))),
+        }
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+        let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+        let ids = SimIds::new(7, clock.clone());
+        let founding = founding(&ids, &clock);
+        let (you, agent, home) = (founding.human.id, founding.agent.id, founding.space.id);
+        assert!(store.found(founding).await.unwrap());
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
+        let (sender, signals) = mpsc::channel(64);
+        let doors = Arc::new(Doors {
+            store: Arc::new(store.clone()),
+            registry: Arc::new(store.clone()),
+            reader: Arc::new(store),
+            node: Node::new(sender, Arc::new(Live::new(Arc::clone(&bus)))),
+            bus,
+            clock: Arc::new(clock.clone()),
+            ids: Arc::new(ids),
+            voices: Arc::new(Choir),
+            toolbox: Arc::new(TestToolbox::with_all(Arc::new(EmptyToolbox), &Counters::new())),
+            key_source: Box::new(|| [7; 32]),
+        });
+        let shutdown = CancellationToken::new();
+        let options = Options {
+            hosts: vec!["viv.example".to_owned()],
+            shutdown: shutdown.clone(),
+            ..Options::default()
+        };
+        let router = router(Arc::clone(&doors), options);
+        let mut world = Self {
+            doors,
+            router,
+            clock,
+            shutdown,
+            you,
+            agent,
+            home,
+            signals: Mutex::new(signals),
+            document: Value::Null,
+        };
+        world.document = world.get("/openapi.json").await.json;
+        world
+    }
+
+    pub(crate) fn document(&self) -> &Value {
+        &self.document
+    }
+
+    /// A key of `you`.
+    pub(crate) async fn your_key(&self) -> String {
+        let answer = self.post("/v1/entities/you/keys", json!({})).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json["key"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, ADMIN, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask(Method::POST, path, ADMIN, Some(body)).await
+    }
+
+    pub(crate) async fn ask(&self, method: Method, path: &str, key: &str, body: Option<Value>) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost:7878")
+            .header("authorization", format!("Bearer {key}"));
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.body(body).unwrap()).await
+    }
+
+    /// Sends a request as it is, and checks the answer against the document.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let response = self.open(request).await;
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let answer = Answer { status: parts.status.as_u16(), headers: parts.headers, json };
+        self.check(&method, &path, &answer);
+        answer
+    }
+
+    /// Sends a request and does not wait for the body of the answer.
+    pub(crate) async fn open(&self, request: Request<Body>) -> Response<Body> {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Who was signalled since the last look.
+    pub(crate) fn signals(&self) -> Vec<Signal> {
+        let mut signals = self.signals.lock().unwrap();
+        std::iter::from_fn(|| signals.try_recv().ok()).collect()
+    }
+
+    fn check(&self, method: &Method, path: &str, answer: &Answer) {
+        if self.document.is_null() || answer.json.is_null() || path == "/openapi.json" {
+            return;
+        }
+        let schema = if answer.status >= 400 {
+            assert_eq!(answer.headers["content-type"], "application/problem+json", "{answer:?}");
+            assert_eq!(answer.json["status"], answer.status);
+            json!({"$ref": "#/components/schemas/ProblemBody"})
+        } else {
+            let template = template(&self.document, path);
+            let operation = &self.document["paths"][&template][method.as_str().to_lowercase()];
+            let response = &operation["responses"][answer.status.to_string()];
+            assert!(
+                !response.is_null(),
+                "{method} {template} answers {}: not in the document",
+                answer.status
+            );
+            response["content"]["application/json"]["schema"].clone()
+        };
+        let mut root = schema;
+        root["components"] = self.document["components"].clone();
+        let validator = jsonschema::validator_for(&root).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(&answer.json)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{method} {path} is not as documented: {errors:#?}\n{}", answer.json);
+    }
+}
+
+/// The documented path that `path` is one of.
+fn template(document: &Value, path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    let fits = |template: &str| {
+        let wanted: Vec<&str> = template.split('/').collect();
+        wanted.len() == parts.len() && wanted.iter().zip(&parts).all(|(w, p)| w == p || w.starts_with('{'))
+    };
+    let paths = document["paths"].as_object().unwrap();
+    paths.keys().find(|template| fits(template)).unwrap_or_else(|| panic!("no route {path}")).clone()
+}
+
+pub(crate) fn credential(ids: &dyn Ids, key: &str, kind: CredentialKind, clock: &dyn Clock) -> NewCredential {
+    NewCredential {
+        credential: Credential { id: CredentialId(ids.uuid()), kind, label: "test".to_owned() },
+        secret_hash: keys::hash(key),
+        at: clock.now(),
+        replace_label: false,
+    }
+}
+
+fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
+    let at = clock.now();
+    let human = NewHuman {
+        id: EntityId(ids.uuid()),
+        name: "you".to_owned(),
+        display_name: "You".to_owned(),
+        external_id: None,
+        at,
+    };
+    let agent = NewAgent {
+        id: AgentId(ids.uuid()),
+        name: "muhammad".to_owned(),
+        display_name: "Muhammad".to_owned(),
+        config: AgentConfig::default(),
+        at,
+    };
+    let space = NewSpace {
+        id: SpaceId(ids.uuid()),
+        name: "home".to_owned(),
+        display_name: "Home".to_owned(),
+        description: String::new(),
+        members: vec![human.id, agent.id.entity()],
+        at,
+    };
+    Founding { human, agent, space, admin: credential(ids, ADMIN, CredentialKind::Admin, clock) }
+}
