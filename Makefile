@@ -44,7 +44,7 @@ test: check ## Check everything, then run every test
 
 check: needs ## Formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
-	# Fetches every platform's crates: the tidy test reads their licences without a network.
+	@# Fetches every platform's crates: the tidy test reads their licences without a network.
 	$(CARGO) fetch --locked --quiet
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 
