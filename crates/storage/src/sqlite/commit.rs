@@ -209,7 +209,8 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
         found += run(db, sql, params![life.agent, int(*seq)])?;
     }
     // Between waking and opening a full inbox was collapsed: the waking is out of date.
-    if life.open_cycle.is_none() && found < taken.len() {
+    let lived = changes.open.as_ref().is_some_and(|open| open.lived);
+    if !lived && found < taken.len() {
         return Err(Fault::Lost);
     }
     life.taken = u32::try_from(found).unwrap_or(u32::MAX);
@@ -222,6 +223,7 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
 /// What a commit means for the agent's rest: receipt, counters, when it is due again.
 fn rest(db: &Connection, life: &mut Life, n: u64, changes: &Changes) -> Outcome<()> {
     life.usage.add(&changes.usage);
+    changes.run.iter().for_each(|receipt| life.usage.add(&receipt.usage));
     life.batch_cap = changes.batch_cap.unwrap_or(life.batch_cap);
     life.failures = changes.failures.unwrap_or(life.failures);
     life.notice = changes.notice.clone().unwrap_or(life.notice.take());
@@ -236,30 +238,26 @@ fn rest(db: &Connection, life: &mut Life, n: u64, changes: &Changes) -> Outcome<
         notes::end_plans(db, life.agent, n)?;
         life.standing = Standing::Retired;
     }
-    match changes.kind {
-        CommitKind::Open | CommitKind::Close | CommitKind::Park => {
-            life.hold_until = changes.rest.as_ref().and_then(|rest| rest.not_before).map(ms);
-            life.rest_reason = changes.rest.as_ref().and_then(|rest| rest.reason);
-        }
-        _ => {}
+    // Closing may be merged with a decision or a settlement; a view is about the log, not the rest.
+    let closes = changes.open.is_none() && changes.kind != CommitKind::View;
+    let rests = closes || changes.kind == CommitKind::Park || changes.rest.is_some();
+    if rests || changes.kind == CommitKind::Open {
+        life.hold_until = changes.rest.as_ref().and_then(|rest| rest.not_before).map(ms);
+        life.rest_reason = changes.rest.as_ref().and_then(|rest| rest.reason);
     }
-    if changes.open.is_none() {
+    if closes {
         if life.taken > 0 {
             run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
             life.taken = 0;
         }
-        life.cancel = life.cancel.filter(|cycle| *cycle != changes.cycle.0);
+        life.cancel = None;
     }
-    match changes.kind {
-        CommitKind::Close | CommitKind::Park | CommitKind::View => {
-            let since = if changes.kind == CommitKind::View { life.due_at } else { Some(ms(changes.at)) };
-            let open_since = changes.open.as_ref().and(since);
-            life.due_at = match (open_since, life.waiting) {
-                (None, 0) => None,
-                _ => due_at(db, life.agent, life.standing, open_since, life.hold_until)?,
-            };
-        }
-        _ => {}
+    if rests {
+        let open_since = changes.open.as_ref().map(|_| ms(changes.at));
+        life.due_at = match (open_since, life.waiting) {
+            (None, 0) => None,
+            _ => due_at(db, life.agent, life.standing, open_since, life.hold_until)?,
+        };
     }
     Ok(())
 }

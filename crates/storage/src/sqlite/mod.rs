@@ -8,12 +8,17 @@
 
 mod accept;
 mod apply;
+mod blobs;
+mod calls;
 mod commit;
 mod due;
 mod events;
 mod facts;
 mod fault;
+mod lookup;
 mod notes;
+mod reader;
+mod reader_lives;
 mod readers;
 mod registry;
 mod registry_spaces;

@@ -1,0 +1,76 @@
+//! Reading on an agent's behalf: every query names the agent, so that no row of another's comes out.
+
+use agent::call::Outcome as Answer;
+use agent::entry::Entry;
+use agent::event::Said;
+use agent::id::{AgentId, CallId, SpaceId};
+use agent::port::{BoxFuture, Lookup, StoreError};
+use agent::run::Run;
+use rusqlite::{Connection, params};
+
+use super::Sqlite;
+use super::events::said;
+use super::fault::Outcome;
+use super::reader_lives::runs;
+use super::rows::{agent_row, bytes, first, from_json, u64_at};
+use super::wake::entries;
+
+impl Lookup for Sqlite {
+    fn messages(
+        &self,
+        agent: AgentId,
+        space: SpaceId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+        let done = self.read(move |db, _| messages(db, agent, space, before, limit));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
+        let done = self.read(move |db, _| runs(db, agent, None, limit));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn archive(
+        &self,
+        agent: AgentId,
+        from: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        let done = self.read(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => entries(db, agent, row, (from, u64::MAX), limit.into()),
+            None => Ok(Vec::new()),
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Answer>, StoreError>> {
+        let done = self.read(move |db, _| outcome(db, agent, &call));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+fn messages(
+    db: &Connection,
+    agent: AgentId,
+    space: SpaceId,
+    before: Option<u64>,
+    limit: u32,
+) -> Outcome<Option<(Vec<Said>, u64)>> {
+    let sql = "SELECT s.id, s.head_seq FROM space s JOIN member m ON m.space = s.id \
+               JOIN entity e ON e.id = m.entity WHERE s.uuid = ? AND e.uuid = ?";
+    let place = first(db, sql, params![bytes(space.0), bytes(agent.0)], |row| {
+        Ok((row.get::<_, i64>(0)?, u64_at(row, 1)?))
+    })?;
+    let Some((row, total)) = place else { return Ok(None) };
+    let mut found = said(db, row, 0, before.unwrap_or(u64::MAX), limit.into())?;
+    found.reverse();
+    Ok(Some((found, total)))
+}
+
+fn outcome(db: &Connection, agent: AgentId, call: &CallId) -> Outcome<Option<Answer>> {
+    let sql = "SELECT c.outcome FROM call c JOIN entity e ON e.id = c.agent WHERE c.id = ? AND e.uuid = ?";
+    let kept = first(db, sql, params![call.0, bytes(agent.0)], |row| Ok(row.get::<_, Option<String>>(0)?))?;
+    kept.flatten().map(|outcome| from_json(&outcome, "an outcome")).transpose()
+}

@@ -1,0 +1,266 @@
+//! Paged questions of console and CLI about people, spaces and what is said. Those about agents'
+//! lives are in `reader_lives`. Cursors are opaque to clients and name the last row of the page.
+
+use agent::entity::{Entity, EntityKind, Member, Space};
+use agent::entry::{Entry, View};
+use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use agent::life::Facts;
+use agent::limits;
+use agent::port::{AgentCard, BoxFuture, CommitRow, InboxRow, Page, PageRequest, Reader, StoreError, Totals};
+use agent::run::Run;
+use agent::space::Message;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params};
+use uuid::Uuid;
+
+use super::accept::message_by;
+use super::facts::{facts, members};
+use super::fault::Outcome;
+use super::reader_lives as lives;
+use super::rows::{
+    ENTITY, MESSAGE, SPACE, agent_row, all, bytes, entity_at, first, int, kind_code, message_at, space_at,
+    space_row, u64_at,
+};
+use super::wake::{entries, view};
+use super::{Session, Sqlite};
+
+/// A page out of one row more than it holds; `name` is the cursor of a row.
+pub(super) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> String) -> Page<T> {
+    let limit = limit as usize;
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(name);
+    Page { items, next }
+}
+
+/// Rows of a page: what is asked for, within the bound.
+pub(super) fn rows_of(page: &PageRequest) -> u32 {
+    page.limit.clamp(1, limits::PAGE_MAX)
+}
+
+fn totals(db: &Connection) -> Outcome<Totals> {
+    let sql = "SELECT (SELECT count(*) FROM agent), (SELECT count(*) FROM space), \
+               (SELECT coalesce(sum(head_seq), 0) FROM space), (SELECT coalesce(sum(waiting), 0) FROM inbox_head), \
+               (SELECT count(*) FROM event WHERE state = 5), \
+               (SELECT count(*) FROM life WHERE open_cycle IS NOT NULL)";
+    let found = first(db, sql, [], |row| {
+        Ok(Totals {
+            agents: u64_at(row, 0)?,
+            spaces: u64_at(row, 1)?,
+            messages: u64_at(row, 2)?,
+            waiting: u64_at(row, 3)?,
+            dead: u64_at(row, 4)?,
+            open_cycles: u64_at(row, 5)?,
+        })
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Outcome<Page<Entity>> {
+    let limit = rows_of(page);
+    let after = page.cursor.as_deref().unwrap_or("");
+    let sql = format!(
+        "SELECT {ENTITY} FROM entity e WHERE e.name > ?1 AND (?2 IS NULL OR e.kind = ?2) ORDER BY e.name LIMIT ?3"
+    );
+    let found = all(db, &sql, params![after, kind.map(kind_code), limit + 1], |row| entity_at(row, 0))?;
+    Ok(paged(found, limit, |entity| entity.name.clone()))
+}
+
+/// By id where the text is one, else by handle in any case.
+fn entity(db: &Connection, text: &str) -> Outcome<Option<Entity>> {
+    let (column, value) = named(text, "e.uuid", "e.name");
+    let sql = format!("SELECT {ENTITY} FROM entity e WHERE {column} = ?");
+    first(db, &sql, [value], |row| entity_at(row, 0))
+}
+
+fn named(text: &str, id: &'static str, name: &'static str) -> (&'static str, Value) {
+    match Uuid::try_parse(text) {
+        Ok(uuid) => (id, Value::Blob(uuid.as_bytes().to_vec())),
+        Err(_) => (name, Value::Text(text.to_lowercase())),
+    }
+}
+
+fn spaces(db: &Connection, member: Option<EntityId>, page: &PageRequest) -> Outcome<Page<Space>> {
+    let limit = rows_of(page);
+    let after = page.cursor.as_deref().unwrap_or("");
+    let sql = format!(
+        "SELECT {SPACE} FROM space s WHERE s.name > ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM member m \
+         JOIN entity e ON e.id = m.entity WHERE m.space = s.id AND e.uuid = ?2)) ORDER BY s.name LIMIT ?3"
+    );
+    let member = member.map(|member| bytes(member.0));
+    let found = all(db, &sql, params![after, member, limit + 1], |row| space_at(row, 0))?;
+    Ok(paged(found, limit, |space| space.name.clone()))
+}
+
+fn space(db: &Connection, text: &str) -> Outcome<Option<Space>> {
+    let (column, value) = named(text, "s.uuid", "s.name");
+    let sql = format!("SELECT {SPACE} FROM space s WHERE {column} = ?");
+    first(db, &sql, [value], |row| space_at(row, 0))
+}
+
+fn messages(
+    db: &Connection,
+    space: SpaceId,
+    after: Option<u64>,
+    before: Option<u64>,
+    limit: u32,
+) -> Outcome<Vec<Message>> {
+    let Some(row) = space_row(db, space)? else { return Ok(Vec::new()) };
+    let order = if after.is_some() { "ASC" } else { "DESC" };
+    let sql =
+        format!("{MESSAGE} WHERE m.space = ?1 AND m.seq > ?2 AND m.seq < ?3 ORDER BY m.seq {order} LIMIT ?4");
+    let bounds = params![row, int(after.unwrap_or(0)), int(before.unwrap_or(u64::MAX)), limit];
+    let mut found = all(db, &sql, bounds, message_at)?;
+    if after.is_none() {
+        found.reverse();
+    }
+    Ok(found)
+}
+
+fn messages_since_rev(db: &Connection, space: SpaceId, rev: u64, limit: u32) -> Outcome<Vec<Message>> {
+    let Some(row) = space_row(db, space)? else { return Ok(Vec::new()) };
+    let sql = format!("{MESSAGE} WHERE m.space = ? AND m.rev > ? ORDER BY m.rev LIMIT ?");
+    all(db, &sql, params![row, int(rev), limit], message_at)
+}
+
+fn said_in(db: &Connection, cycle: CycleId) -> Outcome<Vec<Message>> {
+    // In the order of saying: by space that is the seq, across spaces the order of the calls.
+    let sql = format!(
+        "{MESSAGE} LEFT JOIN call c ON c.id = m.call WHERE m.cycle = ? ORDER BY c.step, c.idx, m.seq"
+    );
+    all(db, &sql, [bytes(cycle.0)], message_at)
+}
+
+impl Sqlite {
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let done = self.read(work);
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+impl Reader for Sqlite {
+    fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>> {
+        self.ask(|db, _| totals(db))
+    }
+
+    fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
+        self.ask(move |db, session| lives::agents(db, session, &page))
+    }
+
+    fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
+        self.ask(move |db, session| lives::agent(db, session, agent))
+    }
+
+    fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
+        self.ask(move |db, _| agent_row(db, agent.0)?.map(|row| facts(db, row)).transpose())
+    }
+
+    fn entities(
+        &self,
+        kind: Option<EntityKind>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Entity>, StoreError>> {
+        self.ask(move |db, _| entities(db, kind, &page))
+    }
+
+    fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>> {
+        self.ask(move |db, _| entity(db, &id_or_name))
+    }
+
+    fn spaces(
+        &self,
+        member: Option<EntityId>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Space>, StoreError>> {
+        self.ask(move |db, _| spaces(db, member, &page))
+    }
+
+    fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>> {
+        self.ask(move |db, _| space(db, &id_or_name))
+    }
+
+    fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>> {
+        self.ask(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
+    }
+
+    fn messages(
+        &self,
+        space: SpaceId,
+        after: Option<u64>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.ask(move |db, _| messages(db, space, after, before, limit))
+    }
+
+    fn messages_since_rev(
+        &self,
+        space: SpaceId,
+        rev: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.ask(move |db, _| messages_since_rev(db, space, rev, limit))
+    }
+
+    fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>> {
+        self.ask(move |db, _| message_by(db, message))
+    }
+
+    fn said_in(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.ask(move |db, _| said_in(db, cycle))
+    }
+
+    fn inbox(
+        &self,
+        agent: AgentId,
+        state: Option<String>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>> {
+        self.ask(move |db, _| lives::inbox(db, agent, state.as_deref(), &page))
+    }
+
+    fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>> {
+        self.ask(move |db, _| lives::event(db, agent, &event))
+    }
+
+    fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {
+        self.ask(move |db, _| {
+            let limit = rows_of(&page);
+            let found =
+                lives::runs(db, agent, page.cursor.and_then(|cursor| cursor.parse().ok()), limit + 1)?;
+            Ok(paged(found, limit, |run| run.ordinal.to_string()))
+        })
+    }
+
+    fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>> {
+        self.ask(move |db, _| lives::run_of(db, cycle))
+    }
+
+    fn entries(
+        &self,
+        agent: AgentId,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        self.ask(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => entries(db, agent, row, (after.saturating_add(1), u64::MAX), limit.into()),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>> {
+        self.ask(move |db, _| agent_row(db, agent.0)?.map(|row| view(db, row)).transpose())
+    }
+
+    fn commits(
+        &self,
+        agent: AgentId,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CommitRow>, StoreError>> {
+        self.ask(move |db, _| lives::commits(db, agent, after, limit))
+    }
+}

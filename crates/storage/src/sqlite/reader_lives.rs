@@ -1,0 +1,146 @@
+//! Questions about agents' lives: cards, inboxes, receipts, the audit of commits.
+
+use agent::changes::CommitKind;
+use agent::id::{AgentId, CycleId, EventId, SpaceId};
+use agent::port::{AgentCard, CommitRow, InboxRow, Page, PageRequest};
+use agent::run::{Ending, Run};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params};
+
+use super::Session;
+use super::events::{ledger, state_code};
+use super::fault::{Outcome, damaged};
+use super::reader::{paged, rows_of};
+use super::rows::{
+    ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, reason_or_none, standing_at,
+    time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
+};
+use super::wake::open_at;
+
+const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
+    (SELECT count(*) FROM event held WHERE held.agent = a.id AND held.state = 1), l.cycles, l.skips, \
+    l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.hold_until, h.rest_reason, s.uuid, \
+    l.commit_n";
+const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l ON l.agent = a.id \
+    JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space";
+
+fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCard> {
+    let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
+    let entity = entity_at(row, 16)?;
+    Ok(AgentCard {
+        id: entity.id.agent(),
+        config_rev,
+        config: session.configs.get(db, id, config_rev)?,
+        standing: standing_at(row, 2)?,
+        open: open_at(row, 3, entity.id.0)?,
+        waiting: u32_at(row, 4)?,
+        held: u32_at(row, 5)?,
+        cycles: u64_at(row, 6)?,
+        skips: u64_at(row, 7)?,
+        usage: usage_at(row, 8)?,
+        not_before: time_or_none(row, 12)?,
+        rest_reason: reason_or_none(row, 13)?,
+        active_space: uuid_or_none(row, 14)?.map(SpaceId),
+        commit_n: u64_at(row, 15)?,
+        entity,
+    })
+}
+
+pub(super) fn agents(db: &Connection, session: &Session, page: &PageRequest) -> Outcome<Page<AgentCard>> {
+    let limit = rows_of(page);
+    let after = page.cursor.as_deref().unwrap_or("");
+    let sql = format!(
+        "SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.kind = 1 AND e.name > ? ORDER BY e.name LIMIT ?"
+    );
+    let found = all(db, &sql, params![after, limit + 1], |row| card_at(db, session, row))?;
+    Ok(paged(found, limit, |card| card.entity.name.clone()))
+}
+
+pub(super) fn agent(db: &Connection, session: &Session, agent: AgentId) -> Outcome<Option<AgentCard>> {
+    let sql = format!("SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.uuid = ?");
+    first(db, &sql, [bytes(agent.0)], |row| card_at(db, session, row))
+}
+
+/// An agent's ledger, newest first. An unknown state has no rows.
+pub(super) fn inbox(
+    db: &Connection,
+    agent: AgentId,
+    state: Option<&str>,
+    page: &PageRequest,
+) -> Outcome<Page<InboxRow>> {
+    let limit = rows_of(page);
+    let code = state.map(|state| state_code(state).unwrap_or(-1));
+    let before = page.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(u64::MAX);
+    let Some(row) = agent_row(db, agent.0)? else { return Ok(Page { items: Vec::new(), next: None }) };
+    // What people look for among very many settled rows is found by index; what was collapsed into a
+    // range is shown there as that range.
+    let condition = match code {
+        None => "e.seq < ?3 AND ?2 IS NULL",
+        Some(0) => "e.seq < ?3 AND ?2 = 0 AND e.seq IN (SELECT seq FROM waiting WHERE agent = ?1)",
+        Some(1) => "e.seq < ?3 AND ?2 = 1 AND e.state = 1",
+        Some(5) => "e.seq < ?3 AND ?2 = 5 AND e.state = 5",
+        Some(_) => "e.seq < ?3 AND x.state = ?2",
+    };
+    let given = (code.map_or(Value::Null, Value::Integer), int(before));
+    let found = ledger(db, row, condition, given, limit + 1)?;
+    Ok(paged(found, limit, |row| row.seq.to_string()))
+}
+
+pub(super) fn event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<Option<InboxRow>> {
+    let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
+    Ok(ledger(db, row, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop())
+}
+
+const RUN: &str = "SELECT r.cycle, e.uuid, r.ordinal, r.woke_for, r.events, r.opened_at, r.ended_at, r.steps, \
+    r.usage_input, r.usage_cached, r.usage_output, r.usage_reasoning, r.cost_micros, r.model, r.config_rev, \
+    r.ending, r.reason, r.summary FROM run r JOIN entity e ON e.id = r.agent";
+
+fn run_at(row: &Row<'_>) -> Outcome<Run> {
+    let (steps, ending): (String, String) = (row.get(7)?, row.get(15)?);
+    Ok(Run {
+        id: CycleId(uuid_at(row, 0)?),
+        agent: AgentId(uuid_at(row, 1)?),
+        ordinal: u64_at(row, 2)?,
+        woke_for: row.get(3)?,
+        events: u32_at(row, 4)?,
+        opened_at: time_at(row, 5)?,
+        ended_at: time_at(row, 6)?,
+        steps: from_json(&steps, "a receipt's steps")?,
+        usage: usage_at(row, 8)?,
+        cost_micros: row.get::<_, Option<i64>>(12)?.and_then(|cost| u64::try_from(cost).ok()),
+        model: row.get(13)?,
+        config_rev: u64_at(row, 14)?,
+        ending: Ending::parse(&ending).ok_or_else(|| damaged(format!("`{ending}` is no ending")))?,
+        reason: row.get(16)?,
+        summary: row.get(17)?,
+    })
+}
+
+/// An agent's receipts before an ordinal, newest first.
+pub(super) fn runs(db: &Connection, agent: AgentId, before: Option<u64>, limit: u32) -> Outcome<Vec<Run>> {
+    let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
+    let sql = format!("{RUN} WHERE r.agent = ? AND r.ordinal < ? ORDER BY r.ordinal DESC LIMIT ?");
+    all(db, &sql, params![row, int(before.unwrap_or(u64::MAX)), limit], run_at)
+}
+
+pub(super) fn run_of(db: &Connection, cycle: CycleId) -> Outcome<Option<Run>> {
+    first(db, &format!("{RUN} WHERE r.cycle = ?"), [bytes(cycle.0)], run_at)
+}
+
+pub(super) fn commits(db: &Connection, agent: AgentId, after: u64, limit: u32) -> Outcome<Vec<CommitRow>> {
+    let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
+    let sql =
+        "SELECT n, epoch, cycle, step, kind, at FROM commits WHERE agent = ? AND n > ? ORDER BY n LIMIT ?";
+    all(db, sql, params![row, int(after), limit], |row| {
+        let kind: String = row.get(4)?;
+        Ok(CommitRow {
+            n: u64_at(row, 0)?,
+            epoch: u64_at(row, 1)?,
+            cycle: CycleId(uuid_at(row, 2)?),
+            step: u32_at(row, 3)?,
+            kind: CommitKind::parse(&kind)
+                .ok_or_else(|| damaged(format!("`{kind}` is no kind of commit")))?,
+            at: time_at(row, 5)?,
+        })
+    })
+}
