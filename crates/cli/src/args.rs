@@ -86,6 +86,9 @@ pub(crate) struct UpArgs {
     /// Listen also where other machines can connect (plain HTTP: put TLS in front of it)
     #[arg(long)]
     pub(crate) allow_remote: bool,
+    /// A name or address that clients may use for this server, besides the one listened on
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 }

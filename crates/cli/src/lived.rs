@@ -10,10 +10,11 @@ use agent::run::Ending;
 use agent::update::Update;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use server::api::{LoggedEvent, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::api::{Event, Lived, RunSaid};
+use crate::api::{self, Lived};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::sse::{self, Heard};
@@ -148,7 +149,8 @@ impl Watch {
     }
 
     async fn fate(&self, message: MessageId, space: SpaceId) -> Result<Option<Lived>> {
-        let event: Event = self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
+        let event: LoggedEvent =
+            self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
         let settled = |ending, reason| {
             let lived = Lived {
                 message_id: message,
@@ -173,12 +175,12 @@ impl Watch {
 
     /// What the cycle came to; none while it goes on, since a run is written at its end.
     async fn receipt(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Lived>> {
-        let run: RunSaid = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
+        let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
             Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
             Err(failure) => return Err(failure),
         };
-        let replies = run.replies_in(space);
+        let replies = api::replies(&run, space);
         Ok(Some(Lived {
             message_id: message,
             cycle_id: Some(cycle),

@@ -3,14 +3,19 @@
 
 mod api;
 mod args;
+mod assemble;
 mod client;
 mod commands;
 mod credentials;
 mod errors;
+mod listen;
 mod lived;
 mod output;
+mod secrets;
 mod sse;
 mod target;
+mod voice;
+mod world;
 
 use std::process::ExitCode;
 
@@ -54,7 +59,8 @@ fn start(cli: Cli, screen: Screen) -> Result<Exit> {
 async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
     let client = || Client::find(cli.global.data_dir.clone());
     match cli.command {
-        Command::Up(_) | Command::Doctor(_) => Ok(Exit::Failed),
+        Command::Up(args) => commands::up::run(cli.global, screen, args).await,
+        Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,
         Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
         Command::Say(args) => commands::say::run(client()?, screen, args).await,
         Command::Ps => commands::ps::run(client()?, screen).await,

@@ -8,6 +8,7 @@ use agent::update::Update;
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
 use serde::Deserialize;
+use server::api::{AgentNow, DraftNow};
 use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 
@@ -39,31 +40,9 @@ pub(crate) struct Snapshot {
     /// The last message's seq.
     pub(crate) head_seq: u64,
     /// Messages being written.
-    pub(crate) drafts: Vec<SnapshotDraft>,
+    pub(crate) drafts: Vec<DraftNow>,
     /// Agents at work in the space.
-    pub(crate) agents: Vec<SnapshotAgent>,
-}
-
-/// A message being written.
-#[derive(Debug, Deserialize)]
-pub(crate) struct SnapshotDraft {
-    /// The id that it will have.
-    pub(crate) message: agent::id::MessageId,
-    /// Who writes.
-    pub(crate) agent: agent::id::AgentId,
-    /// The text so far.
-    pub(crate) text: String,
-}
-
-/// An agent at work.
-#[derive(Debug, Deserialize)]
-pub(crate) struct SnapshotAgent {
-    /// Who.
-    pub(crate) agent: agent::id::AgentId,
-    /// What it does.
-    pub(crate) state: agent::update::AgentState,
-    /// In which cycle.
-    pub(crate) cycle: Option<agent::id::CycleId>,
+    pub(crate) agents: Vec<AgentNow>,
 }
 
 /// Listens to `path` until the receiver is dropped or the server refuses. The first connection is

@@ -3,9 +3,10 @@
 
 use agent::entity::EntityKind;
 use agent::id::{AgentId, EntityId};
+use agent::life::Standing;
 use serde_json::Value;
+use server::api::{Agent, Entity, Facts, Member, Space, Whoami};
 
-use crate::api::{Agent, Entity, Facts, Member, Space, Whoami};
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 
@@ -86,29 +87,30 @@ pub(crate) async fn place(
     sender: Option<&str>,
 ) -> Result<Place> {
     let who: Whoami = client.get_as("/v1/whoami").await?;
-    let admin = matches!(who, Whoami::Admin);
+    let admin = who.entity.is_none();
     let space = match (space, agent) {
         (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
         (None, Some(agent)) if admin => {
             let facts: Facts = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
-            only_space(facts.spaces, &format!("`{agent}` is in no open space"))?
+            let named = facts.spaces.into_iter().map(|space| (space.name, space.id)).collect();
+            let id = only(named, &format!("`{agent}` is in no space"))?;
+            client.get_as(&format!("/v1/spaces/{id}")).await?
         }
         (None, _) => {
             let rows = client.list("/v1/spaces", LOOKED_AT).await?;
             let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
-            only_space(spaces, "there is no open space")?
+            let open = spaces.into_iter().filter(|space| !space.closed);
+            only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space")?
         }
     };
     let members = members(client, &space).await?;
-    let (sender, me) = match who {
-        Whoami::Entity { entity } if sender.is_none_or(|wanted| is_called(&entity, wanted)) => {
-            (None, Some(entity.id))
-        }
-        Whoami::Entity { entity } => {
+    let (sender, me) = match who.entity {
+        Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => (None, Some(entity.id)),
+        Some(entity) => {
             let message = format!("this key speaks as `{}` and as nobody else", entity.name);
             return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
         }
-        Whoami::Admin => {
+        None => {
             let sender = sender.unwrap_or("you");
             let me = members.iter().find(|member| is_called(&member.entity, sender)).map(|m| m.entity.id);
             (Some(sender.to_owned()), me)
@@ -125,13 +127,12 @@ pub(crate) async fn members(client: &Client, space: &Space) -> Result<Vec<Member
     typed(&path, answer.get("items").cloned().unwrap_or(answer))
 }
 
-fn only_space(spaces: Vec<Space>, none: &str) -> Result<Space> {
-    let mut open: Vec<Space> = spaces.into_iter().filter(|space| !space.closed).collect();
-    match open.len() {
-        1 => Ok(open.remove(0)),
+fn only<T>(mut spaces: Vec<(String, T)>, none: &str) -> Result<T> {
+    match spaces.len() {
+        1 => Ok(spaces.remove(0).1),
         0 => Err(Failure::new(Exit::NotFound, "not_found", none).hint("open one with `POST /v1/spaces`")),
         n => Err(Failure::usage(format!("wanted one space, but there are {n}"))
-            .hint(format!("name one with --space: {}", names(open.into_iter().map(|space| space.name))))),
+            .hint(format!("name one with --space: {}", names(spaces.into_iter().map(|(name, _)| name))))),
     }
 }
 
@@ -142,7 +143,8 @@ pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent
     }
     let rows = client.list("/v1/agents", LOOKED_AT).await?;
     let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows))?;
-    let mut living: Vec<Agent> = agents.into_iter().filter(|agent| agent.standing != "retired").collect();
+    let mut living: Vec<Agent> =
+        agents.into_iter().filter(|agent| agent.standing != Standing::Retired).collect();
     match living.len() {
         1 => Ok(living.remove(0)),
         0 => Err(Failure::new(Exit::NotFound, "not_found", "no agent lives here")
@@ -176,9 +178,11 @@ mod tests {
     use uuid::Uuid;
 
     fn entity(n: u128, name: &str, kind: EntityKind) -> Member {
-        let entity =
-            Entity { id: EntityId(Uuid::from_u128(n)), name: name.into(), display_name: name.into(), kind };
-        Member { entity, role: String::new() }
+        let (id, name) = (EntityId(Uuid::from_u128(n)), name.to_owned());
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let display_name = name.clone();
+        let entity = Entity { id, kind, name, display_name, external_id: None, created_at: at };
+        Member { entity, role: String::new(), since: at }
     }
 
     fn home(members: Vec<Member>) -> Place {
@@ -186,7 +190,11 @@ mod tests {
             id: agent::id::SpaceId(Uuid::from_u128(9)),
             name: "home".into(),
             display_name: "Home".into(),
+            description: String::new(),
+            head_seq: 0,
+            rev: 0,
             closed: false,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
         };
         Place { space, members, sender: Some("you".into()), me: None, admin: true }
     }
@@ -209,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_space_is_no_default() {
-        let space = |name: &str, closed| Space { name: name.into(), closed, ..home(Vec::new()).space };
-        assert_eq!(only_space(vec![space("a", true), space("b", false)], "none").unwrap().name, "b");
-        assert_eq!(only_space(vec![space("a", true)], "none").unwrap_err().exit, Exit::NotFound);
-        let two = only_space(vec![space("a", false), space("b", false)], "none").unwrap_err();
+    fn the_only_space_needs_no_name() {
+        let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), ())).collect::<Vec<_>>();
+        assert!(only(named(&["a"]), "none").is_ok());
+        assert_eq!(only(named(&[]), "none").unwrap_err().exit, Exit::NotFound);
+        let two = only(named(&["a", "b"]), "none").unwrap_err();
         assert_eq!((two.exit, two.hint.unwrap().as_str()), (Exit::Usage, "name one with --space: `a`, `b`"));
     }
 }

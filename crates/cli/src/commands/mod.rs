@@ -1,6 +1,8 @@
 //! The commands: each is a function that returns how the process exits.
 
 pub(crate) mod chat;
+pub(crate) mod doctor;
 pub(crate) mod ps;
 pub(crate) mod say;
 pub(crate) mod show;
+pub(crate) mod up;

@@ -1,8 +1,8 @@
 //! `viv ps`: all agents and what they do.
 
 use serde_json::{Value, json};
+use server::api::{Agent, Ready};
 
-use crate::api::{Agent, Ready};
 use crate::client::{Client, typed};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, short_count};
@@ -37,8 +37,8 @@ pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
 
 fn row(screen: &Screen, agent: &Agent, default: &str, last: Option<&str>) -> Vec<String> {
     let state = match &agent.reason {
-        Some(reason) => format!("{} ({reason})", agent.state),
-        None => agent.state.clone(),
+        Some(reason) => format!("{} ({reason})", agent.state.as_str()),
+        None => agent.state.as_str().to_owned(),
     };
     let tokens = agent.usage.input.unwrap_or(0) + agent.usage.output.unwrap_or(0);
     let waiting = match agent.held {

@@ -1,12 +1,14 @@
 //! `viv show`: an agent, a run, an inbox, a mind.
 
 use agent::event::Fate;
+use agent::id::AgentId;
 use agent::life::Schedule;
 use agent::message::Part;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use server::api::{Agent, Facts, LogEntry, LoggedEvent, RunDetail};
 
-use crate::api::{Agent, Entry, Event, Facts, MindPage, RunSaid};
 use crate::args::{InboxArg, Show};
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
@@ -17,6 +19,15 @@ use crate::target::{self, agent_path};
 const PREVIEW: usize = 60;
 /// Entries per page: the server's bound.
 const PAGE: usize = 200;
+
+/// One page of a consciousness.
+#[derive(Deserialize)]
+struct MindPage {
+    agent: AgentId,
+    entries: Vec<Value>,
+    total_tokens: u64,
+    next: Option<u64>,
+}
 
 /// Shows it.
 pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Exit> {
@@ -71,7 +82,7 @@ async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result
 fn state_of(agent: &Agent) -> String {
     let reason = agent.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let until = agent.not_before.map(|at| format!(", until {at:.0}")).unwrap_or_default();
-    format!("{}{reason}{until}", agent.state)
+    format!("{}{reason}{until}", agent.state.as_str())
 }
 
 fn tokens_of(agent: &Agent) -> String {
@@ -108,7 +119,7 @@ async fn run_of(client: &Client, screen: &Screen, wanted: Option<&str>) -> Resul
         screen.json_line(&answer);
         return Ok(());
     }
-    let RunSaid { run, said } = typed(&path, answer)?;
+    let RunDetail { run, said } = typed(&path, answer)?;
     let line = |text: &str| screen.clean_line(text);
     let ending = match &run.reason {
         Some(reason) => format!("{} ({})", run.ending.as_str(), line(reason)),
@@ -130,7 +141,7 @@ async fn run_of(client: &Client, screen: &Screen, wanted: Option<&str>) -> Resul
     }
     screen.pairs(&pairs);
     section(screen, "steps", run.steps.iter().map(step_line).collect());
-    section(screen, "said", said.iter().map(|spoken| spoken.message.text.clone()).collect());
+    section(screen, "said", said.iter().map(|spoken| spoken.text.clone()).collect());
     Ok(())
 }
 
@@ -180,7 +191,7 @@ async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> Result<()> {
         screen.json_line(&json!({"agent": agent.name, "events": rows}));
         return Ok(());
     }
-    let events: Vec<Event> = typed("inbox", Value::Array(rows))?;
+    let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
     if events.is_empty() {
         screen.line(&format!("the inbox of `{}` has no such events", screen.clean_line(&agent.name)));
         return Ok(());
@@ -191,7 +202,7 @@ async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> Result<()> {
     Ok(())
 }
 
-fn event_row(screen: &Screen, event: &Event, now: Timestamp) -> Vec<String> {
+fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
     let urgent = if event.urgent { "!" } else { "" };
     let fate = match &event.fate {
         Fate::Lived { cycle, step } => format!("lived in {cycle} step {step}"),
@@ -212,27 +223,23 @@ fn event_row(screen: &Screen, event: &Event, now: Timestamp) -> Vec<String> {
 async fn mind(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
     let agent = target::agent(client, wanted).await?;
     let mut entries = Vec::new();
-    let mut after = None::<String>;
-    let (name, total) = loop {
-        let from = after.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
-        let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE}{from}"));
+    let mut after = 0;
+    let (id, total) = loop {
+        let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE}&after={after}"));
+        // Entries are handed on as the server wrote them.
         let page: MindPage = client.get_as(&path).await?;
         let empty = page.entries.is_empty();
         entries.extend(page.entries);
-        after = page.next.and_then(|next| match next {
-            Value::String(text) => Some(text),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        });
-        if empty || after.is_none() {
-            break (page.agent, page.total_tokens);
+        match page.next {
+            Some(next) if !empty && next > after => after = next,
+            _ => break (page.agent, page.total_tokens),
         }
     };
     if screen.json {
-        screen.json_line(&json!({"agent": name, "entries": entries, "total_tokens": total}));
+        screen.json_line(&json!({"agent": id, "entries": entries, "total_tokens": total}));
         return Ok(());
     }
-    let entries: Vec<Entry> = typed("consciousness", Value::Array(entries))?;
+    let entries: Vec<LogEntry> = typed("consciousness", Value::Array(entries))?;
     let mut cycle = None;
     for entry in &entries {
         if cycle != Some(entry.cycle) {

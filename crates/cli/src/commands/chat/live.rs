@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agent::space::Message;
 use agent::update::Update;
 use serde_json::json;
+use server::api::{Agent, Ready};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -13,7 +14,7 @@ use super::editor::{Act, Editor};
 use super::keys::Keys;
 use super::talk::Talk;
 use super::terminal::{self, Terminal};
-use crate::api::{Agent, Ready, Spoken};
+use crate::api::Spoken;
 use crate::client::{Client, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::lived;
@@ -32,7 +33,7 @@ const PROMPT: &str = "> ";
 /// What a request in the background came to.
 enum Answer {
     NotSent(String, Failure),
-    Missed(Vec<Message>),
+    Missed(Vec<Spoken>),
     Remark(String),
     Names(Vec<target::Named>),
 }
@@ -61,6 +62,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, histo
         talk.name(member.entity.id, &member.entity.display_name);
     }
     greet(&mut talk, &place, &ready);
+    let earlier = learn(&mut talk, earlier);
     begin(&mut talk, earlier, history);
 
     let (answers, mut answered) = mpsc::channel(OUTBOX);
@@ -114,6 +116,16 @@ fn greet(talk: &mut Talk, place: &Place, ready: &Ready) {
         Some(model) => talk.remark(&format!("Model: {}", model.name)),
         None => {}
     }
+}
+
+/// Names of those who left the space since come with their messages.
+fn learn(talk: &mut Talk, spoken: Vec<Spoken>) -> Vec<Message> {
+    let mut messages = Vec::with_capacity(spoken.len());
+    for Spoken { message, sender_name } in spoken {
+        talk.name(message.sender, &sender_name);
+        messages.push(message);
+    }
+    messages
 }
 
 /// The last messages, and from there on all that come.
@@ -267,8 +279,9 @@ impl Chat {
             }
             Answer::Missed(messages) => {
                 // Those that were shown meanwhile are passed over by their seq.
-                let new = messages.into_iter().filter(|message| message.seq > self.talk.last_seq()).collect();
-                self.talk.catch_up(new);
+                let messages = learn(&mut self.talk, messages);
+                let last = self.talk.last_seq();
+                self.talk.catch_up(messages.into_iter().filter(|message| message.seq > last).collect());
             }
             Answer::Remark(text) => self.talk.remark(&text),
             Answer::Names(names) => names.iter().for_each(|named| self.talk.name(named.id, &named.name)),
@@ -309,11 +322,10 @@ async fn tell(answers: &mpsc::Sender<Answer>, answer: Answer) {
     let _ = answers.send(answer).await;
 }
 
-async fn messages(client: &Client, place: &Place, most: u32) -> Result<Vec<Message>> {
+async fn messages(client: &Client, place: &Place, most: u32) -> Result<Vec<Spoken>> {
     let path = format!("/v1/spaces/{}/messages?limit={most}", place.space.id);
     let answer = client.get(&path).await?;
-    let spoken: Vec<Spoken> = typed(&path, answer["items"].clone())?;
-    Ok(spoken.into_iter().map(|spoken| spoken.message).collect())
+    typed(&path, answer["items"].clone())
 }
 
 async fn present(client: &Client, place: &Place) -> Result<String> {
@@ -323,7 +335,7 @@ async fn present(client: &Client, place: &Place) -> Result<String> {
         let mut line = format!("  {} ({}", entity.display_name, entity.kind.as_str());
         if entity.kind == agent::entity::EntityKind::Agent && place.admin {
             let agent: Agent = client.get_as(&agent_path(entity.id.agent(), "")).await?;
-            line.push_str(&format!(", {}", agent.state));
+            line.push_str(&format!(", {}", agent.state.as_str()));
         }
         if !member.role.is_empty() {
             line.push_str(&format!(", {}", member.role));

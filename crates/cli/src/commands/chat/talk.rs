@@ -172,7 +172,7 @@ impl Talk {
             .agents
             .iter()
             .filter(|agent| agent.state != AgentState::Sleeping)
-            .map(|agent| (agent.agent, Busy { cycle: agent.cycle, state: agent.state, tool: None }))
+            .map(|agent| (agent.agent, Busy { cycle: Some(agent.cycle), state: agent.state, tool: None }))
             .collect();
         let gone: Vec<MessageId> = self
             .drafts

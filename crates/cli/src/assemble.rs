@@ -1,0 +1,86 @@
+//! Puts the house together: the only place that sees two adapters at once.
+
+use std::sync::Arc;
+
+use agent::port::{Clock, Ids, Store, Toolbox, Voices};
+use runtime::bus::LocalBus;
+use runtime::live::Live;
+use runtime::{Keeper, Ports};
+use server::{Doors, Options};
+use storage::sqlite::Sqlite;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::errors::{Exit, Failure, Result};
+
+/// A house in which agents live.
+pub(crate) struct House {
+    store: Sqlite,
+    keeper: Keeper,
+    router: axum::Router,
+    shutdown: CancellationToken,
+}
+
+/// Puts it together and starts the keeper; the doors stay shut until [`House::open_doors`].
+pub(crate) fn assemble(
+    store: Sqlite,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    voices: Arc<dyn Voices>,
+    hosts: Vec<String>,
+) -> House {
+    let bus = Arc::new(LocalBus::new());
+    let live = Arc::new(Live::new(bus.clone()));
+    let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let keeper = runtime::start(Ports {
+        store: Arc::clone(&shared),
+        lookup: Arc::new(store.clone()),
+        voices: Arc::clone(&voices),
+        toolbox: Arc::clone(&toolbox),
+        tokens: Arc::new(models::tokens::O200k::new()),
+        clock: Arc::clone(&clock),
+        ids: Arc::clone(&ids),
+        live,
+    });
+    let shutdown = CancellationToken::new();
+    let doors = Doors {
+        store: shared,
+        registry: Arc::new(store.clone()),
+        reader: Arc::new(store.clone()),
+        bus,
+        node: keeper.node().clone(),
+        clock,
+        ids,
+        voices,
+        toolbox,
+        key_source: Box::new(|| {
+            let mut random = [0u8; 32];
+            // A machine without randomness cannot make keys at all: end this request.
+            getrandom::fill(&mut random).expect("the operating system gives randomness");
+            random
+        }),
+    };
+    let options =
+        Options { hosts, shutdown: shutdown.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let router = server::router(Arc::new(doors), options);
+    House { store, keeper, router, shutdown }
+}
+
+impl House {
+    /// Serves on the listener until the house is stopped.
+    pub(crate) fn open_doors(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
+        tokio::spawn(server::serve(listener, self.router.clone(), self.shutdown.clone()))
+    }
+
+    /// Shuts the doors, lets the steps in hand end, closes the store.
+    pub(crate) async fn stop(self) -> Result<()> {
+        self.shutdown.cancel();
+        self.keeper.stop().await;
+        self.store.close().await.map_err(|error| {
+            Failure::new(Exit::Failed, "store_failed", format!("the store did not close in peace: {error}"))
+                .hint("nothing that was acknowledged is lost; the next start looks after the rest")
+        })
+    }
+}

@@ -1,0 +1,341 @@
+//! `viv doctor`: looks at everything that can stand in the way, changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::id::CycleId;
+use agent::port::{Memo, ModelRequest};
+use agent::prompt::{Item, Prompt, ToolChoice};
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use runtime::clock::SystemClock;
+use serde_json::json;
+use server::api::{Ready, Whoami};
+
+use crate::args::{Global, ModelArgs};
+use crate::client::Client;
+use crate::errors::{Exit, Failure, Result};
+use crate::listen;
+use crate::output::{Screen, Style};
+use crate::voice;
+
+/// Free space below which the store will soon be full, and below which that may come, in bytes.
+const ROOM_FAIL: u64 = 64 << 20;
+const ROOM_WARN: u64 = 1 << 30;
+/// How long a model may take to begin to answer.
+const MODEL_WAIT: Duration = Duration::from_secs(30);
+/// No machine's clock stands before this version was made.
+const BUILT_AFTER: i64 = 1_790_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    detail: String,
+    hint: Option<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { name, verdict, detail: detail.into(), hint: None }
+    }
+
+    fn of(name: &'static str, failure: Failure) -> Self {
+        Self { name, verdict: Verdict::Fail, detail: failure.message, hint: failure.hint }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// Looks, prints, and fails where something failed.
+pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Result<Exit> {
+    let dir = global.data_dir.as_path();
+    let running = listen::is_locked(dir);
+    let mut checks = vec![
+        Check::new("version", Verdict::Ok, format!("viv {}", env!("CARGO_PKG_VERSION"))),
+        clock(),
+        data_dir(dir),
+        room(dir),
+        store(dir, running),
+    ];
+    checks.extend(server(&global.data_dir, running).await);
+    checks.push(local_servers().await);
+    checks.extend(model(dir, &args).await);
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    if screen.json {
+        let rows: Vec<_> = checks
+            .iter()
+            .map(
+                |c| json!({"name": c.name, "status": c.verdict.as_str(), "detail": c.detail, "hint": c.hint}),
+            )
+            .collect();
+        screen.json_line(&json!({"ok": !failed, "checks": rows}));
+    } else {
+        checks.iter().for_each(|check| print(&screen, check));
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Answered })
+}
+
+fn print(screen: &Screen, check: &Check) {
+    let style = match check.verdict {
+        Verdict::Ok => Style::Green,
+        Verdict::Warn => Style::Yellow,
+        Verdict::Fail => Style::Red,
+    };
+    let verdict = screen.paint(style, &format!("{:4}", check.verdict.as_str()));
+    screen.line(&format!("{verdict}  {:10}  {}", check.name, screen.clean_line(&check.detail)));
+    if let Some(hint) = &check.hint {
+        screen.line(&format!("      hint: {}", screen.clean_line(hint)));
+    }
+}
+
+fn clock() -> Check {
+    let now = Timestamp::now();
+    if now.as_second() < BUILT_AFTER {
+        return Check::new("clock", Verdict::Fail, format!("it says {now:.0}, which is past"))
+            .hint("set the clock: plans fire by it and certificates are judged by it");
+    }
+    Check::new("clock", Verdict::Ok, format!("{now:.0}"))
+}
+
+fn data_dir(dir: &Path) -> Check {
+    let shown = dir.display();
+    let metadata = match std::fs::metadata(dir) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Check::new("data", Verdict::Warn, format!("`{shown}` is not there yet"))
+                .hint("`viv up` makes it");
+        }
+        Err(error) => return Check::new("data", Verdict::Fail, format!("cannot look at `{shown}`: {error}")),
+    };
+    if !metadata.is_dir() {
+        return Check::new("data", Verdict::Fail, format!("`{shown}` is no directory"))
+            .hint("name another --data-dir");
+    }
+    if rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_err() {
+        return Check::new("data", Verdict::Fail, format!("this user may not write in `{shown}`"));
+    }
+    if std::os::unix::fs::MetadataExt::mode(&metadata) & 0o077 != 0 {
+        return Check::new("data", Verdict::Warn, format!("others may look into `{shown}`"))
+            .hint(format!("chmod 700 {shown}"));
+    }
+    Check::new("data", Verdict::Ok, format!("`{shown}`"))
+}
+
+fn room(dir: &Path) -> Check {
+    let there = dir.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let free = match rustix::fs::statvfs(there) {
+        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+        Err(error) => {
+            return Check::new("disk", Verdict::Warn, format!("cannot see the free space: {error}"));
+        }
+    };
+    let detail = format!("{} MB free", free >> 20);
+    match free {
+        ..ROOM_FAIL => {
+            Check::new("disk", Verdict::Fail, detail).hint("make room: nothing can be accepted soon")
+        }
+        ROOM_FAIL..ROOM_WARN => Check::new("disk", Verdict::Warn, detail),
+        _ => Check::new("disk", Verdict::Ok, detail),
+    }
+}
+
+/// The store's file, read only. A running server answers for it better.
+fn store(dir: &Path, running: bool) -> Check {
+    use std::io::Read;
+    if running {
+        return Check::new("store", Verdict::Ok, "a server has it open");
+    }
+    let file = dir.join("vivarium.db");
+    let mut head = [0u8; 100];
+    match std::fs::File::open(&file).and_then(|mut file| file.read_exact(&mut head)) {
+        Ok(()) if head.starts_with(b"SQLite format 3\0") => {
+            // The bytes that SQLite's format gives to the version of the tables.
+            let version = u32::from_be_bytes([head[60], head[61], head[62], head[63]]);
+            Check::new(
+                "store",
+                Verdict::Ok,
+                format!("readable, tables of version {version}, nobody has it open"),
+            )
+        }
+        Ok(()) => Check::new("store", Verdict::Fail, format!("`{}` is no store", file.display()))
+            .hint("move it away, or name another --data-dir"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Check::new("store", Verdict::Ok, "none yet; `viv up` makes it")
+        }
+        Err(error) => {
+            Check::new("store", Verdict::Fail, format!("cannot read `{}`: {error}", file.display()))
+                .hint("restore it from a copy")
+        }
+    }
+}
+
+async fn server(data_dir: &Path, running: bool) -> Vec<Check> {
+    let client = match Client::find(PathBuf::from(data_dir)) {
+        Ok(client) => client,
+        Err(failure) if failure.code == "no_server" && !running => {
+            return vec![
+                Check::new("server", Verdict::Warn, "none is running").hint("start one with `viv up`"),
+            ];
+        }
+        Err(failure) => return vec![Check::of("server", failure)],
+    };
+    let ready: Ready = match client.get_as("/v1/ready").await {
+        Ok(ready) => ready,
+        // A stale credential file after a crash is no fault of anything that runs.
+        Err(failure)
+            if failure.exit == Exit::Unreachable && !running && std::env::var_os("VIV_URL").is_none() =>
+        {
+            return vec![
+                Check::new("server", Verdict::Warn, "none is running").hint("start one with `viv up`"),
+            ];
+        }
+        Err(failure) => return vec![Check::of("server", failure)],
+    };
+    let mut checks = vec![answering(&client, &ready)];
+    if let Some(model) = &ready.model {
+        let what = if model.rehearsal { "a rehearsal, scripted" } else { "its default model" };
+        let detail = format!("thinks with {} ({what}), window {}", model.name, model.context_window);
+        checks.push(Check::new("thinks", if model.rehearsal { Verdict::Warn } else { Verdict::Ok }, detail));
+    }
+    checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
+        Ok(who) => {
+            let detail = who.entity.map_or(who.kind, |entity| format!("speaks as {}", entity.name));
+            Check::new("key", Verdict::Ok, format!("valid: {detail}"))
+        }
+        Err(failure) => Check::of("key", failure),
+    });
+    checks
+}
+
+fn answering(client: &Client, ready: &Ready) -> Check {
+    let ours = env!("CARGO_PKG_VERSION");
+    let url = client.url();
+    if !ready.ready {
+        return Check::new("server", Verdict::Fail, format!("{url} answers, but agents do not live there"))
+            .hint("look at the server's log");
+    }
+    if ready.version != ours {
+        return Check::new(
+            "server",
+            Verdict::Warn,
+            format!("{url} is version {}, this is {ours}", ready.version),
+        )
+        .hint("use the same version on both sides");
+    }
+    Check::new("server", Verdict::Ok, format!("{url} answers"))
+}
+
+async fn local_servers() -> Check {
+    let found = models::local::probe().await;
+    if found.is_empty() {
+        return Check::new("local", Verdict::Ok, "no model server on this machine (Ollama, llama.cpp)");
+    }
+    let lines: Vec<String> = found
+        .iter()
+        .map(|server| {
+            let models =
+                if server.models.is_empty() { "no model".to_owned() } else { server.models.join(", ") };
+            format!("{} at {} with {models}", server.provider, server.base_url)
+        })
+        .collect();
+    Check::new("local", Verdict::Ok, lines.join("; "))
+}
+
+/// The model that `viv up` would take with these arguments, asked for a word.
+async fn model(dir: &Path, args: &ModelArgs) -> Vec<Check> {
+    let chosen = match voice::choose(args, dir, Arc::new(SystemClock::new())).await {
+        Ok(chosen) => chosen,
+        Err(failure) => return vec![Check::of("model", failure)],
+    };
+    let name = &chosen.info.name;
+    if chosen.info.rehearsal {
+        return vec![
+            Check::new("model", Verdict::Warn, format!("{name}: scripted, no model thinks ({})", chosen.why))
+                .hint("set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`"),
+        ];
+    }
+    let window = chosen.info.context_window;
+    let windowed = if chosen.window_known {
+        Check::new("window", Verdict::Ok, format!("{window} tokens"))
+    } else {
+        Check::new("window", Verdict::Warn, format!("{window} tokens, assumed"))
+            .hint("say it with --context-window if it is another")
+    };
+    let answered = match tokio::time::timeout(MODEL_WAIT, ask(&chosen)).await {
+        Ok(Ok(())) => Check::new("model", Verdict::Ok, format!("{name} answers ({})", chosen.why)),
+        Ok(Err(why)) => Check::new("model", Verdict::Fail, format!("{name} does not answer: {why}"))
+            .hint("check its key, its address and its name"),
+        Err(_) => Check::new(
+            "model",
+            Verdict::Fail,
+            format!("{name} says nothing within {} s", MODEL_WAIT.as_secs()),
+        ),
+    };
+    vec![answered, windowed]
+}
+
+/// Asks for a word; the first sign of life is enough, and the rest is not waited for.
+async fn ask(chosen: &voice::Chosen) -> std::result::Result<(), String> {
+    let model = chosen.voices.voice(None).map_err(|error| error.to_string())?;
+    let prompt = Prompt {
+        system: "Answer with one word.".into(),
+        tools: Vec::new().into(),
+        items: vec![Item::Layer("Are you there?".into())],
+        choice: ToolChoice::None,
+        cycle: CycleId(uuid::Uuid::nil()),
+        reasoning_from: 0,
+    };
+    let mut memo = Memo::default();
+    let timeouts = agent::config::ModelTimeouts::default();
+    let mut stream = model.stream(ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts });
+    match stream.next().await {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("the stream ended without a word".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_store_fails_and_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(store(dir.path(), false).verdict, Verdict::Ok);
+        let file = dir.path().join("vivarium.db");
+        std::fs::write(&file, "x".repeat(200)).unwrap();
+        assert_eq!(store(dir.path(), false).verdict, Verdict::Fail);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().len(), 200);
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("deep/missing");
+        assert_eq!(data_dir(&missing).verdict, Verdict::Warn);
+        assert_ne!(room(&missing).verdict, Verdict::Fail);
+        assert_eq!(clock().verdict, Verdict::Ok);
+    }
+}

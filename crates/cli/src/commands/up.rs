@@ -1,0 +1,189 @@
+//! `viv up`: a server, from its checks to its last word. Everything that can be refused is refused
+//! before anything is written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use agent::port::{Ids, Registry};
+use runtime::clock::{SystemClock, SystemIds};
+use serde_json::json;
+use storage::sqlite::{OpenError, Sqlite};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Global, UpArgs};
+use crate::assemble;
+use crate::credentials::{self, Credentials, Secret};
+use crate::errors::{Exit, Failure, Result};
+use crate::listen;
+use crate::output::{Screen, Style};
+use crate::voice::{self, Chosen};
+use crate::world::{self, Founder};
+
+/// How a process ends that was told to stop a second time.
+const STOPPED_AT_ONCE: i32 = 130;
+
+/// Serves until it is told to stop.
+pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
+    log_to_stderr(screen)?;
+    let data_dir = global.data_dir.as_path();
+    let listener = listen::bind(&args.listen, args.allow_remote, data_dir).await?;
+    let address = listener.local_addr().map_err(|error| {
+        Failure::new(Exit::Failed, "cannot_listen", format!("cannot read the address in use: {error}"))
+    })?;
+    let clock = Arc::new(SystemClock::new());
+    let chosen = voice::choose(&args.model, data_dir, clock.clone()).await?;
+    let mut signals = Signals::new()?;
+
+    let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
+    let ids: Arc<dyn Ids> = Arc::new(SystemIds);
+    let founder = Founder { registry: &store as &dyn Registry, clock: clock.as_ref(), ids: ids.as_ref() };
+    let admin_key = founder.found().await?;
+    let local = Credentials { url: listen::url(address), key: founder.local_key().await? };
+
+    let mut hosts = args.host.clone();
+    if !address.ip().is_unspecified() {
+        hosts.push(address.ip().to_string());
+    }
+    let house = assemble::assemble(store, clock, ids, Arc::clone(&chosen.voices), hosts);
+    let serving = house.open_doors(listener);
+    if let Err(error) = credentials::write(data_dir, &local) {
+        // Without it no command on this machine finds the server: better none than that one.
+        house.stop().await?;
+        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
+    }
+    announce(&screen, data_dir, &local.url, &chosen, admin_key.as_ref());
+
+    signals.next().await;
+    if !screen.json {
+        screen.note("stopping; again to stop at once");
+    }
+    let leave = async {
+        house.stop().await?;
+        // The doors are shut by now; how they ended changes nothing any more.
+        let _ = serving.await;
+        Ok(Exit::Answered)
+    };
+    tokio::select! {
+        left = leave => {
+            credentials::remove(data_dir, &local);
+            left
+        }
+        () = signals.next() => {
+            credentials::remove(data_dir, &local);
+            // Nothing that was acknowledged is lost by this: it is what a crash does.
+            std::process::exit(STOPPED_AT_ONCE);
+        }
+    }
+}
+
+/// What stops a server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(Exit::Failed, "no_signals", format!("cannot listen for signals: {error}"))
+            })
+        };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+fn log_to_stderr(screen: Screen) -> Result<()> {
+    let wanted = std::env::var("VIV_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let filter = EnvFilter::try_new(&wanted).map_err(|error| {
+        Failure::usage(format!("wanted a log filter such as `info` in `VIV_LOG`, got `{wanted}`: {error}"))
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Fails only where a log is set up already.
+    let _ = log.with_ansi(screen.colour).try_init();
+    Ok(())
+}
+
+fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
+    let dir = data_dir.display();
+    match error {
+        OpenError::Locked { .. } => listen::in_use(data_dir),
+        OpenError::Newer { min_reader, ours, .. } => Failure::new(
+            Exit::Refused,
+            "store_newer",
+            format!(
+                "the store in `{dir}` needs a reader of format {min_reader}, this `viv` reads up to {ours}"
+            ),
+        )
+        .hint("run the version that made it, or a newer one; nothing was changed"),
+        OpenError::NotADatabase { file, why } => Failure::new(
+            Exit::Failed,
+            "store_foreign",
+            format!("`{}` is not a store of Vivarium: {why}", file.display()),
+        )
+        .hint("move it away, or name another --data-dir; nothing was changed"),
+        OpenError::Corrupt { file, why } => Failure::new(
+            Exit::Failed,
+            "store_damaged",
+            format!("the store `{}` is damaged: {why}", file.display()),
+        )
+        .hint("restore it from a copy; nothing was changed"),
+        OpenError::Io { source, .. } => Failure::new(
+            Exit::Failed,
+            "data_dir_unusable",
+            format!("cannot use the data directory `{dir}`: {source}"),
+        )
+        .hint("may this user write there, and is there room on the disk?"),
+        other => Failure::new(Exit::Failed, "store_unusable", other.to_string()),
+    }
+}
+
+fn announce(screen: &Screen, data_dir: &Path, url: &str, chosen: &Chosen, admin_key: Option<&Secret>) {
+    if screen.json {
+        screen.json_line(&json!({
+            "ready": true,
+            "url": url,
+            "admin_key": admin_key.map(Secret::open),
+            "data_dir": data_dir,
+            "model": chosen.info.name,
+            "rehearsal": chosen.info.rehearsal,
+        }));
+        return;
+    }
+    let data = data_dir.display().to_string();
+    screen.line(&format!("{} is up at {url}\n", screen.paint(Style::Bold, "Vivarium")));
+    screen.pairs(&[
+        ("agent", format!("{} in the space `{}`", world::AGENT, world::SPACE)),
+        ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
+        ("data", screen.clean_line(&data)),
+    ]);
+    if chosen.info.rehearsal {
+        let label = "\nThis is a rehearsal: words are scripted, no model thinks. For a real one set\n\
+                     OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`.";
+        screen.line(&screen.paint(Style::Yellow, label));
+    }
+    if let Some(key) = admin_key {
+        screen.line(&format!("\nAdmin key, shown this once and stored only hashed:\n  {}", key.open()));
+    }
+    let options = if data_dir == Path::new("./.viv") { String::new() } else { format!(" --data-dir {data}") };
+    screen.line(&format!(
+        "\nIn a second terminal: {}",
+        screen.paint(Style::Bold, &format!("viv chat{options}"))
+    ));
+    screen.line("Ctrl-C stops; nothing that was said is lost.");
+}

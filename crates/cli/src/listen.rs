@@ -1,0 +1,119 @@
+//! The address that a server listens on: read, judged and taken before anything is written.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use tokio::net::TcpListener;
+
+use crate::errors::{Exit, Failure, Result};
+
+/// Takes the address.
+pub(crate) async fn bind(listen: &str, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
+    let address = address(listen)?;
+    if !address.ip().is_loopback() && !allow_remote {
+        let message =
+            format!("`{listen}` can be reached from other machines, in plain HTTP; nothing was started");
+        return Err(Failure::new(Exit::Refused, "remote_refused", message)
+            .hint("listen on 127.0.0.1, or add --allow-remote and put TLS in front of it"));
+    }
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            // Most often it is this very directory's server that has the port.
+            if is_locked(data_dir) { Err(in_use(data_dir)) } else { Err(port_taken(listen)) }
+        }
+        Err(error) => {
+            let message = format!("cannot listen on `{listen}`: {error}");
+            Err(Failure::new(Exit::Refused, "cannot_listen", message)
+                .hint("choose another address with --listen"))
+        }
+    }
+}
+
+fn address(listen: &str) -> Result<SocketAddr> {
+    let wrong =
+        || Failure::usage(format!("wanted an address such as `127.0.0.1:7878` for --listen, got `{listen}`"));
+    if let Ok(address) = listen.parse() {
+        return Ok(address);
+    }
+    // A name may have several addresses; one of this machine alone is meant where there is one.
+    let all: Vec<SocketAddr> = listen.to_socket_addrs().map_err(|_| wrong())?.collect();
+    let loopback = all.iter().find(|address| address.ip().is_loopback());
+    loopback.or(all.first()).copied().ok_or_else(wrong)
+}
+
+/// The address as clients on this machine reach it.
+pub(crate) fn url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// Whether a server has the data directory.
+pub(crate) fn is_locked(data_dir: &Path) -> bool {
+    let Ok(lock) = std::fs::File::open(data_dir.join("lock")) else { return false };
+    // Taken for a moment only: dropped, it is free again.
+    matches!(lock.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+}
+
+/// That another server has the data directory.
+pub(crate) fn in_use(data_dir: &Path) -> Failure {
+    let message = format!("another server is running on `{}`", data_dir.display());
+    Failure::new(Exit::Refused, "data_dir_in_use", message)
+        .hint("talk to it with `viv chat`, stop it, or name another --data-dir")
+}
+
+fn port_taken(listen: &str) -> Failure {
+    Failure::new(Exit::Refused, "port_taken", format!("another program listens on `{listen}`"))
+        .hint("choose another port, such as --listen 127.0.0.1:7879")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nowhere() -> &'static Path {
+        Path::new("/nonexistent")
+    }
+
+    #[tokio::test]
+    async fn only_loopback_is_taken_without_being_asked() {
+        for remote in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+            let failure = bind(remote, false, nowhere()).await.unwrap_err();
+            assert_eq!((failure.exit, failure.code.as_str()), (Exit::Refused, "remote_refused"), "{remote}");
+        }
+        assert!(bind("localhost:0", false, nowhere()).await.is_ok());
+        assert!(bind("0.0.0.0:0", true, nowhere()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_address_is_said() {
+        for bad in ["nonsense", "127.0.0.1", "127.0.0.1:99999", ""] {
+            assert_eq!(bind(bad, false, nowhere()).await.unwrap_err().exit, Exit::Usage, "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_and_a_taken_directory_are_told_apart() {
+        let taken = bind("127.0.0.1:0", false, nowhere()).await.unwrap();
+        let listen = taken.local_addr().unwrap().to_string();
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(bind(&listen, false, dir.path()).await.unwrap_err().code, "port_taken");
+        let lock = std::fs::File::create(dir.path().join("lock")).unwrap();
+        lock.lock().unwrap();
+        assert_eq!(bind(&listen, false, dir.path()).await.unwrap_err().code, "data_dir_in_use");
+        drop(lock);
+        assert!(!is_locked(dir.path()));
+    }
+
+    #[test]
+    fn clients_are_told_an_address_that_they_can_reach() {
+        assert_eq!(url("0.0.0.0:80".parse().unwrap()), "http://127.0.0.1:80");
+        assert_eq!(url("[::]:80".parse().unwrap()), "http://[::1]:80");
+        assert_eq!(url("127.0.0.1:7".parse().unwrap()), "http://127.0.0.1:7");
+    }
+}

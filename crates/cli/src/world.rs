@@ -1,0 +1,107 @@
+//! The first world: the human `you`, one agent, one space, and the keys that open them.
+
+use agent::config::AgentConfig;
+use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
+use agent::port::RegistryError;
+use agent::port::{
+    Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace, Registry,
+};
+use server::keys;
+
+use crate::credentials::Secret;
+use crate::errors::{Exit, Failure, Result};
+
+/// The label of the key that each start makes for the commands on this machine.
+const CLI_LABEL: &str = "cli";
+
+/// What the first agent is told about itself.
+const INSTRUCTIONS: &str = "\
+You are Ada, who lives here. You are warm, curious and plain-spoken: you answer in a few sentences, in the \
+language you are spoken to, and you say so when you do not know something.
+
+When somebody asks or tells you something, answer with `send_message`. When several messages came while you \
+were busy, read them together and answer them together. When something is worth knowing later (a name, a wish, \
+a promise you made), keep it with `set_memories`. When nothing is meant for you, `skip`. When you have \
+done what was wanted, be `done`.";
+
+/// Names of the first world, for the banner.
+pub(crate) const AGENT: &str = "ada";
+/// The first space.
+pub(crate) const SPACE: &str = "home";
+
+/// What makes keys and ids here.
+pub(crate) struct Founder<'a> {
+    /// Where they are kept.
+    pub(crate) registry: &'a dyn Registry,
+    /// Time.
+    pub(crate) clock: &'a dyn Clock,
+    /// Ids.
+    pub(crate) ids: &'a dyn Ids,
+}
+
+impl Founder<'_> {
+    /// Makes the first world, once per store. Returns the admin key then, and never again.
+    pub(crate) async fn found(&self) -> Result<Option<Secret>> {
+        let at = self.clock.now();
+        let (key, admin) = self.admin("admin", false)?;
+        let human = EntityId(self.ids.uuid());
+        let agent = AgentId(self.ids.uuid());
+        let config = AgentConfig {
+            description: "the first agent of this place".to_owned(),
+            instructions: INSTRUCTIONS.to_owned(),
+            ..AgentConfig::default()
+        };
+        let founding = Founding {
+            human: NewHuman {
+                id: human,
+                name: "you".to_owned(),
+                display_name: "You".to_owned(),
+                external_id: None,
+                at,
+            },
+            agent: NewAgent { id: agent, name: AGENT.to_owned(), display_name: "Ada".to_owned(), config, at },
+            space: NewSpace {
+                id: SpaceId(self.ids.uuid()),
+                name: SPACE.to_owned(),
+                display_name: "Home".to_owned(),
+                description: "where you and Ada talk".to_owned(),
+                members: vec![human, agent.entity()],
+                at,
+            },
+            admin,
+        };
+        let founded = self.registry.found(founding).await.map_err(unwritten)?;
+        Ok(founded.then_some(key))
+    }
+
+    /// Makes the key of this start for the commands on this machine; the one before is void.
+    pub(crate) async fn local_key(&self) -> Result<Secret> {
+        let (key, credential) = self.admin(CLI_LABEL, true)?;
+        self.registry.add_credential(credential).await.map_err(unwritten)?;
+        Ok(key)
+    }
+
+    fn admin(&self, label: &str, replace_label: bool) -> Result<(Secret, NewCredential)> {
+        let mut random = [0u8; 32];
+        getrandom::fill(&mut random).map_err(|error| {
+            Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
+        })?;
+        let key = keys::key(&random);
+        let credential = NewCredential {
+            credential: Credential {
+                id: CredentialId(self.ids.uuid()),
+                kind: CredentialKind::Admin,
+                label: label.to_owned(),
+            },
+            secret_hash: keys::hash(&key),
+            at: self.clock.now(),
+            replace_label,
+        };
+        Ok((Secret::new(key), credential))
+    }
+}
+
+fn unwritten(error: RegistryError) -> Failure {
+    Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
+        .hint("is there room on the disk? `viv doctor` looks")
+}
