@@ -1,6 +1,8 @@
 //! The doors over the real store in memory, on a simulated clock: the router as a service, sockets
 //! only where sockets matter.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod agents;
 mod bad_input;
 mod document;

@@ -89,7 +89,7 @@ pub struct PageQuery {
 pub struct EntityQuery {
     /// Only these: `human` or `agent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(value_type = Option<names::EntityKind>)]
+    #[param(inline, value_type = Option<names::EntityKind>)]
     pub kind: Option<agent::entity::EntityKind>,
     /// `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub struct EntityQuery {
 pub struct InboxQuery {
     /// Only events in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(value_type = Option<names::FateState>)]
+    #[param(inline, value_type = Option<names::FateState>)]
     pub state: Option<String>,
     /// `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]

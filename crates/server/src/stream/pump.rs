@@ -196,14 +196,16 @@ impl Pump {
             // The snapshot that is due contains it, or what was published after it does.
             return Ok(());
         }
-        let Some(id) = self.subject.id_of(update) else {
-            self.pass_passing(update);
-            return Ok(());
-        };
-        if id > self.last + 1 && !self.behind {
+        let id = self.subject.id_of(update);
+        if self.behind || id.is_some_and(|id| id > self.last + 1) {
+            // Nothing overtakes what is durable: an end of a cycle comes after what it said.
             self.behind = true;
             self.catch_up().await?;
         }
+        let Some(id) = id else {
+            self.pass_passing(update);
+            return Ok(());
+        };
         let member = matches!(update, Update::Member { .. });
         match update {
             // Members are not replayed from the store: the snapshot has them.
@@ -235,9 +237,9 @@ impl Pump {
             }
             _ => {}
         }
-        if !self.send(None, update) && !update.is_transient() {
-            self.stale = true;
-        }
+        let passed = !self.behind && self.send(None, update);
+        // Only a snapshot can tell what else was lost.
+        self.stale |= !passed && !update.is_transient();
     }
 
     fn send(&self, id: Option<u64>, update: &Update) -> bool {
