@@ -52,8 +52,9 @@ impl Flow {
 
     /// Ends the text: its last row, where there is something in it.
     pub(crate) fn end(&mut self) -> Option<String> {
+        let empty = self.row[self.lead..].trim().is_empty();
         let rest = self.begin_row("");
-        (!rest.trim().is_empty()).then_some(rest)
+        (!empty).then_some(rest)
     }
 
     fn begin_row(&mut self, with: &str) -> String {

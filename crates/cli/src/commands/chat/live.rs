@@ -34,6 +34,7 @@ const PROMPT: &str = "> ";
 enum Answer {
     NotSent(String, Failure),
     Missed(Vec<Spoken>),
+    NotRead(Failure),
     Remark(String),
     Names(Vec<target::Named>),
 }
@@ -53,6 +54,7 @@ struct Chat {
 pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, history: u32) -> Result<Exit> {
     let path = format!("/v1/spaces/{}/stream", place.space.id);
     let mut heard = sse::listen(Arc::clone(&client), path).await?;
+    let mut tools = listen_to_tools(&client, &place).await;
     let ready: Ready = client.get_as("/v1/ready").await?;
     let earlier = messages(&client, &place, history.max(1)).await?;
 
@@ -93,6 +95,10 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, histo
                 }
                 true
             }
+            Some(update) = tools.recv() => {
+                chat.talk.update(update);
+                true
+            }
             Some(answer) = answered.recv() => chat.answer(answer),
             _ = resized.recv() => chat.resized(),
             _ = ended.recv() => false,
@@ -103,6 +109,27 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, histo
             return Ok(Exit::Answered);
         }
     }
+}
+
+/// What the agents here do with their tools, which only their own streams tell. Whoever may not
+/// listen to these, or loses one, still has the conversation.
+async fn listen_to_tools(client: &Arc<Client>, place: &Place) -> mpsc::Receiver<Update> {
+    let (told, tools) = mpsc::channel(OUTBOX);
+    for agent in place.agents().filter(|_| place.admin) {
+        let path = agent_path(agent.id.agent(), "/stream");
+        let Ok(mut heard) = sse::listen(Arc::clone(client), path).await else { continue };
+        let told = told.clone();
+        tokio::spawn(async move {
+            while let Some(heard) = heard.recv().await {
+                let Heard::Update(update) = heard else { continue };
+                let of_a_tool = matches!(*update, Update::ToolStarted { .. } | Update::ToolDone { .. });
+                if of_a_tool && told.send(*update).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    tools
 }
 
 fn greet(talk: &mut Talk, place: &Place, ready: &Ready) {
@@ -203,10 +230,10 @@ impl Chat {
             let body = busy.cycle.map_or_else(|| json!({}), |cycle| json!({"cycle": cycle}));
             tokio::spawn(async move {
                 match client.post(&path, &body, None).await {
+                    Ok(_) => {}
                     // It ended by itself in this moment.
                     Err(failure) if failure.code == "no_open_cycle" => {}
                     Err(failure) => tell(&answers, Answer::Remark(one_line(&failure))).await,
-                    Ok(_) => tell(&answers, Answer::Remark("(canceling)".to_owned())).await,
                 }
             });
         }
@@ -244,7 +271,7 @@ impl Chat {
             tokio::spawn(async move {
                 let answer = match messages(&client, &place, MISSED_MOST).await {
                     Ok(messages) => Answer::Missed(messages),
-                    Err(failure) => Answer::Remark(one_line(&failure)),
+                    Err(failure) => Answer::NotRead(failure),
                 };
                 tell(&answers, answer).await;
             });
@@ -282,6 +309,10 @@ impl Chat {
                 let messages = learn(&mut self.talk, messages);
                 let last = self.talk.last_seq();
                 self.talk.catch_up(messages.into_iter().filter(|message| message.seq > last).collect());
+            }
+            Answer::NotRead(failure) => {
+                self.talk.catch_up(Vec::new());
+                self.talk.remark(&one_line(&failure));
             }
             Answer::Remark(text) => self.talk.remark(&text),
             Answer::Names(names) => names.iter().for_each(|named| self.talk.name(named.id, &named.name)),

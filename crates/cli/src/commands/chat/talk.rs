@@ -58,7 +58,11 @@ pub(crate) struct Talk {
     growing: Option<Growing>,
     printed: VecDeque<MessageId>,
     busy: BTreeMap<AgentId, Busy>,
+    /// The last cycle of each agent that touched this space: work in others is not shown here.
+    cycles: HashMap<AgentId, CycleId>,
     lost: bool,
+    /// Missed messages are on their way: what is written now waits, to stand below them.
+    behind: bool,
     rows: Vec<String>,
 }
 
@@ -76,7 +80,9 @@ impl Talk {
             growing: None,
             printed: VecDeque::new(),
             busy: BTreeMap::new(),
+            cycles: HashMap::new(),
             lost: false,
+            behind: false,
             rows: Vec::new(),
         }
     }
@@ -161,6 +167,8 @@ impl Talk {
         for message in messages {
             self.message(message);
         }
+        self.behind = false;
+        self.grow_next();
     }
 
     /// Takes the snapshot of a new connection; `true` where messages were missed.
@@ -174,6 +182,7 @@ impl Talk {
             .filter(|agent| agent.state != AgentState::Sleeping)
             .map(|agent| (agent.agent, Busy { cycle: Some(agent.cycle), state: agent.state, tool: None }))
             .collect();
+        self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
         let gone: Vec<MessageId> = self
             .drafts
             .keys()
@@ -182,6 +191,7 @@ impl Talk {
             .collect();
         // A draft that ended while nobody looked is committed, and caught up with, or void.
         let missed = snapshot.head_seq > self.last_seq;
+        self.behind |= missed;
         if !missed {
             gone.into_iter().for_each(|message| self.void(message));
         }
@@ -205,18 +215,24 @@ impl Talk {
         match update {
             Update::Message { message } => {
                 let missed = message.seq > self.last_seq + 1;
+                self.behind |= missed;
                 self.message(message);
                 return missed;
             }
             Update::Draft { message, agent, delta, chars, .. } => self.draft(message, agent, &delta, chars),
             Update::DraftReset { message, .. } => self.void(message),
             Update::State { agent, state, cycle, reason } => self.state(agent, state, cycle, reason),
-            Update::ToolStarted { agent, tool, .. } => {
-                if let Some(busy) = self.busy.get_mut(&agent).filter(|_| shows(&tool)) {
+            Update::ToolStarted { agent, cycle, tool, .. } => {
+                let here = self.cycles.get(&agent) == Some(&cycle);
+                if let Some(busy) = self.busy.get_mut(&agent).filter(|_| here && shows(&tool)) {
                     busy.tool = Some(tool);
                 }
             }
-            Update::ToolDone { agent, tool, status, .. } => self.tool_done(agent, &tool, status),
+            Update::ToolDone { agent, cycle, tool, status, .. } => {
+                if self.cycles.get(&agent) == Some(&cycle) {
+                    self.tool_done(agent, &tool, status);
+                }
+            }
             Update::CycleEnded { agent, ending, reason, .. } => self.ended(agent, ending, reason),
             Update::Member { .. } | Update::Thought { .. } | Update::Commit { .. } => {}
         }
@@ -311,7 +327,7 @@ impl Talk {
 
     /// Shows what is new of a draft, if it is the one that is shown growing or none is.
     fn grow(&mut self, message: MessageId) {
-        if self.growing.is_none() {
+        if self.growing.is_none() && !self.behind {
             let Some(draft) = self.drafts.get(&message) else { return };
             let lead = format!("{}: ", self.name_of(draft.agent.entity()));
             self.growing = Some(Growing { message, shown: 0, flow: Flow::new(&lead, self.width) });
@@ -328,6 +344,7 @@ impl Talk {
 
     fn grow_next(&mut self) {
         if self.growing.is_none()
+            && !self.behind
             && let Some(message) = self.drafts.keys().min().copied()
         {
             self.grow(message);
@@ -367,6 +384,7 @@ impl Talk {
             }
             return;
         }
+        self.cycles.extend(cycle.map(|cycle| (agent, cycle)));
         let busy = self.busy.entry(agent).or_insert(Busy { cycle, state, tool: None });
         busy.cycle = cycle.or(busy.cycle);
         busy.state = state;

@@ -55,7 +55,8 @@ fn void(id: u128) -> Update {
 }
 
 fn state(state: AgentState, reason: Option<&str>) -> Update {
-    Update::State { agent: AgentId(uuid(ADA)), state, cycle: None, reason: reason.map(str::to_owned) }
+    let cycle = (state != AgentState::Sleeping).then_some(CycleId(uuid(4)));
+    Update::State { agent: AgentId(uuid(ADA)), state, cycle, reason: reason.map(str::to_owned) }
 }
 
 fn rows(talk: &mut Talk, updates: Vec<Update>) -> Vec<String> {
@@ -128,7 +129,7 @@ fn messages_are_shown_in_their_order_even_if_some_come_late() {
             .into_iter()
             .map(|update| match update {
                 Update::Message { message } => message,
-                _ => unreachable!(),
+                _ => panic!("no message"),
             })
             .collect(),
     );
@@ -164,8 +165,15 @@ fn what_an_agent_does_is_one_row() {
     assert_eq!(talk.status().unwrap(), "(ada uses read_messages; Ctrl-C cancels)");
     let done =
         Update::ToolDone { agent, cycle, call, tool: "read_messages".into(), status: OutcomeStatus::Error };
+    let elsewhere = Update::ToolDone {
+        agent,
+        cycle: CycleId(uuid(5)),
+        call: CallId("d".into()),
+        tool: "read_messages".into(),
+        status: OutcomeStatus::Ok,
+    };
     let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None };
-    let rows = rows(&mut talk, vec![done, ended, state(AgentState::Sleeping, Some("provider"))]);
+    let rows = rows(&mut talk, vec![done, elsewhere, ended, state(AgentState::Sleeping, Some("provider"))]);
     assert_eq!(rows, ["  * ada used read_messages: failed", "(ada let it pass)", "(ada sleeps: provider)"]);
     assert_eq!(talk.status(), None);
 }
@@ -175,4 +183,23 @@ fn foreign_text_cannot_steer_the_terminal_even_in_pieces() {
     let mut talk = talk();
     let updates = vec![piece(5, ADA, "\x1b", 1), piece(5, ADA, "[2J", 4), said(1, 5, ADA, "\x1b[2J")];
     assert_eq!(rows(&mut talk, updates), ["ada: ^[[2J"]);
+}
+
+#[test]
+fn what_is_written_while_messages_are_missing_stands_below_them() {
+    let mut talk = talk();
+    assert!(talk.snapshot(Snapshot { head_seq: 1, ..Snapshot::default() }));
+    assert!(rows(&mut talk, vec![piece(5, ADA, "Hi", 2)]).is_empty());
+    assert_eq!(talk.unfinished(), None);
+    let Update::Message { message } = said(1, 7, 1, "back?") else { panic!("no message") };
+    talk.catch_up(vec![message]);
+    assert_eq!(talk.take_rows(), ["you: back?"]);
+    assert_eq!(talk.unfinished().unwrap(), "ada: Hi");
+}
+
+#[test]
+fn a_draft_interrupted_at_its_very_end_leaves_no_empty_row() {
+    let mut talk = talk();
+    let updates = vec![piece(5, ADA, "Hi", 2), said(1, 7, 1, "and?"), said(2, 5, ADA, "Hi")];
+    assert_eq!(rows(&mut talk, updates), ["ada: Hi", "you: and?"]);
 }
