@@ -1,0 +1,5 @@
+//! The store under the promises of the ports, and what is SQLite's own.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod damage;
+mod promises;

@@ -1,0 +1,306 @@
+//! What the one write path promises: fencing, idempotence, refusals, cancel, and what others see.
+
+use agent::call::{CallState, Outcome};
+use agent::changes::{
+    CallChange, CommitKind, CommitOutcome, Echo, GoalChange, MemoryChange, PlanChange, Refusal,
+};
+use agent::entry::EntryKind;
+use agent::event::{Fate, Trust};
+use agent::id::{CallId, EntityId, GoalId, PlanId};
+use agent::life::{Goal, GoalStatus, Lease, Plan, Schedule, Standing};
+use agent::port::Accepted;
+use agent::run::Usage;
+use futures_util::future::join;
+
+use super::Backend;
+use super::world::{Living, World, at, fresh, saying, space, world};
+
+/// Somebody else opened the life: what the old holder commits is lost, whatever it is.
+pub async fn a_zombie_is_lost_and_writes_nothing(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let zombie = w.open(w.ada).await;
+    let mut heir = w.open(w.ada).await;
+    let before = w.dump(w.ada).await;
+    let mut decision = zombie.decision();
+    decision.inward.says = vec![zombie.says(0, w.family, "boo")];
+    for expect in [zombie.n, heir.n] {
+        decision.expect = expect;
+        assert_eq!(w.commit(zombie.lease, decision.clone()).await, CommitOutcome::Lost);
+    }
+    assert_eq!(w.b.store.glance(zombie.lease).await.unwrap(), None);
+    assert_eq!(w.dump(w.ada).await, before);
+    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+    let decision = heir.decision();
+    heir.done(&w, decision).await;
+    // Nor does an opening succeed that does not make the next epoch, or on an old reading.
+    let mut open = heir.changes(CommitKind::Open);
+    for (epoch, expect) in
+        [(heir.lease.epoch, heir.n), (heir.lease.epoch + 2, heir.n), (heir.lease.epoch + 1, 1)]
+    {
+        open.expect = expect;
+        let lease = Lease { agent: w.ada, epoch };
+        assert_eq!(w.commit(lease, open.clone()).await, CommitOutcome::Lost);
+    }
+}
+
+/// A connection lost during the commit: the same again finds that it was done.
+pub async fn a_repeated_commit_answers_as_the_first_time_and_writes_once(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let lease = living.lease;
+    let mut decision = living.decision();
+    decision.inward.says = vec![living.says(0, w.team, "hi")];
+    living.done(&w, decision.clone()).await;
+    let before = w.dump(w.ada).await;
+    for _ in 0..2 {
+        let again = w.commit(lease, decision.clone()).await;
+        let CommitOutcome::Committed { n, echo, .. } = again else { panic!("wanted it done, got {again:?}") };
+        assert_eq!((n, echo), (living.n, Echo::default()));
+    }
+    assert_eq!(w.dump(w.ada).await, before);
+    assert_eq!(w.b.reader.said_in(living.open.id).await.unwrap().len(), 1);
+    // Another commit on the same expectation is not that one.
+    let mut other = decision;
+    other.kind = CommitKind::Settle;
+    assert_eq!(w.commit(lease, other).await, CommitOutcome::Lost);
+}
+
+/// Membership revoked, space closed or gone: the calls are named, nothing of the commit is written.
+pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
+    let w = world(b).await;
+    let closed = space(&w.b, "closed", &[w.ada.entity()]).await;
+    w.say(w.team, "hello").await;
+    let mut living = w.open(w.ada).await;
+    w.b.registry.close_space(closed).await.unwrap();
+    w.b.registry.remove_member(w.team, w.ada.entity()).await.unwrap();
+    let before = w.dump(w.ada).await;
+    let mut decision = living.decision();
+    decision.inward.memories = vec![MemoryChange::Set { key: "k".into(), value: "v".into() }];
+    decision.inward.says = vec![
+        living.says(0, w.family, "this one may"),
+        living.says(1, w.team, "not a member any more"),
+        living.says(2, closed, "closed meanwhile"),
+        living.says(3, agent::id::SpaceId(fresh()), "nowhere"),
+    ];
+    decision.calls = (0..4).map(|index| living.call(index)).collect();
+    let CommitOutcome::Refused(refusals) = w.commit(living.lease, decision.clone()).await else {
+        panic!("wanted a refusal")
+    };
+    let calls: Vec<CallId> = refusals.iter().map(|Refusal { call, .. }| call.clone()).collect();
+    assert_eq!(calls, (1..4).map(|index| living.call(index).id).collect::<Vec<_>>());
+    assert!(refusals[0].reason.contains("not a member"), "{refusals:?}");
+    assert!(refusals[1].reason.contains("closed"), "{refusals:?}");
+    assert_eq!(w.dump(w.ada).await, before);
+    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap(), []);
+    assert_eq!(w.b.reader.facts(w.ada).await.unwrap().unwrap().memories, []);
+    // Without those calls the same commit is done.
+    decision.inward.says.truncate(1);
+    decision.calls.truncate(1);
+    living.done(&w, decision).await;
+    assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
+}
+
+fn goal(id: GoalId, description: &str) -> Goal {
+    Goal { id, parent: None, description: description.into(), priority: 1, status: GoalStatus::Active }
+}
+
+/// Rows of another agent cannot be touched.
+pub async fn a_goal_or_plan_of_another_agent_is_refused(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "hello").await;
+    let (goal_id, plan_id) = (GoalId(fresh()), PlanId(fresh()));
+    let plan = Plan {
+        id: plan_id,
+        name: "mine".into(),
+        instruction: "do".into(),
+        schedule: Schedule::At { at: at(9_000) },
+        next_at: Some(at(9_000)),
+    };
+    let mut ada = w.open(w.ada).await;
+    let mut decision = ada.decision();
+    decision.inward.goals = vec![GoalChange::Set(goal(goal_id, "hers"))];
+    decision.inward.plans = vec![PlanChange::Set(plan.clone())];
+    ada.done(&w, decision).await;
+    let bob = w.open(w.bob).await;
+    let steals: [fn(&mut agent::changes::Inward, &Plan, GoalId); 4] = [
+        |inward, _, id| inward.goals = vec![GoalChange::Set(goal(id, "his"))],
+        |inward, _, id| inward.goals = vec![GoalChange::Delete(id)],
+        |inward, plan, _| inward.plans = vec![PlanChange::Set(plan.clone())],
+        |inward, plan, _| inward.plans = vec![PlanChange::Delete(plan.id)],
+    ];
+    for steal in steals {
+        let mut decision = bob.decision();
+        steal(&mut decision.inward, &plan, goal_id);
+        decision.calls = vec![bob.call(0)];
+        let outcome = w.commit(bob.lease, decision).await;
+        assert!(matches!(&outcome, CommitOutcome::Refused(r) if r[0].call == bob.call(0).id), "{outcome:?}");
+    }
+    let facts = w.b.reader.facts(w.ada).await.unwrap().unwrap();
+    assert_eq!((facts.goals, facts.plans), (vec![goal(goal_id, "hers")], vec![plan]));
+}
+
+/// Decide and start are refused, settle is allowed; closing clears it.
+pub async fn a_canceled_cycle_may_settle_and_close_but_not_decide_or_start(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.outward(0, true)];
+    let call = decision.calls[0].id.clone();
+    living.done(&w, decision).await;
+    assert_eq!(w.b.registry.cancel(w.ada, None).await.unwrap(), living.open.id);
+    assert!(w.b.store.glance(living.lease).await.unwrap().unwrap().cancel);
+    assert_eq!(w.wake(w.ada).await.cancel, Some(living.open.id));
+    let mut decide = living.changes(CommitKind::Decide);
+    decide.entries = vec![living.entry(1, EntryKind::Assistant, "no")];
+    assert_eq!(w.commit(living.lease, decide).await, CommitOutcome::Canceled);
+    let start = living.changes(CommitKind::Start);
+    assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Canceled);
+    let mut settle = living.changes(CommitKind::Settle);
+    let outcome = Some(Outcome::ok("came all the same"));
+    settle.call_changes = vec![CallChange { id: call, state: CallState::Done, outcome: outcome.clone() }];
+    let (glance, _) = living.done(&w, settle).await;
+    assert!(glance.cancel);
+    assert_eq!(w.wake(w.ada).await.calls[0].outcome, outcome);
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    assert_eq!(w.wake(w.ada).await.cancel, None);
+    w.say(w.family, "next").await;
+    let mut next = w.open(w.ada).await;
+    let decision = next.decision();
+    let (glance, _) = next.done(&w, decision).await;
+    assert!(!glance.cancel);
+}
+
+/// Message, seq, events of others, and the wakings, all with the decision; none for the speaker.
+pub async fn what_an_agent_says_is_said_with_its_decision(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.inward.says = vec![living.says(0, w.team, "hi @bob"), living.says(1, w.family, "all well")];
+    decision.inward.active_space = Some(w.family);
+    let (_, echo) = living.done(&w, decision).await;
+    let texts: Vec<_> = echo.said.iter().map(|message| (message.seq, message.text.as_str())).collect();
+    assert_eq!(texts, [(2, "hi @bob"), (1, "all well")]);
+    assert_eq!(echo.wake.iter().map(|waken| waken.agent).collect::<Vec<_>>(), [w.bob]);
+    assert_eq!(w.b.reader.said_in(living.open.id).await.unwrap(), echo.said);
+    let waiting = w.wake(w.bob).await.waiting;
+    assert_eq!((waiting.len(), waiting[1].event.envelope.trust), (2, Trust::Agent));
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.waiting.len(), waking.life.active_space), (0, Some(w.family)));
+}
+
+/// Newest first, deleted ones gone, untouched ones as they were.
+pub async fn memories_are_versioned_and_the_last_word_stands(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let set = |key: &str, value: &str| MemoryChange::Set { key: key.into(), value: value.into() };
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.inward.memories = vec![set("a", "1"), set("a", "2"), set("b", "1"), set("c", "1")];
+    let (glance, _) = living.done(&w, decision).await;
+    assert_eq!(glance.facts.unwrap().memories.len(), 3);
+    let mut decide = living.changes(CommitKind::Decide);
+    decide.at = at(2_000);
+    let delete = |key: &str| MemoryChange::Delete { key: key.into() };
+    decide.inward.memories = vec![delete("b"), set("c", "2"), set("d", "1"), delete("d"), delete("zzz")];
+    living.done(&w, decide).await;
+    let memories = w.b.reader.facts(w.ada).await.unwrap().unwrap().memories;
+    let kept: Vec<_> = memories.iter().map(|m| (m.key.as_str(), m.value.as_str(), m.updated_at)).collect();
+    assert_eq!(kept, [("c", "2", at(2_000)), ("a", "2", at(1_000))]);
+    assert_eq!(w.wake(w.ada).await.facts.memories, memories);
+}
+
+/// What waits besides the taken, who joined, whether it is to stop.
+pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let calm = w.b.store.glance(living.lease).await.unwrap().unwrap();
+    assert_eq!((calm.waiting, calm.cancel, calm.suspended, calm.preview.len()), (0, false, false, 0));
+    for n in 0..7 {
+        w.accept(saying(w.bob.entity(), w.team, &format!("more {n}"))).await;
+    }
+    w.b.registry.add_member(w.family, w.bob.entity(), "guest".into(), at(20)).await.unwrap();
+    w.b.registry.set_standing(w.ada, Standing::Suspended, at(30)).await.unwrap();
+    let seen = w.b.store.glance(living.lease).await.unwrap().unwrap();
+    let decision = living.decision();
+    let (brought, _) = living.done(&w, decision).await;
+    for glance in [seen, brought] {
+        assert_eq!((glance.waiting, glance.preview.len(), glance.suspended), (7, 5, true));
+        assert_eq!(glance.preview[0].said[0].text, "more 0");
+        assert_eq!(glance.urgent, []);
+        let facts = glance.facts.expect("somebody joined a space of hers");
+        assert_eq!(facts.space(w.family).unwrap().members.len(), 3);
+    }
+    let settle = living.changes(CommitKind::Settle);
+    let (glance, _) = living.done(&w, settle).await;
+    assert_eq!((glance.waiting, glance.facts), (7, None));
+}
+
+/// The person whose message is being lived may break in; another's words wait.
+pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "deploy").await;
+    let living = w.open(w.ada).await;
+    w.say(w.team, "elsewhere").await;
+    w.say(w.family, "stop!").await;
+    let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
+    let urgent: Vec<_> = glance.urgent.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    assert_eq!((glance.waiting, urgent), (2, vec!["stop!"]));
+}
+
+/// Tokens of all its life: receipts once each, and what was skipped.
+pub async fn totals_count_receipts_and_skips(b: Backend) {
+    let w = world(b).await;
+    for _ in 0..2 {
+        w.say(w.family, "hello").await;
+        let mut living = w.open(w.ada).await;
+        let mut decision = living.decision();
+        decision.open.as_mut().unwrap().usage = Usage { input: Some(10), ..Usage::default() };
+        living.done(&w, decision).await;
+        let closing = living.closing();
+        living.done(&w, closing).await;
+    }
+    let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
+    assert_eq!((card.usage.input, card.usage.output, card.usage.cached), (Some(20), Some(10), None));
+    assert_eq!((card.cycles, card.skips, card.commit_n), (2, 0, 6));
+}
+
+/// One lock order everywhere: no deadlock, nothing lost, no gap.
+pub async fn two_agents_speak_into_each_others_spaces_at_once(b: Backend) {
+    let w = world(b).await;
+    let hall = space(&w.b, "hall", &[w.ada.entity(), w.bob.entity()]).await;
+    w.say(w.team, "talk").await;
+    let (ada, bob) = (w.open(w.ada).await, w.open(w.bob).await);
+    let talk = |mut living: Living, first, second| {
+        let w = &w;
+        async move {
+            let decision = living.decision();
+            living.done(w, decision).await;
+            for _ in 0..50 {
+                let mut decide = living.changes(CommitKind::Decide);
+                decide.inward.says = vec![living.says(0, first, "one"), living.says(1, second, "two")];
+                decide.open.as_mut().unwrap().step += 1;
+                living.done(w, decide).await;
+            }
+        }
+    };
+    join(talk(ada, w.team, hall), talk(bob, hall, w.team)).await;
+    check_seqs(&w, w.team, 101).await;
+    check_seqs(&w, hall, 100).await;
+}
+
+async fn check_seqs(w: &World, space: agent::id::SpaceId, expected: u64) {
+    let messages = w.b.reader.messages(space, Some(0), None, 200).await.unwrap();
+    let seqs: Vec<_> = messages.iter().map(|message| message.seq).collect();
+    assert_eq!(seqs, (1..=expected).collect::<Vec<_>>());
+    let by_agents: Vec<EntityId> = messages.iter().map(|message| message.sender).collect();
+    assert!(by_agents.contains(&w.ada.entity()) && by_agents.contains(&w.bob.entity()));
+    let stranger = saying(EntityId(fresh()), space, "x");
+    assert!(matches!(w.accept(stranger).await, Accepted::Denied(_)));
+    assert_ne!(w.state(w.ada, "no such event").await, Fate::Waiting.as_str());
+}

@@ -1,0 +1,116 @@
+//! What a store keeps beyond its process.
+
+use agent::port::{Accept, Accepted, StoreError};
+use futures_util::future::join_all;
+
+use super::Backend;
+use super::world::{World, at, saying, service, world};
+
+impl World {
+    fn with(self, change: impl FnOnce(Backend) -> Backend) -> Self {
+        Self { b: change(self.b), ..self }
+    }
+
+    async fn reopened(self) -> Self {
+        Self { b: self.b.reopened().await, ..self }
+    }
+}
+
+/// Messages, events, agents, members: all of it, without any peaceful end.
+pub async fn what_was_accepted_survives_a_crash(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "hello").await;
+    w.event(w.ada, service("s-1")).await;
+    let before = w.wake(w.ada).await;
+    let w = w.with(Backend::crashed);
+    let after = w.wake(w.ada).await;
+    assert_eq!(after.waiting, before.waiting);
+    assert_eq!(after.facts, before.facts);
+    assert_eq!(w.b.reader.messages(w.team, None, None, 10).await.unwrap()[0].text, "hello");
+    assert_eq!(w.due(1_000).await.len(), 2);
+}
+
+/// The ledger is the dedupe.
+pub async fn an_id_is_a_duplicate_also_after_years_and_restarts(b: Backend) {
+    let w = world(b).await;
+    let message = saying(w.husam, w.family, "once");
+    w.accept(message.clone()).await;
+    w.event(w.ada, service("s-1")).await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    let w = w.reopened().await.with(Backend::crashed);
+    let mut late = service("s-1");
+    late.at = at(5 * 365 * 86_400_000);
+    assert_eq!(w.event(w.ada, late).await, Accepted::Duplicate { message: None });
+    assert!(matches!(w.accept(message).await, Accepted::Duplicate { message: Some(_) }));
+    assert_eq!(w.wake(w.ada).await.waiting, []);
+}
+
+/// With its entries and calls; the next opening raises the epoch.
+pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.outward(0, true)];
+    living.done(&w, decision).await;
+    let w = w.with(Backend::crashed);
+    assert_eq!(w.due(1_000).await, [w.ada]);
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.life.open.as_ref(), waking.calls.len()), (Some(&living.open), 1));
+    assert_eq!(w.b.reader.totals().await.unwrap().open_cycles, 1);
+    living.lease.epoch += 1;
+    let open = living.changes(agent::changes::CommitKind::Open);
+    living.done(&w, open).await;
+    let closing = living.closing();
+    living.done(&w, closing).await;
+}
+
+/// What came since this start is no suspect.
+pub async fn a_waking_is_clean_after_a_peaceful_end_and_suspect_after_a_crash(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    assert!(w.wake(w.ada).await.clean);
+    let w = w.reopened().await;
+    assert!(w.wake(w.ada).await.clean);
+    let w = w.with(Backend::crashed);
+    assert!(!w.wake(w.ada).await.clean);
+    w.say(w.team, "new").await;
+    assert!(!w.wake(w.ada).await.clean, "the old one still waits");
+    assert!(w.wake(w.bob).await.clean);
+}
+
+/// In words that tell what to do.
+pub async fn a_second_opening_is_refused_while_the_first_lives(b: Backend) {
+    let refused = (b.open)().err().expect("the directory is taken");
+    assert!(refused.contains("in use") && refused.contains("--data-dir"), "{refused}");
+    assert_eq!(b.reader.totals().await.unwrap().agents, 0, "the first one lives on");
+    let b = b.reopened().await;
+    assert_eq!(b.reader.totals().await.unwrap().agents, 0);
+}
+
+/// Whoever waits shares the fsync of the others: counted, not timed.
+pub async fn many_accepts_share_few_transactions(b: Backend) {
+    let w = world(b).await;
+    let before = (w.b.transactions)();
+    let many: Vec<_> = (0..512).map(|n| saying(w.husam, w.family, &format!("{n}"))).collect();
+    let done = join_all(many.into_iter().map(|message| w.accept(message))).await;
+    assert!(done.iter().all(|accepted| matches!(accepted, Accepted::Fresh { .. })));
+    let transactions = (w.b.transactions)() - before;
+    assert!((1..=512 / 15).contains(&transactions), "{transactions} transactions for 512 accepts");
+}
+
+/// Instead of hanging or losing a word.
+pub async fn a_closed_store_says_so(b: Backend) {
+    let w = world(b).await;
+    let store = std::sync::Arc::clone(&w.b.store);
+    let message = saying(w.husam, w.family, "too late");
+    let Backend { close, .. } = w.b;
+    close().await;
+    let late = store.accept(Accept::Say(message), None).await;
+    assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
+    assert!(matches!(store.due(at(0), 1).await, Err(StoreError::Closed)));
+}

@@ -1,0 +1,300 @@
+//! What a life from waking to rest promises.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest};
+use agent::entry::{EntryKind, View};
+use agent::event::{EventKind, Fate};
+use agent::id::{ContentRef, PlanId};
+use agent::life::{Layer, LayerRef, Plan, RestReason, Schedule, Standing, Window};
+use agent::port::Accepted;
+use agent::run::Usage;
+
+use super::Backend;
+use super::world::{at, everything, fresh, service, world};
+
+/// Events are lived in the decision; the log, the receipt and the audit tell it all.
+pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.call(0)];
+    living.done(&w, decision).await;
+    let closing = living.closing();
+    let (_, echo) = living.done(&w, closing).await;
+    assert_eq!(echo.wake, []);
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.life.epoch, waking.life.commit_n, waking.life.head_seq), (1, 3, 2));
+    assert_eq!((waking.life.cycles, waking.life.open.is_none()), (1, true));
+    let Window::Loaded(entries) = waking.window else { panic!("wanted the entries") };
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Assistant]);
+    assert_eq!(entries[0].message.text(), "inbox");
+    let run = w.b.reader.run(living.open.id).await.unwrap();
+    assert_eq!(run, Some(living.receipt()));
+    assert_eq!(w.b.lookup.runs(w.ada, 5).await.unwrap(), [living.receipt()]);
+    let kinds: Vec<_> =
+        w.b.reader.commits(w.ada, 0, 10).await.unwrap().into_iter().map(|row| (row.n, row.kind)).collect();
+    assert_eq!(kinds, [(1, CommitKind::Open), (2, CommitKind::Decide), (3, CommitKind::Close)]);
+    let inbox = w.b.reader.inbox(w.ada, None, everything()).await.unwrap();
+    assert_eq!(inbox.items[0].fate, Fate::Lived { cycle: living.open.id, step: 0 });
+    assert_eq!(w.due(10_000).await, []);
+}
+
+/// The log is untouched and the event still waits.
+pub async fn opening_counts_an_attempt_and_appends_nothing(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let before = w.dump(w.ada).await;
+    w.open(w.ada).await;
+    assert_eq!(w.dump(w.ada).await, before);
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.life.epoch, waking.waiting.len(), waking.waiting[0].attempts), (1, 1, 1));
+    assert!(waking.life.open.is_some());
+    // Taken over after a death: counted again.
+    w.open(w.ada).await;
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.life.epoch, waking.waiting[0].attempts), (2, 2));
+}
+
+/// Blame keeps it, for the surroundings' fault it is taken back; the agent rests until then.
+pub async fn events_given_back_keep_the_attempt_only_where_they_are_to_blame(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    for (blame, attempts) in [(true, 1), (false, 1), (true, 2)] {
+        let mut living = w.open(w.ada).await;
+        let mut back = living.changes(CommitKind::Close);
+        back.open = None;
+        back.blame = blame;
+        back.settle = living.settled(&Fate::Waiting);
+        back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Backoff) });
+        let (_, echo) = living.done(&w, back).await;
+        assert_eq!(echo.wake, [agent::port::Waken { agent: w.ada, at: at(900) }]);
+        assert_eq!(w.due(899).await, []);
+        assert_eq!(w.due(900).await, [w.ada]);
+        let waking = w.wake(w.ada).await;
+        assert_eq!((waking.waiting[0].attempts, waking.life.not_before), (attempts, Some(at(900))));
+        let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
+        assert_eq!((card.waiting, card.rest_reason), (1, Some(RestReason::Backoff)));
+        assert_eq!(w.b.store.wake(w.ada, at(899), None).await.unwrap().unwrap().waiting, []);
+    }
+}
+
+/// Settling what is settled writes nothing.
+pub async fn an_event_is_lived_at_most_once(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let before = w.dump(w.ada).await;
+    let mut again = living.changes(CommitKind::Decide);
+    again.entries = vec![living.entry(1, EntryKind::Assistant, "again")];
+    again.settle = living.settled(&Fate::Lived { cycle: living.open.id, step: 1 });
+    assert!(w.b.store.commit(living.lease, again).await.is_err());
+    assert_eq!(w.dump(w.ada).await, before);
+}
+
+/// It stays in the ledger with its reason.
+pub async fn a_dead_event_is_never_due_again(b: Backend) {
+    let w = world(b).await;
+    w.event(w.ada, service("poison")).await;
+    let mut living = w.open(w.ada).await;
+    let mut close = living.changes(CommitKind::Close);
+    close.open = None;
+    close.settle = living.settled(&Fate::Dead { reason: "garbage".into() });
+    living.done(&w, close).await;
+    assert_eq!(w.due(100_000).await, []);
+    let dead = w.b.reader.inbox(w.ada, Some("dead".into()), everything()).await.unwrap().items;
+    assert_eq!(dead[0].fate, Fate::Dead { reason: "garbage".into() });
+    assert_eq!(w.b.reader.totals().await.unwrap().dead, 1);
+    assert_eq!(w.event(w.ada, service("poison")).await, Accepted::Duplicate { message: None });
+}
+
+/// Only the ledger, the counter and the cost know of it.
+pub async fn a_skip_leaves_log_runs_and_ordinals_as_they_were(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "first").await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    let before = w.dump(w.ada).await;
+    w.say(w.family, "none of her business").await;
+    let mut living = w.open(w.ada).await;
+    let mut skip = living.changes(CommitKind::Close);
+    skip.open = None;
+    skip.settle = living.settled(&Fate::Skipped { reason: Some("not mine".into()) });
+    skip.usage = Usage { input: Some(7), ..Usage::default() };
+    living.done(&w, skip).await;
+    assert_eq!(w.dump(w.ada).await, before);
+    let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
+    assert_eq!((card.skips, card.cycles, card.usage.input), (1, 1, Some(17)));
+    let skipped = w.b.reader.inbox(w.ada, Some("skipped".into()), everything()).await.unwrap().items;
+    assert_eq!(skipped[0].fate, Fate::Skipped { reason: Some("not mine".into()) });
+}
+
+/// Whoever lives it may have died; a rest of the whole agent is honoured whatever comes.
+pub async fn an_open_cycle_is_due_until_it_rests_and_a_held_agent_is_not(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    assert_eq!(w.due(1_000).await, [w.ada]);
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    assert_eq!(w.due(1_000).await, [w.ada]);
+    let mut park = living.changes(CommitKind::Park);
+    park.rest = Some(Rest { not_before: Some(at(5_000)), reason: Some(RestReason::Provider) });
+    living.done(&w, park).await;
+    let Accepted::Fresh { wake, .. } = w.say(w.family, "more").await else { panic!("wanted it accepted") };
+    assert_eq!(wake[0].at, at(5_000));
+    assert_eq!(w.due(4_999).await, []);
+    assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap(), Some(at(5_000)));
+    assert_eq!(w.due(5_000).await, [w.ada]);
+    let waking = w.wake(w.ada).await;
+    let mut open = living.changes(CommitKind::Open);
+    living.lease.epoch = waking.life.epoch + 1;
+    open.at = at(5_000);
+    living.done(&w, open).await;
+    assert_eq!(w.wake(w.ada).await.life.not_before, None);
+}
+
+/// Resumed, it is due at once with all that came.
+pub async fn a_suspended_agent_keeps_its_events_and_is_never_due(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "before").await;
+    w.b.registry.set_standing(w.ada, Standing::Suspended, at(20)).await.unwrap();
+    let Accepted::Fresh { wake, .. } = w.say(w.family, "meanwhile").await else { panic!("wanted it") };
+    assert_eq!((wake, w.due(100_000).await), (vec![], vec![]));
+    let waking = w.wake(w.ada).await;
+    let mut open = Changes::new(CommitKind::Open, agent::id::CycleId(fresh()), 0, 0, at(30));
+    open.open = None;
+    let lease = agent::life::Lease { agent: w.ada, epoch: waking.life.epoch + 1 };
+    assert_eq!(w.commit(lease, open).await, CommitOutcome::Lost);
+    w.b.registry.set_standing(w.ada, Standing::Active, at(40)).await.unwrap();
+    assert_eq!(w.due(40).await, [w.ada]);
+    assert_eq!(w.wake(w.ada).await.waiting.len(), 2);
+}
+
+/// As long as nothing was committed; else all of it.
+pub async fn a_warm_waking_reads_no_window(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let wake = |known| w.b.store.wake(w.ada, at(1_000), known);
+    let warm = wake(Some(living.n)).await.unwrap().unwrap();
+    assert!(matches!(warm.window, Window::Unchanged));
+    let cold = wake(Some(living.n - 1)).await.unwrap().unwrap();
+    assert!(matches!(cold.window, Window::Loaded(entries) if entries.len() == 2));
+    assert!(w.b.store.wake(agent::id::AgentId(fresh()), at(0), None).await.unwrap().is_none());
+}
+
+/// Missed slots are one event; firing again fires nothing.
+pub async fn a_due_plan_fires_one_event_once(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "remind me").await;
+    let mut living = w.open(w.ada).await;
+    let plan = Plan {
+        id: PlanId(fresh()),
+        name: "health".into(),
+        instruction: "check".into(),
+        schedule: Schedule::Cron { expression: "0 * * * *".into(), zone: "UTC".into() },
+        next_at: Some(at(3_600_000)),
+    };
+    let mut decision = living.decision();
+    decision.inward.plans = vec![PlanChange::Set(plan.clone())];
+    let (glance, _) = living.done(&w, decision).await;
+    assert_eq!(glance.facts.map(|facts| facts.plans), Some(vec![plan.clone()]));
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(3_600_000)));
+    assert_eq!(w.b.store.fire_due(at(3_599_999), 10).await.unwrap(), []);
+    let now = at(3_600_000) + Duration::from_secs(2 * 3_600 + 60);
+    let woken = w.b.store.fire_due(now, 10).await.unwrap();
+    assert_eq!(woken.iter().map(|waken| waken.agent).collect::<Vec<_>>(), [w.ada]);
+    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap(), []);
+    let waiting = w.b.store.wake(w.ada, now, None).await.unwrap().unwrap().waiting;
+    assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::Plan));
+    let pending = w.b.reader.facts(w.ada).await.unwrap().unwrap().plans;
+    assert!(pending[0].next_at > Some(now), "{pending:?}");
+}
+
+/// The waking reads what the view shows, the archive all of it.
+pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision
+        .entries
+        .extend([living.entry(3, EntryKind::Notice, "three"), living.entry(4, EntryKind::Notice, "four")]);
+    living.done(&w, decision).await;
+    let view =
+        View { rev: 1, summary: Some("so far".into()), ranges: vec![(1, 1)], tail: 4, reasoning_from: 4 };
+    let mut change = living.changes(CommitKind::View);
+    change.view = Some(view.clone());
+    living.done(&w, change).await;
+    let waking = w.wake(w.ada).await;
+    assert_eq!(waking.view, view);
+    let Window::Loaded(entries) = waking.window else { panic!("wanted the entries") };
+    assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 4]);
+    let archive = w.b.lookup.archive(w.ada, 2, 2).await.unwrap();
+    assert_eq!(archive.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// Kept by content, named by the open cycle.
+pub async fn layers_come_back_with_the_open_cycle(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let layer = Layer { after: 1, text: Arc::from("the workspace, as it was") };
+    let mut decision = living.decision();
+    decision.layers = vec![layer.clone()];
+    let content = ContentRef::of(layer.text.as_bytes());
+    let named = LayerRef { after: 1, content };
+    decision.open.as_mut().unwrap().layers = vec![named];
+    decision.calls = vec![living.outward(0, true)];
+    living.done(&w, decision).await;
+    let waking = w.wake(w.ada).await;
+    assert_eq!(waking.layers, [layer]);
+    assert_eq!(waking.calls, [living_call(&living)]);
+    assert_eq!(waking.life.open, Some(living.open.clone()));
+}
+
+fn living_call(living: &super::world::Living) -> agent::call::CallRow {
+    let mut before = living.clone();
+    before.open.step = 0;
+    before.outward(0, true)
+}
+
+/// Retired, it accepts nothing new and its history stays.
+pub async fn retiring_ends_plans_and_nothing_opens_again(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "remind me once").await;
+    let mut living = w.open(w.ada).await;
+    let plan = Plan {
+        id: PlanId(fresh()),
+        name: "once".into(),
+        instruction: "then".into(),
+        schedule: Schedule::At { at: at(9_000) },
+        next_at: Some(at(9_000)),
+    };
+    let mut decision = living.decision();
+    decision.inward.plans = vec![PlanChange::Set(plan)];
+    living.done(&w, decision).await;
+    let mut closing = living.closing();
+    closing.retire = true;
+    living.done(&w, closing).await;
+    assert_eq!(w.b.store.fire_due(at(10_000), 10).await.unwrap(), []);
+    assert_eq!(w.wake(w.ada).await.life.standing, Standing::Retired);
+    assert!(matches!(w.say(w.family, "still there?").await, Accepted::Fresh { wake, .. } if wake.is_empty()));
+    let denied = w.event(w.ada, service("late")).await;
+    assert_eq!(denied, Accepted::Denied(agent::port::Denial::Retired(w.ada)));
+    assert!(w.b.registry.set_standing(w.ada, Standing::Active, at(1)).await.is_err());
+    assert_eq!(w.b.reader.entries(w.ada, 0, 10).await.unwrap().len(), 2);
+}

@@ -1,0 +1,143 @@
+//! The promises of the ports as named functions, run unchanged on every backend: a second store
+//! passes when [`contract_tests!`](crate::contract_tests) and, where it outlives its process,
+//! [`durable_contract_tests!`](crate::durable_contract_tests) pass.
+//!
+//! This module must not know any backend.
+#![allow(clippy::unwrap_used, reason = "a promise that is not kept is a failed test")]
+
+pub mod accept;
+pub mod commit;
+pub mod durable;
+pub mod life;
+pub mod outside;
+pub mod registry;
+mod world;
+
+use std::sync::Arc;
+
+use agent::port::{Blobs, BoxFuture, Calls, Lookup, Reader, Registry, Store};
+
+/// A store under test: all its ports, and how it is ended and opened again.
+pub struct Backend {
+    /// The durable truth of the living.
+    pub store: Arc<dyn Store>,
+    /// Claims and answers.
+    pub calls: Arc<dyn Calls>,
+    /// Reading on an agent's behalf.
+    pub lookup: Arc<dyn Lookup>,
+    /// What administrators do.
+    pub registry: Arc<dyn Registry>,
+    /// Paged questions.
+    pub reader: Arc<dyn Reader>,
+    /// Bytes by content.
+    pub blobs: Arc<dyn Blobs>,
+    /// How many transactions that wrote something were committed so far.
+    pub transactions: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Ends it in peace.
+    pub close: Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>,
+    /// Opens the same store again, once everything above is dropped; the error is in words.
+    pub open: Arc<dyn Fn() -> Result<Backend, String> + Send + Sync>,
+}
+
+impl Backend {
+    /// Ends the store in peace and opens it again.
+    pub async fn reopened(self) -> Self {
+        let Self { close, open, .. } = self;
+        close().await;
+        open().expect("a store that was closed opens again")
+    }
+
+    /// Ends the store as a crash would, without a word, and opens it again.
+    pub fn crashed(self) -> Self {
+        let open = Arc::clone(&self.open);
+        drop(self);
+        open().expect("a store that crashed opens again")
+    }
+}
+
+/// One named test per promise that every store keeps. `$make` is an async function that gives an
+/// empty [`Backend`].
+#[macro_export]
+macro_rules! contract_tests {
+    ($make:path) => {
+        $crate::promises! { $make =>
+            accept::a_message_and_the_events_it_causes_are_accepted_together,
+            accept::a_message_of_a_stranger_or_in_a_closed_or_unknown_space_is_denied,
+            accept::an_id_sent_five_times_is_one_message_and_one_event,
+            accept::a_message_id_of_another_message_is_denied,
+            accept::a_request_key_answers_the_same_body_and_refuses_another,
+            accept::an_event_is_known_for_ever_and_wakes_once,
+            accept::a_mention_replaces_the_plain_event_of_whom_it_names,
+            accept::the_ninth_agent_message_of_a_root_is_held_and_a_persons_never,
+            accept::a_full_inbox_refuses_services_and_collapses_what_is_said,
+            accept::a_debounce_delays_the_waking_and_takes_along_what_came_meanwhile,
+            accept::seqs_of_a_space_have_no_gaps_under_concurrency,
+            life::a_cycle_opens_decides_and_closes,
+            life::opening_counts_an_attempt_and_appends_nothing,
+            life::events_given_back_keep_the_attempt_only_where_they_are_to_blame,
+            life::an_event_is_lived_at_most_once,
+            life::a_dead_event_is_never_due_again,
+            life::a_skip_leaves_log_runs_and_ordinals_as_they_were,
+            life::an_open_cycle_is_due_until_it_rests_and_a_held_agent_is_not,
+            life::a_suspended_agent_keeps_its_events_and_is_never_due,
+            life::a_warm_waking_reads_no_window,
+            life::a_due_plan_fires_one_event_once,
+            life::a_view_is_a_row_of_its_own_and_the_log_stays_whole,
+            life::layers_come_back_with_the_open_cycle,
+            life::retiring_ends_plans_and_nothing_opens_again,
+            commit::a_zombie_is_lost_and_writes_nothing,
+            commit::a_repeated_commit_answers_as_the_first_time_and_writes_once,
+            commit::a_refused_commit_names_the_calls_and_writes_nothing,
+            commit::a_goal_or_plan_of_another_agent_is_refused,
+            commit::a_canceled_cycle_may_settle_and_close_but_not_decide_or_start,
+            commit::what_an_agent_says_is_said_with_its_decision,
+            commit::memories_are_versioned_and_the_last_word_stands,
+            commit::a_glance_tells_what_others_did_meanwhile,
+            commit::an_urgent_message_of_the_requester_is_shown_in_full,
+            commit::totals_count_receipts_and_skips,
+            commit::two_agents_speak_into_each_others_spaces_at_once,
+            outside::a_call_is_claimed_once_and_answered_once,
+            outside::an_awaited_answer_makes_its_agent_due,
+            outside::a_late_answer_becomes_an_event,
+            outside::an_agent_reads_only_what_is_its_own,
+            outside::blobs_are_found_by_their_content,
+            outside::pages_lead_through_everything_once,
+            registry::the_world_is_founded_once,
+            registry::handles_are_unique_and_unknown_ids_are_named,
+            registry::an_amendment_makes_a_revision_only_where_something_changes,
+            registry::members_raise_the_rev_and_a_full_space_takes_no_more,
+            registry::a_key_is_found_by_its_hash_and_replaced_by_its_label,
+            registry::only_an_open_cycle_can_be_canceled,
+        }
+    };
+}
+
+/// One named test per promise that a store keeps beyond its process.
+#[macro_export]
+macro_rules! durable_contract_tests {
+    ($make:path) => {
+        $crate::promises! { $make =>
+            durable::what_was_accepted_survives_a_crash,
+            durable::an_id_is_a_duplicate_also_after_years_and_restarts,
+            durable::an_open_cycle_is_due_again_after_a_crash,
+            durable::a_waking_is_clean_after_a_peaceful_end_and_suspect_after_a_crash,
+            durable::a_second_opening_is_refused_while_the_first_lives,
+            durable::many_accepts_share_few_transactions,
+            durable::a_closed_store_says_so,
+        }
+    };
+}
+
+/// A module with a test per promise.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! promises {
+    ($make:path => $($area:ident :: $promise:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                $crate::contract::$area::$promise($make().await).await;
+            }
+        )*
+    };
+}

@@ -1,0 +1,152 @@
+//! Calls answered from outside, what an agent may read, blobs, and the pages of the console.
+
+use agent::call::{CallState, Outcome};
+use agent::event::{EventData, EventKind};
+use agent::id::{CallId, ContentRef, CycleId};
+use agent::port::{CallError, Claim, Finish, FinishedCall, PageRequest};
+
+use super::Backend;
+use super::world::{Living, World, at, everything, fresh, saying, world};
+
+/// A cycle with one outward call that nobody has begun.
+async fn asked(w: &World, awaited: bool) -> (Living, CallId) {
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.outward(0, awaited)];
+    let id = decision.calls[0].id.clone();
+    living.done(w, decision).await;
+    (living, id)
+}
+
+fn answer(id: &CallId, text: &str) -> FinishedCall {
+    FinishedCall { id: id.clone(), outcome: Outcome::ok(text), at: at(2_000) }
+}
+
+/// Whoever is first wins, also of two at once.
+pub async fn a_call_is_claimed_once_and_answered_once(b: Backend) {
+    let w = world(b).await;
+    let (_, id) = asked(&w, true).await;
+    let claim = |worker: &str| w.b.calls.claim(id.clone(), worker.into(), at(1_500));
+    let (first, second) = futures_util::future::join(claim("one"), claim("two")).await;
+    let claims = [first.unwrap(), second.unwrap()];
+    assert_eq!(claims.iter().filter(|claim| **claim == Claim::Taken).count(), 1);
+    let yours = claims.iter().find_map(|claim| match claim {
+        Claim::Yours(row) => Some(row),
+        Claim::Taken => None,
+    });
+    assert_eq!(yours.map(|row| (row.id.clone(), row.state)), Some((id.clone(), CallState::Started)));
+    let (first, second) = futures_util::future::join(
+        w.b.calls.finish(answer(&id, "first")),
+        w.b.calls.finish(answer(&id, "second")),
+    )
+    .await;
+    let finishes = [first.unwrap(), second.unwrap()];
+    assert!(finishes.contains(&Finish::Awaited(w.ada)) && finishes.contains(&Finish::Already));
+    let unknown = CallId("c-nothing".into());
+    assert!(matches!(w.b.calls.finish(answer(&unknown, "x")).await, Err(CallError::Unknown(_))));
+    let claimed = w.b.calls.claim(unknown, "one".into(), at(0)).await;
+    assert!(matches!(claimed, Err(CallError::Unknown(_))));
+}
+
+/// A paused cycle goes on when its answer comes; the outcome waits in the call row.
+pub async fn an_awaited_answer_makes_its_agent_due(b: Backend) {
+    let w = world(b).await;
+    let (mut living, id) = asked(&w, true).await;
+    let mut park = living.changes(agent::changes::CommitKind::Park);
+    park.rest = Some(agent::changes::Rest { not_before: Some(at(900_000)), reason: None });
+    living.done(&w, park).await;
+    assert_eq!(w.due(10_000).await, []);
+    let finished = w.b.calls.finish(answer(&id, "yes")).await.unwrap();
+    assert_eq!(finished, Finish::Awaited(w.ada));
+    assert_eq!(w.due(2_000).await, [w.ada]);
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.calls[0].state, waking.waiting.len()), (CallState::Done, 0));
+    assert_eq!(waking.calls[0].outcome, Some(Outcome::ok("yes")));
+}
+
+/// With the ledger as its dedupe, like any other.
+pub async fn a_late_answer_becomes_an_event(b: Backend) {
+    let w = world(b).await;
+    let (mut living, id) = asked(&w, true).await;
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    assert_eq!(w.b.calls.finish(answer(&id, "at last")).await.unwrap(), Finish::Late(w.ada));
+    assert_eq!(w.b.calls.finish(answer(&id, "again")).await.unwrap(), Finish::Already);
+    let waiting = w.wake(w.ada).await.waiting;
+    assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::ToolResult));
+    assert_eq!(waiting[0].event.id.0, format!("result:{id}"));
+    let EventData::ToolResult { text, error, .. } = &waiting[0].event.data else {
+        panic!("wanted an outcome")
+    };
+    assert_eq!((text.as_str(), *error), ("at last", false));
+    // One that no cycle ever waits for is late at once.
+    let (_, detached) = asked(&w, false).await;
+    assert_eq!(w.b.calls.finish(answer(&detached, "x")).await.unwrap(), Finish::Late(w.ada));
+}
+
+/// Not a member: nothing. Another's call: nothing. Another's log: nothing.
+pub async fn an_agent_reads_only_what_is_its_own(b: Backend) {
+    let w = world(b).await;
+    let (_, id) = asked(&w, true).await;
+    w.b.calls.finish(answer(&id, "secret")).await.unwrap();
+    for n in 0..4 {
+        w.accept(saying(w.husam, w.family, &format!("more {n}"))).await;
+    }
+    assert_eq!(w.b.lookup.messages(w.bob, w.family, None, 10).await.unwrap(), None);
+    let nowhere = agent::id::SpaceId(fresh());
+    assert_eq!(w.b.lookup.messages(w.ada, nowhere, None, 10).await.unwrap(), None);
+    let (said, total) = w.b.lookup.messages(w.ada, w.family, Some(5), 2).await.unwrap().unwrap();
+    let texts: Vec<_> = said.iter().map(|said| (said.seq, said.text.as_str())).collect();
+    assert_eq!((texts, total), (vec![(3, "more 1"), (4, "more 2")], 5));
+    assert_eq!(w.b.lookup.outcome(w.ada, id.clone()).await.unwrap(), Some(Outcome::ok("secret")));
+    assert_eq!(w.b.lookup.outcome(w.bob, id).await.unwrap(), None);
+    assert_eq!(w.b.lookup.archive(w.ada, 1, 10).await.unwrap().len(), 2);
+    assert_eq!(w.b.lookup.archive(w.bob, 1, 10).await.unwrap(), []);
+    w.b.registry.remove_member(w.family, w.ada.entity()).await.unwrap();
+    assert_eq!(w.b.lookup.messages(w.ada, w.family, None, 10).await.unwrap(), None);
+}
+
+/// The same bytes have one address, whoever keeps them.
+pub async fn blobs_are_found_by_their_content(b: Backend) {
+    let content: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    let name = b.blobs.put(content.clone()).await.unwrap();
+    assert_eq!(name, ContentRef::of(&content));
+    assert_eq!(b.blobs.put(content.clone()).await.unwrap(), name);
+    assert_eq!(b.blobs.get(name).await.unwrap(), Some(content));
+    assert_eq!(b.blobs.get(ContentRef::of(b"never kept")).await.unwrap(), None);
+    assert_eq!(b.blobs.get(ContentRef("no hash".into())).await.unwrap(), None);
+}
+
+/// Every row once, in order, whatever the size of a page.
+pub async fn pages_lead_through_everything_once(b: Backend) {
+    let w = world(b).await;
+    let page = |cursor| PageRequest { cursor, limit: 2 };
+    let first = w.b.reader.entities(None, page(None)).await.unwrap();
+    let second = w.b.reader.entities(None, page(first.next.clone())).await.unwrap();
+    let names: Vec<_> = first.items.iter().chain(&second.items).map(|entity| entity.name.as_str()).collect();
+    assert_eq!((names, second.next), (vec!["ada", "bob", "husam"], None));
+    let agents = w.b.reader.agents(everything()).await.unwrap().items;
+    assert_eq!(agents.iter().map(|card| card.id).collect::<Vec<_>>(), [w.ada, w.bob]);
+    let spaces = w.b.reader.spaces(Some(w.bob.entity()), everything()).await.unwrap().items;
+    assert_eq!(spaces.iter().map(|space| space.id).collect::<Vec<_>>(), [w.team]);
+    assert_eq!(w.b.reader.members(w.team).await.unwrap().len(), 3);
+    for n in 0..5 {
+        w.say(w.family, &format!("{n}")).await;
+    }
+    let newest = w.b.reader.inbox(w.ada, Some("waiting".into()), page(None)).await.unwrap();
+    let rest = w.b.reader.inbox(w.ada, None, page(newest.next.clone())).await.unwrap();
+    let previews: Vec<_> = newest.items.iter().chain(&rest.items).map(|row| row.preview.as_str()).collect();
+    assert_eq!(previews, ["4", "3", "2", "1"]);
+    assert_eq!(w.b.reader.inbox(w.ada, Some("lived".into()), page(None)).await.unwrap().items, []);
+    let seqs = |messages: Vec<agent::space::Message>| -> Vec<u64> {
+        messages.iter().map(|message| message.seq).collect()
+    };
+    let read = |after, before| w.b.reader.messages(w.family, after, before, 2);
+    assert_eq!(seqs(read(None, None).await.unwrap()), [4, 5]);
+    assert_eq!(seqs(read(Some(1), None).await.unwrap()), [2, 3]);
+    assert_eq!(seqs(read(None, Some(4)).await.unwrap()), [2, 3]);
+    let totals = w.b.reader.totals().await.unwrap();
+    assert_eq!((totals.agents, totals.spaces, totals.messages, totals.waiting), (2, 2, 5, 5));
+    assert_eq!(w.b.reader.run(CycleId(fresh())).await.unwrap(), None);
+}

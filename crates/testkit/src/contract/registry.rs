@@ -1,0 +1,171 @@
+//! What administrators and people do.
+
+use agent::config::AgentConfig;
+use agent::entity::EntityKind;
+use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use agent::limits;
+use agent::port::{
+    Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace, RegistryError,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::Backend;
+use super::world::{at, everything, fresh, space, world};
+
+fn denied<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Denial {
+    match result {
+        Err(RegistryError::Denied(denial)) => denial,
+        other => panic!("wanted a denial, got {other:?}"),
+    }
+}
+
+fn human(name: &str) -> NewHuman {
+    NewHuman {
+        id: EntityId(fresh()),
+        name: name.into(),
+        display_name: name.into(),
+        external_id: Some("sso-7".into()),
+        at: at(0),
+    }
+}
+
+fn key(hash: &str, label: &str, kind: CredentialKind) -> NewCredential {
+    NewCredential {
+        credential: Credential { id: CredentialId(fresh()), kind, label: label.into() },
+        secret_hash: hash.into(),
+        at: at(0),
+        replace_label: true,
+    }
+}
+
+/// All of it together, and never twice.
+pub async fn the_world_is_founded_once(b: Backend) {
+    let founding = || {
+        let human = human("you");
+        let agent = NewAgent {
+            id: AgentId(fresh()),
+            name: "viv".into(),
+            display_name: "Viv".into(),
+            config: AgentConfig::default(),
+            at: at(0),
+        };
+        let space = NewSpace {
+            id: SpaceId(fresh()),
+            name: "home".into(),
+            display_name: "Home".into(),
+            description: "where it begins".into(),
+            members: vec![human.id, agent.id.entity()],
+            at: at(0),
+        };
+        Founding { human, agent, space, admin: key("hash", "admin", CredentialKind::Admin) }
+    };
+    assert!(b.registry.found(founding()).await.unwrap());
+    assert!(!b.registry.found(founding()).await.unwrap());
+    let totals = b.reader.totals().await.unwrap();
+    assert_eq!((totals.agents, totals.spaces), (1, 1));
+    let home = b.reader.space("home".into()).await.unwrap().unwrap();
+    let members = b.reader.members(home.id).await.unwrap();
+    assert_eq!(members.iter().map(|member| member.entity.name.as_str()).collect::<Vec<_>>(), ["you", "viv"]);
+    assert!(b.registry.credential("hash".into()).await.unwrap().is_some());
+}
+
+/// Each denial says what it is about.
+pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
+    let w = world(b).await;
+    let taken = w.b.registry.create_human(human("ada")).await;
+    assert_eq!(denied(taken), Denial::NameTaken { what: "entity", name: "ada".into() });
+    let twin = NewSpace {
+        id: SpaceId(fresh()),
+        name: "family".into(),
+        display_name: String::new(),
+        description: String::new(),
+        members: Vec::new(),
+        at: at(0),
+    };
+    let taken = w.b.registry.open_space(twin).await;
+    assert_eq!(denied(taken), Denial::NameTaken { what: "space", name: "family".into() });
+    let nobody = fresh();
+    let unknown = w.b.registry.add_member(w.team, EntityId(nobody), String::new(), at(1)).await;
+    assert_eq!(denied(unknown), Denial::NotFound { what: "entity", name: nobody.to_string() });
+    let unknown = w.b.registry.close_space(SpaceId(nobody)).await;
+    assert_eq!(denied(unknown), Denial::NotFound { what: "space", name: nobody.to_string() });
+    let person = w.b.registry.amend_agent(w.husam.agent(), None, None, at(1)).await;
+    assert_eq!(denied(person), Denial::NotFound { what: "agent", name: w.husam.to_string() });
+    let husam = w.b.reader.entity("HUSAM".into()).await.unwrap().unwrap();
+    assert_eq!((husam.id, husam.kind), (w.husam, EntityKind::Human));
+    assert_eq!(w.b.reader.entity(w.husam.to_string()).await.unwrap(), Some(husam));
+    let people = w.b.reader.entities(Some(EntityKind::Human), everything()).await.unwrap();
+    assert_eq!(people.items.len(), 1);
+}
+
+/// Revisions are append-only; a cycle keeps the one that it was opened under.
+pub async fn an_amendment_makes_a_revision_only_where_something_changes(b: Backend) {
+    let w = world(b).await;
+    let amend =
+        |name: Option<&str>, config| w.b.registry.amend_agent(w.ada, name.map(Into::into), config, at(5));
+    assert_eq!(amend(Some("Ada L."), None).await.unwrap(), 1);
+    assert_eq!(amend(None, Some(json!({"limits": {"max_steps": 20}}))).await.unwrap(), 1);
+    w.say(w.family, "hello").await;
+    w.open(w.ada).await;
+    assert_eq!(amend(None, Some(json!({"limits": {"max_steps": 3}}))).await.unwrap(), 2);
+    let bad = amend(None, Some(json!({"limit": 1}))).await;
+    assert!(matches!(bad, Err(RegistryError::Config(_))), "{bad:?}");
+    let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
+    assert_eq!((card.config_rev, card.config.limits.max_steps), (2, 3));
+    assert_eq!(card.entity.display_name, "Ada L.");
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.config_rev, waking.config.limits.max_steps), (1, limits::MAX_STEPS));
+    assert_eq!(w.wake(w.bob).await.facts.space(w.team).unwrap().members[1].entity.display_name, "Ada L.");
+}
+
+/// Joining again changes the role; leaving twice is told.
+pub async fn members_raise_the_rev_and_a_full_space_takes_no_more(b: Backend) {
+    let w = world(b).await;
+    let rev = w.b.reader.space("family".into()).await.unwrap().unwrap().rev;
+    let add = |role: &str| w.b.registry.add_member(w.family, w.bob.entity(), role.into(), at(1));
+    assert_eq!(add("guest").await.unwrap(), rev + 1);
+    assert_eq!(add("owner").await.unwrap(), rev + 2);
+    let members = w.b.reader.members(w.family).await.unwrap();
+    assert_eq!((members.len(), members[2].role.as_str()), (3, "owner"));
+    assert_eq!(w.b.registry.remove_member(w.family, w.bob.entity()).await.unwrap(), rev + 3);
+    let again = w.b.registry.remove_member(w.family, w.bob.entity()).await;
+    assert_eq!(denied(again), Denial::NotMember { entity: w.bob.entity(), space: w.family });
+    let hall = space(&w.b, "hall", &[]).await;
+    for n in 0..limits::SPACE_MEMBERS_MAX {
+        let new = human(&format!("h{n}"));
+        let id = new.id;
+        w.b.registry.create_human(new).await.unwrap();
+        w.b.registry.add_member(hall, id, String::new(), at(1)).await.unwrap();
+    }
+    let full = w.b.registry.add_member(hall, w.husam, String::new(), at(1)).await;
+    assert_eq!(denied(full), Denial::SpaceFull(hall));
+}
+
+/// The secret itself is nowhere.
+pub async fn a_key_is_found_by_its_hash_and_replaced_by_its_label(b: Backend) {
+    let w = world(b).await;
+    let kind = CredentialKind::Entity(w.husam);
+    w.b.registry.add_credential(key("first", "cli", kind)).await.unwrap();
+    let found = w.b.registry.credential("first".into()).await.unwrap().unwrap();
+    assert_eq!((found.kind, found.label.as_str()), (kind, "cli"));
+    w.b.registry.add_credential(key("second", "cli", CredentialKind::Admin)).await.unwrap();
+    assert_eq!(w.b.registry.credential("first".into()).await.unwrap(), None);
+    let found = w.b.registry.credential("second".into()).await.unwrap().unwrap();
+    assert_eq!(found.kind, CredentialKind::Admin);
+    let nobody = CredentialKind::Entity(EntityId(Uuid::from_u128(7)));
+    assert!(w.b.registry.add_credential(key("third", "x", nobody)).await.is_err());
+}
+
+/// That one, where it is named.
+pub async fn only_an_open_cycle_can_be_canceled(b: Backend) {
+    let w = world(b).await;
+    assert_eq!(denied(w.b.registry.cancel(w.ada, None).await), Denial::NoOpenCycle(w.ada));
+    w.say(w.family, "hello").await;
+    let living = w.open(w.ada).await;
+    let other = Some(CycleId(fresh()));
+    assert_eq!(denied(w.b.registry.cancel(w.ada, other).await), Denial::NoOpenCycle(w.ada));
+    assert!(!w.b.store.glance(living.lease).await.unwrap().unwrap().cancel);
+    assert_eq!(w.b.registry.cancel(w.ada, Some(living.open.id)).await.unwrap(), living.open.id);
+    assert!(w.b.store.glance(living.lease).await.unwrap().unwrap().cancel);
+}

@@ -1,0 +1,357 @@
+//! A small world to try promises in, and the verbs that tests speak: say, open, decide, close.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use agent::call::{CallRow, CallState, Effect, Outcome};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, Rest, Settlement};
+use agent::config::AgentConfig;
+use agent::entry::{Entry, EntryKind};
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
+use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::life::{Lease, OpenCycle, Waking};
+use agent::message::ModelMessage;
+use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
+use agent::run::{Ending, Run, Usage};
+use agent::space::NewMessage;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::Backend;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// An id that no other call gives.
+pub(super) fn fresh() -> Uuid {
+    Uuid::from_u128(
+        0x0192_0000_0000_7000_8000_0000_0000_0000 + u128::from(NEXT.fetch_add(1, Ordering::Relaxed)),
+    )
+}
+
+/// A time, in milliseconds after the world began.
+pub(super) fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_800_000_000_000 + ms).expect("a time within this century")
+}
+
+/// The page that holds everything there is in a small world.
+pub(super) fn everything() -> PageRequest {
+    PageRequest { cursor: None, limit: 200 }
+}
+
+/// Husam (a person) and two agents; Ada is in both spaces, Bob in one.
+pub(super) struct World {
+    pub(super) b: Backend,
+    pub(super) husam: EntityId,
+    pub(super) ada: AgentId,
+    pub(super) bob: AgentId,
+    /// Husam and Ada.
+    pub(super) family: SpaceId,
+    /// All three.
+    pub(super) team: SpaceId,
+}
+
+pub(super) async fn world(b: Backend) -> World {
+    world_with(b, AgentConfig::default()).await
+}
+
+/// The same with another config for Ada.
+pub(super) async fn world_with(b: Backend, config: AgentConfig) -> World {
+    let husam = EntityId(fresh());
+    let human = NewHuman {
+        id: husam,
+        name: "husam".into(),
+        display_name: "Husam".into(),
+        external_id: None,
+        at: at(0),
+    };
+    b.registry.create_human(human).await.unwrap();
+    let ada = agent(&b, "ada", config).await;
+    let bob = agent(&b, "bob", AgentConfig::default()).await;
+    let family = space(&b, "family", &[husam, ada.entity()]).await;
+    let team = space(&b, "team", &[husam, ada.entity(), bob.entity()]).await;
+    World { b, husam, ada, bob, family, team }
+}
+
+pub(super) async fn agent(b: &Backend, name: &str, config: AgentConfig) -> AgentId {
+    let id = AgentId(fresh());
+    let new = NewAgent { id, name: name.into(), display_name: name.to_uppercase(), config, at: at(0) };
+    b.registry.create_agent(new).await.unwrap();
+    id
+}
+
+pub(super) async fn space(b: &Backend, name: &str, members: &[EntityId]) -> SpaceId {
+    let id = SpaceId(fresh());
+    let new = NewSpace {
+        id,
+        name: name.into(),
+        display_name: name.to_uppercase(),
+        description: String::new(),
+        members: members.to_vec(),
+        at: at(0),
+    };
+    b.registry.open_space(new).await.unwrap();
+    id
+}
+
+/// Something that `sender` says, ready to be accepted.
+pub(super) fn saying(sender: EntityId, space: SpaceId, text: &str) -> NewMessage {
+    let id = MessageId(fresh());
+    NewMessage {
+        id,
+        space,
+        sender,
+        text: text.into(),
+        mentions: Vec::new(),
+        urgent: false,
+        at: at(10),
+        cycle: None,
+        call: None,
+        data: None,
+        principal: Principal::Entity(sender),
+        trust: Trust::Member,
+        root: RootId(id.to_string()),
+        hop: 0,
+    }
+}
+
+/// An event of a service.
+pub(super) fn service(id: &str) -> Event {
+    Event {
+        id: EventId(id.into()),
+        kind: EventKind::Service,
+        urgent: false,
+        at: at(10),
+        envelope: Envelope {
+            principal: Principal::Credential("key".into()),
+            channel: Channel::Api,
+            trust: Trust::Outside,
+            root: RootId(id.into()),
+            hop: 0,
+        },
+        data: EventData::Service { name: "jira".into(), payload: serde_json::json!({"b": 1, "a": [true]}) },
+    }
+}
+
+impl World {
+    /// Husam says something.
+    pub(super) async fn say(&self, space: SpaceId, text: &str) -> Accepted {
+        self.accept(saying(self.husam, space, text)).await
+    }
+
+    pub(super) async fn accept(&self, message: NewMessage) -> Accepted {
+        self.b.store.accept(Accept::Say(message), None).await.unwrap()
+    }
+
+    pub(super) async fn event(&self, agent: AgentId, event: Event) -> Accepted {
+        self.b.store.accept(Accept::Event(agent, event), None).await.unwrap()
+    }
+
+    pub(super) async fn wake(&self, agent: AgentId) -> Waking {
+        self.b.store.wake(agent, at(1_000), None).await.unwrap().expect("the agent lives in this world")
+    }
+
+    /// Agents that are due at a time.
+    pub(super) async fn due(&self, ms: i64) -> Vec<AgentId> {
+        self.b.store.due(at(ms), 100).await.unwrap().into_iter().map(|due| due.agent).collect()
+    }
+
+    /// The state of one accepted event, by name.
+    pub(super) async fn state(&self, agent: AgentId, id: &str) -> &'static str {
+        let row = self.b.reader.event(agent, EventId(id.into())).await.unwrap();
+        row.map_or("unknown", |row| row.fate.as_str())
+    }
+
+    /// Everything durable about an agent's log and receipts, as text.
+    pub(super) async fn dump(&self, agent: AgentId) -> String {
+        let entries = self.b.reader.entries(agent, 0, 1_000).await.unwrap();
+        let runs = self.b.reader.runs(agent, everything()).await.unwrap();
+        let view = self.b.reader.view(agent).await.unwrap();
+        let cycles = self.b.reader.agent(agent).await.unwrap().map(|card| card.cycles);
+        format!("{entries:?}\n{runs:?}\n{view:?}\n{cycles:?}")
+    }
+
+    /// Wakes the agent and opens a cycle over all that waits.
+    pub(super) async fn open(&self, agent: AgentId) -> Living {
+        let waking = self.wake(agent).await;
+        self.open_as(agent, &waking).await
+    }
+
+    pub(super) async fn open_as(&self, agent: AgentId, waking: &Waking) -> Living {
+        let taken = waking.waiting.iter().map(|waiting| waiting.seq).collect();
+        let mut living = Living {
+            lease: Lease { agent, epoch: waking.life.epoch + 1 },
+            n: waking.life.commit_n,
+            head: waking.life.head_seq,
+            cycles: waking.life.cycles,
+            open: fresh_cycle(taken),
+        };
+        living.open.requesters =
+            waking.waiting.iter().map(|waiting| agent::delivery::requester(&waiting.event)).collect();
+        let mut changes = living.changes(CommitKind::Open);
+        changes.open = Some(living.open.clone());
+        living.done(self, changes).await;
+        living
+    }
+
+    pub(super) async fn commit(&self, lease: Lease, changes: Changes) -> CommitOutcome {
+        self.b.store.commit(lease, changes).await.unwrap()
+    }
+}
+
+fn fresh_cycle(taken: Vec<u64>) -> OpenCycle {
+    OpenCycle {
+        id: CycleId(fresh()),
+        config_rev: 1,
+        opened_at: at(1_000),
+        taken,
+        step: 0,
+        attempts: 1,
+        lived: false,
+        requesters: Vec::new(),
+        root: RootId("root".into()),
+        hop: 0,
+        trust: Trust::Member,
+        woke_for: "a test".into(),
+        tokens: 0,
+        mistakes: 0,
+        nudges: 0,
+        continued: false,
+        finishing: None,
+        addressed: Vec::new(),
+        layers: Vec::new(),
+        steps: Vec::new(),
+        usage: Usage::default(),
+    }
+}
+
+/// A cycle being lived by hand.
+#[derive(Clone)]
+pub(super) struct Living {
+    pub(super) lease: Lease,
+    pub(super) n: u64,
+    pub(super) head: u64,
+    pub(super) cycles: u64,
+    pub(super) open: OpenCycle,
+}
+
+impl Living {
+    /// A commit that keeps the cycle open.
+    pub(super) fn changes(&self, kind: CommitKind) -> Changes {
+        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, at(1_000));
+        changes.open = Some(self.open.clone());
+        changes
+    }
+
+    /// The next entry of the log.
+    pub(super) fn entry(&self, ahead: u64, kind: EntryKind, text: &str) -> Entry {
+        Entry {
+            seq: self.head + ahead,
+            cycle: self.open.id,
+            step: self.open.step,
+            kind,
+            message: ModelMessage::user(text),
+            tokens: 3,
+            at: at(1_000),
+        }
+    }
+
+    /// The first decision: appends, and settles what was taken as lived.
+    pub(super) fn decision(&self) -> Changes {
+        let mut changes = self.changes(CommitKind::Decide);
+        changes.entries =
+            vec![self.entry(1, EntryKind::Inbox, "inbox"), self.entry(2, EntryKind::Assistant, "thought")];
+        changes.settle = self.settled(&Fate::Lived { cycle: self.open.id, step: 0 });
+        changes.open = Some(OpenCycle { lived: true, step: 1, ..self.open.clone() });
+        changes
+    }
+
+    pub(super) fn settled(&self, fate: &Fate) -> Vec<Settlement> {
+        self.open.taken.iter().map(|seq| Settlement { seq: *seq, fate: fate.clone() }).collect()
+    }
+
+    /// The end of the cycle, with its receipt.
+    pub(super) fn closing(&self) -> Changes {
+        let mut changes = self.changes(CommitKind::Close);
+        changes.open = None;
+        changes.rest = Some(Rest { not_before: None, reason: None });
+        changes.run = Some(self.receipt());
+        changes
+    }
+
+    pub(super) fn receipt(&self) -> Run {
+        Run {
+            id: self.open.id,
+            agent: self.lease.agent,
+            ordinal: self.cycles + 1,
+            woke_for: self.open.woke_for.clone(),
+            events: 1,
+            opened_at: at(1_000),
+            ended_at: at(2_000),
+            steps: Vec::new(),
+            usage: Usage { input: Some(10), output: Some(5), ..Usage::default() },
+            cost_micros: None,
+            model: "test/model".into(),
+            config_rev: 1,
+            ending: Ending::Rested,
+            reason: None,
+            summary: None,
+        }
+    }
+
+    /// What its nth inward call says.
+    pub(super) fn says(&self, index: u32, space: SpaceId, text: &str) -> NewMessage {
+        let call = self.call(index).id;
+        let mut message = saying(self.lease.agent.entity(), space, text);
+        message.id = MessageId::of_call(&call);
+        message.trust = Trust::Agent;
+        message.cycle = Some(self.open.id);
+        message.call = Some(call);
+        message.root = self.open.root.clone();
+        message.hop = 1;
+        message
+    }
+
+    /// The row of its nth call: inward and done.
+    pub(super) fn call(&self, index: u32) -> CallRow {
+        CallRow {
+            id: CallId::derive(self.lease.agent, self.open.id, self.open.step, index),
+            cycle: self.open.id,
+            step: self.open.step,
+            index,
+            tool: "send_message".into(),
+            arguments: "{}".into(),
+            effect: Effect::Inward,
+            tool_version: "1".into(),
+            schema_hash: "hash".into(),
+            awaited: true,
+            state: CallState::Done,
+            outcome: Some(Outcome::ok("sent")),
+        }
+    }
+
+    /// The row of its nth call: outward and open.
+    pub(super) fn outward(&self, index: u32, awaited: bool) -> CallRow {
+        CallRow {
+            tool: "fetch".into(),
+            effect: Effect::Unsafe,
+            awaited,
+            state: CallState::Planned,
+            outcome: None,
+            ..self.call(index)
+        }
+    }
+
+    /// Commits, which must succeed, and goes on from there.
+    pub(super) async fn done(&mut self, world: &World, changes: Changes) -> (Glance, Echo) {
+        let (open, entries) = (changes.open.clone(), changes.entries.len() as u64);
+        match world.commit(self.lease, changes).await {
+            CommitOutcome::Committed { n, glance, echo } => {
+                assert_eq!(n, self.n + 1, "`commit_n` counts without gaps");
+                self.n = n;
+                self.head += entries;
+                self.open = open.unwrap_or_else(|| self.open.clone());
+                (glance, echo)
+            }
+            other => panic!("wanted the commit to be done, got {other:?}"),
+        }
+    }
+}
