@@ -1,7 +1,10 @@
 //! Over real sockets: what the router alone cannot show.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use agent::limits;
+use agent::update::Update;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,7 +39,8 @@ async fn line_with(socket: &mut BufReader<TcpStream>, prefix: &str) -> String {
     let mut line = String::new();
     loop {
         line.clear();
-        assert_ne!(socket.read_line(&mut line).await.unwrap(), 0, "the connection ended before `{prefix}`");
+        let read = tokio::time::timeout(Duration::from_secs(20), socket.read_line(&mut line));
+        assert_ne!(read.await.expect("a line comes").unwrap(), 0, "the connection ended before `{prefix}`");
         if line.starts_with(prefix) {
             return line.trim_end().to_owned();
         }
@@ -93,6 +97,34 @@ async fn a_head_without_end_is_cut_off() {
     let _ = socket.read_to_end(&mut answer).await;
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_whose_client_never_reads_is_cut() {
+    let served = served().await;
+    let head = format!(
+        "GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n\r\n"
+    );
+    let mut socket = connect(&served, &head).await;
+    line_with(&mut socket, "event: snapshot").await;
+    // More than the kernel takes for a client that does not read.
+    let text = "x".repeat(64 * 1024);
+    for _ in 0..256 {
+        let message = served.world.slip(&text).await;
+        served.world.publish(Update::Message { message });
+    }
+    let mut ended = false;
+    for _ in 0..20 {
+        served.world.clock.pass(Duration::from_millis(limits::STREAM_PING_MS)).await.unwrap();
+        ended |= served.world.clock.pending().is_empty();
+    }
+    assert!(ended, "the stream's task has ended");
+    let mut rest = Vec::new();
+    let _ = socket.read_to_end(&mut rest).await;
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(!rest.contains("event: closed"), "it was cut, not said farewell to");
     served.shutdown.cancel();
     served.server.await.unwrap().unwrap();
 }

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use agent::call::OutcomeStatus;
 use agent::changes::{Changes, CommitKind};
-use agent::event::{Principal, Trust};
+use agent::event::Trust;
 use agent::id::{CallId, CycleId, MessageId, RootId};
 use agent::life::{Lease, OpenCycle};
 use agent::limits;
-use agent::port::{Accept, Accepted};
 use agent::run::{Ending, Usage};
-use agent::space::NewMessage;
 use agent::update::{AgentState, Topic, Update};
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Method, Request};
@@ -52,8 +50,13 @@ impl Stream {
         Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
-    /// The next event; `None` at the end.
+    /// The next event; `None` at the end. What never comes is found out.
     async fn next(&mut self) -> Option<Event> {
+        let bound = tokio::time::timeout(Duration::from_secs(20), self.wait());
+        bound.await.expect("an event comes, or the stream ends")
+    }
+
+    async fn wait(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
                 let event: String = self.text.drain(..end + 2).collect();
@@ -92,35 +95,6 @@ fn parse(text: &str) -> Event {
         }
     }
     event
-}
-
-/// Says something through the store alone: nobody is told.
-async fn say_silently(world: &World, text: &str) -> agent::space::Message {
-    let id = MessageId(world.doors.ids.uuid());
-    let new = NewMessage {
-        id,
-        space: world.home,
-        sender: world.you,
-        text: text.to_owned(),
-        mentions: Vec::new(),
-        urgent: false,
-        at: world.doors.clock.now(),
-        cycle: None,
-        call: None,
-        data: None,
-        principal: Principal::Entity(world.you),
-        trust: Trust::Member,
-        root: RootId(id.to_string()),
-        hop: 0,
-    };
-    match world.doors.store.accept(Accept::Say(new), None).await.unwrap() {
-        Accepted::Fresh { message: Some(message), .. } => message,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn publish(world: &World, update: Update) {
-    world.doors.bus.publish(&[Topic::Space(world.home)], Arc::new(update));
 }
 
 async fn say(world: &World, text: &str) -> Value {
@@ -172,7 +146,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_once() {
     let world = World::new().await;
     let first = say(&world, "1").await["rev"].as_u64().unwrap();
     for i in 2..=120 {
-        say_silently(&world, &i.to_string()).await;
+        world.slip(&i.to_string()).await;
     }
     let mut stream = Stream::open(&world, HOME, ADMIN, Some(first)).await;
     stream.named("snapshot").await;
@@ -192,7 +166,7 @@ async fn a_cursor_that_cannot_be_replayed_gives_a_gap_and_the_snapshot() {
     let world = World::new().await;
     let old = say(&world, "1").await["rev"].as_u64().unwrap();
     for i in 0..=limits::STREAM_REPLAY_MAX {
-        say_silently(&world, &i.to_string()).await;
+        world.slip(&i.to_string()).await;
     }
     let now = old + limits::STREAM_REPLAY_MAX + 1;
     for last in [old, now + 1, u64::MAX] {
@@ -209,10 +183,10 @@ async fn updates_published_out_of_order_or_not_at_all_arrive_once_and_in_order()
     stream.named("snapshot").await;
     let mut said = Vec::new();
     for text in ["a", "b", "c", "d"] {
-        said.push(say_silently(&world, text).await);
+        said.push(world.slip(text).await);
     }
     for i in [1, 0, 3, 3, 2] {
-        publish(&world, Update::Message { message: said[i].clone() });
+        world.publish(Update::Message { message: said[i].clone() });
     }
     say(&world, "e").await;
     for text in ["a", "b", "c", "d", "e"] {
@@ -227,9 +201,9 @@ async fn a_member_update_that_comes_late_tells_how_it_is_now() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     let rev = stream.named("snapshot").await.data["rev"].as_u64().unwrap();
-    let message = say_silently(&world, "a").await;
-    publish(&world, Update::Message { message });
-    publish(&world, Update::Member { space: world.home, entity: world.you, joined: false, rev });
+    let message = world.slip("a").await;
+    world.publish(Update::Message { message });
+    world.publish(Update::Member { space: world.home, entity: world.you, joined: false, rev });
     stream.named("message").await;
     let member = stream.named("member").await;
     assert_eq!((member.id, &member.data["joined"]), (Some(rev + 1), &json!(true)));
@@ -246,25 +220,26 @@ async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
     for i in 0..3_000 {
         live.draft(world.agent, world.home, draft, "x");
         if i % 5 == 0 {
-            let message = say_silently(&world, &i.to_string()).await;
-            publish(&world, Update::Message { message });
+            let message = world.slip(&i.to_string()).await;
+            world.publish(Update::Message { message });
         }
     }
     settle(&world).await;
-    let (mut texts, mut drafts) = (Vec::new(), 0);
+    let (mut texts, mut drafts, mut snapshots) = (Vec::new(), 0, 0);
     while texts.len() < 600 {
         settle(&world).await;
         let event = stream.next().await.unwrap();
         match event.name.as_str() {
             "message" => texts.push(event.data["message"]["text"].as_str().unwrap().to_owned()),
             "draft" => drafts += 1,
-            "snapshot" => {}
+            "snapshot" => snapshots += 1,
             other => panic!("{other}"),
         }
     }
     let all: Vec<String> = (0..3_000).step_by(5).map(|i: u32| i.to_string()).collect();
     assert_eq!(texts, all);
     assert!(drafts < 3_000, "{drafts}");
+    assert!(snapshots > 0, "what else was lost is told by a snapshot");
 }
 
 #[tokio::test]
@@ -321,11 +296,11 @@ async fn members_are_not_told_reasons_and_nobody_sees_thoughts_in_a_space() {
     let mut stream = Stream::open(&world, HOME, &key, None).await;
     stream.named("snapshot").await;
     let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
-    publish(&world, Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "hm".to_owned() });
+    world.publish(Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "hm".to_owned() });
     let reason = Some("not my business".to_owned());
-    publish(&world, Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason });
+    world.publish(Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason });
     let (call, tool) = (CallId("c1".to_owned()), "look".to_owned());
-    publish(&world, Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok });
+    world.publish(Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok });
     assert_eq!(stream.named("cycle.ended").await.data["reason"], Value::Null);
     assert_eq!(stream.named("tool.done").await.data["tool"], "look");
 }

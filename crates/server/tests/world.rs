@@ -4,11 +4,15 @@
 use std::sync::{Arc, Mutex};
 
 use agent::config::AgentConfig;
-use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
+use agent::event::{Principal, Trust};
+use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
 use agent::port::{
-    BoxStream, Bus, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError, ModelInfo,
-    ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry, Voices,
+    Accept, Accepted, BoxStream, Bus, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
+    ModelInfo, ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
+    Voices,
 };
+use agent::space::NewMessage;
+use agent::update::{Topic, Update};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, Response};
@@ -184,6 +188,36 @@ impl World {
     /// Sends a request and does not wait for the body of the answer.
     pub(crate) async fn open(&self, request: Request<Body>) -> Response<Body> {
         self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Says something as `you` through the store alone: nobody is told.
+    pub(crate) async fn slip(&self, text: &str) -> agent::space::Message {
+        let id = MessageId(self.doors.ids.uuid());
+        let new = NewMessage {
+            id,
+            space: self.home,
+            sender: self.you,
+            text: text.to_owned(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: self.clock.now(),
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(self.you),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        };
+        match self.doors.store.accept(Accept::Say(new), None).await.unwrap() {
+            Accepted::Fresh { message: Some(message), .. } => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Tells the watchers of `home`.
+    pub(crate) fn publish(&self, update: Update) {
+        self.doors.bus.publish(&[Topic::Space(self.home)], Arc::new(update));
     }
 
     /// Who was signalled since the last look.
