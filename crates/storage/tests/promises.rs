@@ -9,7 +9,6 @@ use testkit::contract::Backend;
 
 fn backend(store: Sqlite, open: Arc<dyn Fn() -> Result<Backend, String> + Send + Sync>) -> Backend {
     let (counted, closed) = (store.clone(), store.clone());
-    // Counting must not keep the store open when everything else of it is dropped.
     let ports = Arc::new(store);
     Backend {
         store: ports.clone(),

@@ -182,6 +182,7 @@ pub async fn what_an_agent_says_is_said_with_its_decision(b: Backend) {
     let mut decision = living.decision();
     decision.inward.says = vec![living.says(0, w.team, "hi @bob"), living.says(1, w.family, "all well")];
     decision.inward.active_space = Some(w.family);
+    decision.calls = vec![living.call(0), living.call(1)];
     let (_, echo) = living.done(&w, decision).await;
     let texts: Vec<_> = echo.said.iter().map(|message| (message.seq, message.text.as_str())).collect();
     assert_eq!(texts, [(2, "hi @bob"), (1, "all well")]);

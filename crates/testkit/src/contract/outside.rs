@@ -73,7 +73,7 @@ pub async fn a_late_answer_becomes_an_event(b: Backend) {
     living.done(&w, closing).await;
     assert_eq!(w.b.calls.finish(answer(&id, "at last")).await.unwrap(), Finish::Late(w.ada));
     assert_eq!(w.b.calls.finish(answer(&id, "again")).await.unwrap(), Finish::Already);
-    let waiting = w.wake(w.ada).await.waiting;
+    let waiting = w.b.store.wake(w.ada, at(2_000), None).await.unwrap().unwrap().waiting;
     assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::ToolResult));
     assert_eq!(waiting[0].event.id.0, format!("result:{id}"));
     let EventData::ToolResult { text, error, .. } = &waiting[0].event.data else {
