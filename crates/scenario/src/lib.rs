@@ -5,3 +5,4 @@
 //! ports of `agent`.
 
 pub mod clock;
+pub mod world;

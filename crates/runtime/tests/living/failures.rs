@@ -1,0 +1,184 @@
+//! What fails is classed by whose fault it was; nothing is lost, nothing is repeated silently.
+
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::message::Part;
+use agent::port::ModelError;
+use agent::run::Ending;
+use models::scripted::{Script, Scripted};
+use serde_json::json;
+
+use crate::play::{Play, answer, done, inbox, send, step};
+
+#[tokio::test]
+async fn a_provider_that_is_down_for_an_hour_costs_nothing_and_one_cycle_answers_all() {
+    let clock = crate::play::clock();
+    let up_at = agent::port::Clock::now(&clock) + jiff::SignedDuration::from_hours(1);
+    let watch = std::sync::Arc::new(std::sync::Mutex::new(None::<scenario::clock::SimClock>));
+    let seen = std::sync::Arc::clone(&watch);
+    let play = Play::new(move |prompt| {
+        let now = seen.lock().unwrap().as_ref().map(agent::port::Clock::now);
+        if now.is_none_or(|now| now < up_at) {
+            return Script::fails(ModelError::Network("connection refused".into()));
+        }
+        answer(prompt, "lobby", "back")
+    });
+    *watch.lock().unwrap() = Some(play.world.clock().clone());
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    for n in 0..5 {
+        world.say(husam, lobby, &format!("m{n}")).await.unwrap();
+        world.pass(Duration::from_secs(60)).await.unwrap();
+    }
+    let card = world.reader().agent(ada).await.unwrap().unwrap();
+    assert_eq!(card.rest_reason, Some(agent::life::RestReason::Provider));
+    world.pass(Duration::from_secs(3_900)).await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.events).collect::<Vec<_>>(), [5]);
+    assert_eq!(world.reader().totals().await.unwrap().dead, 0);
+}
+
+#[tokio::test]
+async fn a_retry_after_is_honoured_within_the_waking() {
+    let model = Scripted::answering(|prompt| answer(prompt, "lobby", "ok"));
+    model.push(Script::fails(ModelError::RateLimited {
+        message: "slow down".into(),
+        retry_after: Some(Duration::from_secs(7)),
+    }));
+    let play = Play::with(model, |store| store);
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hi").await.unwrap();
+    world.pass(Duration::from_secs(6)).await.unwrap();
+    assert_eq!(play.model.prompts().len(), 1);
+    world.quiet().await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs[0].steps[0].attempts, 2);
+}
+
+#[tokio::test]
+async fn silence_runs_into_its_own_time_out_and_is_tried_again() {
+    let model = Scripted::answering(|prompt| answer(prompt, "lobby", "ok"));
+    model.push(Script::new().hang());
+    model.push(Script::new().text("I was about to").hang());
+    let play = Play::with(model, |store| store);
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hi").await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(play.model.dropped(), 2, "both connections were dropped");
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(world.runs(ada).await.unwrap()[0].steps[0].attempts, 3);
+}
+
+#[tokio::test]
+async fn one_poison_event_dies_alone_and_all_others_are_answered() {
+    let play = Play::new(|prompt| {
+        if inbox(prompt).contains("POISON") {
+            return Script::fails(ModelError::Invalid("400: cannot be".into()));
+        }
+        done()
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let config = AgentConfig { debounce: 1_000, ..AgentConfig::default() };
+    let ada = world.agent("ada", config).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut ids = Vec::new();
+    for n in 0..12 {
+        let text = if n == 7 { "POISON".to_owned() } else { format!("m{n}") };
+        ids.push(world.say(husam, lobby, &text).await.unwrap());
+    }
+    world.quiet().await.unwrap();
+    for (n, id) in ids.iter().enumerate() {
+        let fate = world.fate(ada, &id.to_string()).await.unwrap();
+        assert_eq!(fate.as_str(), if n == 7 { "dead" } else { "lived" }, "event {n}");
+    }
+    let later = world.say(husam, lobby, "after it").await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.fate(ada, &later.to_string()).await.unwrap().as_str(), "lived");
+}
+
+#[tokio::test]
+async fn a_cycle_that_lived_something_is_broken_off_with_a_notice() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 if inbox(prompt).contains("begin") => Script::new().call("look", &json!({})),
+        _ if inbox(prompt).contains("begin") => Script::fails(ModelError::Invalid("400".into())),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "begin").await.unwrap();
+    world.quiet().await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs[0].ending, Ending::Failed);
+    let mind = world.mind(ada).await.unwrap();
+    assert!(mind.last().unwrap().message.text().contains("broken off at step 1"));
+    world.say(husam, lobby, "next").await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
+}
+
+#[tokio::test]
+async fn a_tool_that_breaks_is_told_to_the_model_and_harms_nobody() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().call("panics", &json!({})).call("fail", &json!({})).call("look", &json!({})),
+        1 => Script::new().call("send_message", &send("lobby", "two of three failed")),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "try").await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    let mind = world.mind(ada).await.unwrap();
+    let failed: Vec<bool> = mind[2]
+        .message
+        .parts
+        .iter()
+        .map(|part| matches!(part, Part::ToolResult { error: true, .. }))
+        .collect();
+    assert_eq!(failed, [true, true, false]);
+}
+
+#[tokio::test]
+async fn a_crash_while_tools_run_repeats_what_may_be_and_tells_what_may_not() {
+    let mut play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new()
+            .call("fire", &json!({}))
+            .call("put", &json!({}))
+            .call("look", &json!({}))
+            .call("slow", &json!({})),
+        1 => Script::new().call("send_message", &send("lobby", "done")),
+        _ => done(),
+    });
+    let husam = play.world.human("husam").await.unwrap();
+    let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    play.world.say(husam, lobby, "go").await.unwrap();
+    play.world.pass(Duration::from_secs(1)).await.unwrap();
+    play.world.kill();
+    play.gate.open();
+    play.world.start();
+    play.world.quiet().await.unwrap();
+
+    assert_eq!(play.counters.calls("fire"), 1, "an unsafe call is never repeated");
+    assert_eq!(play.counters.effects("put"), 1, "an idempotent one keeps its key");
+    assert_eq!(play.world.heard(lobby).await.unwrap().len(), 2);
+    let mind = play.world.mind(ada).await.unwrap();
+    let outcomes: Vec<_> = mind.iter().filter(|e| e.kind == agent::entry::EntryKind::Outcomes).collect();
+    assert_eq!(outcomes[0].message.parts.len(), 4, "one entry, in call order");
+    let Part::ToolResult { text, .. } = &outcomes[0].message.parts[0] else { panic!("an outcome") };
+    assert!(text.contains("fired") || text.contains("unknown whether it happened"), "{text}");
+}

@@ -1,0 +1,114 @@
+//! What the tests of this folder share: a world with one script-writer for all its models.
+
+use std::sync::Arc;
+
+use agent::call::Effect;
+use agent::entry::{Entry, EntryKind};
+use agent::port::{Clock as _, Model, ModelError, Store, Voices};
+use agent::prompt::{Item, Prompt};
+use jiff::Timestamp;
+use models::scripted::{Script, Scripted};
+use scenario::clock::SimClock;
+use scenario::world::{Ground, World};
+use serde_json::{Value, json};
+use storage::sqlite::Sqlite;
+use testkit::hands::{Counters, Gate, TestToolbox};
+
+/// One model for everyone.
+pub(crate) struct One(pub(crate) Arc<Scripted>);
+
+impl Voices for One {
+    fn voice(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Model>)
+    }
+}
+
+/// A world and everything that a test looks at from outside.
+pub(crate) struct Play {
+    pub(crate) world: World,
+    pub(crate) model: Arc<Scripted>,
+    pub(crate) counters: Counters,
+    /// Holds the tool `slow` until it is opened.
+    pub(crate) gate: Gate,
+}
+
+pub(crate) fn clock() -> SimClock {
+    SimClock::new("2026-11-21T14:00:00Z".parse::<Timestamp>().unwrap())
+}
+
+impl Play {
+    /// A world whose agents think as `author` writes.
+    pub(crate) fn new(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
+        Self::with(Scripted::answering(author), |store| store)
+    }
+
+    /// The same with another model and a store that is wrapped.
+    pub(crate) fn with(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
+        let clock = clock();
+        let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+        let counters = Counters::new();
+        let gate = Gate::closed();
+        let slow = testkit::hands::slow(&counters, Effect::ReadOnly, &gate);
+        let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow);
+        let model = Arc::new(model);
+        let ground = Ground {
+            store: wrap(Arc::new(sqlite.clone())),
+            lookup: Arc::new(sqlite.clone()),
+            registry: Arc::new(sqlite.clone()),
+            reader: Arc::new(sqlite.clone()),
+            voices: Arc::new(One(Arc::clone(&model))),
+            toolbox: Arc::new(toolbox),
+        };
+        let world = World::new(ground, clock, 7);
+        Self { world, model, counters, gate }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.world.clock().now()
+    }
+}
+
+/// Entries of the prompt, oldest first.
+pub(crate) fn entries(prompt: &Prompt) -> Vec<&Entry> {
+    prompt
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Entry(entry) => Some(&**entry),
+            Item::Layer(_) => None,
+        })
+        .collect()
+}
+
+/// How many steps the cycle in hand has thought.
+pub(crate) fn step(prompt: &Prompt) -> usize {
+    entries(prompt).iter().filter(|e| e.cycle == prompt.cycle && e.kind == EntryKind::Assistant).count()
+}
+
+/// The inbox entry of the cycle in hand.
+pub(crate) fn inbox(prompt: &Prompt) -> String {
+    let inbox = entries(prompt).into_iter().rfind(|entry| entry.kind == EntryKind::Inbox);
+    inbox.map(|entry| entry.message.text()).unwrap_or_default()
+}
+
+/// Everything the agent was ever told, as one text.
+pub(crate) fn everything(prompt: &Prompt) -> String {
+    entries(prompt).iter().map(|entry| entry.message.countable()).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn send(space: &str, text: &str) -> Value {
+    json!({"space": space, "text": text})
+}
+
+/// Ends the cycle.
+pub(crate) fn done() -> Script {
+    Script::new().call("done", &json!({}))
+}
+
+/// Answers in one space, then ends.
+pub(crate) fn answer(prompt: &Prompt, space: &str, text: &str) -> Script {
+    match step(prompt) {
+        0 => Script::new().call("send_message", &send(space, text)),
+        _ => done(),
+    }
+}

@@ -1,0 +1,202 @@
+//! Cut after every commit, recover, rebuild, ask again, go on: the story must end as it would have,
+//! and every request on the way must be one that each vendor accepts (invariant 7).
+//!
+//! Two kinds of cut: the commit never reached the store, or it did and the answer was lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use agent::changes::{Changes, CommitOutcome, Glance};
+use agent::config::AgentConfig;
+use agent::id::AgentId;
+use agent::life::{Lease, Waking};
+use agent::port::{
+    Accept, Accepted, BoxFuture, Due, Memo, ModelInfo, ReasoningReplay, RequestKey, Store, StoreError, Waken,
+};
+use agent::prompt::Prompt;
+use jiff::Timestamp;
+use models::client::{Address, Clients, Voice};
+use models::scripted::{Script, Scripted};
+use models::wire::Wire;
+use models::wire::anthropic::Anthropic;
+use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
+use serde_json::{Value, json};
+use testkit::stubs::rules;
+
+use crate::play::{Play, done, inbox, send, step};
+
+/// A store that dies at the n-th commit.
+struct Cutting {
+    inner: Arc<dyn Store>,
+    left: Arc<AtomicI64>,
+    /// Whether the fatal commit is written before its answer is lost.
+    written: bool,
+}
+
+impl Store for Cutting {
+    fn accept(
+        &self,
+        what: Accept,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
+        self.inner.accept(what, request)
+    }
+
+    fn due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
+        self.inner.due(now, limit)
+    }
+
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+        self.inner.next_due(now)
+    }
+
+    fn wake(
+        &self,
+        agent: AgentId,
+        now: Timestamp,
+        known: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
+        self.inner.wake(agent, now, known)
+    }
+
+    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+        let left = self.left.fetch_sub(1, Ordering::SeqCst);
+        if left > 0 {
+            return self.inner.commit(lease, changes);
+        }
+        let written = self.written && left == 0;
+        Box::pin(async move {
+            if written {
+                self.inner.commit(lease, changes).await?;
+            }
+            std::future::pending().await
+        })
+    }
+
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+        self.inner.glance(lease)
+    }
+
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+        self.inner.fire_due(now, limit)
+    }
+}
+
+/// Two cycles: one with tools of every effect, one that only speaks.
+fn author(prompt: &Prompt) -> Script {
+    match (inbox(prompt).contains("work"), step(prompt)) {
+        (true, 0) => Script::new()
+            .reasoning("let me look")
+            .call("look", &json!({}))
+            .call("put", &json!({}))
+            .call("set_memories", &json!({"memories": [{"key": "seen", "value": "yes"}]}))
+            .call("send_message", &send("lobby", "working")),
+        (true, 1) => Script::new().text("now").call("fire", &json!({})).call("nonsense", &json!({})),
+        (true, 2) => Script::new()
+            .call("send_message", &send("lobby", "worked"))
+            .call("done", &json!({"summary": "w"})),
+        (_, 0) => Script::new().call("send_message", &send("lobby", "heard")),
+        _ => done(),
+    }
+}
+
+/// What the story comes to: what was said, remembered and done outside, and how the cycles ended.
+#[derive(Debug, PartialEq)]
+struct End {
+    said: Vec<(String, String)>,
+    memories: Vec<(String, String)>,
+    puts: u64,
+    fires: u64,
+    endings: Vec<&'static str>,
+    fates: Vec<&'static str>,
+}
+
+async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
+    let left = Arc::new(AtomicI64::new(cut_at));
+    let counter = Arc::clone(&left);
+    let mut play = Play::with(Scripted::answering(author), move |inner| {
+        Arc::new(Cutting { inner, left: Arc::clone(&counter), written })
+    });
+    let husam = play.world.human("husam").await.unwrap();
+    let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut ids = Vec::new();
+    for text in ["please work", "thanks"] {
+        ids.push(play.world.say(husam, lobby, text).await.unwrap());
+        play.world.pass(std::time::Duration::from_secs(2)).await.unwrap();
+        if left.load(Ordering::SeqCst) < 0 {
+            play.world.kill();
+            left.store(1_000_000, Ordering::SeqCst);
+            play.world.start();
+        }
+        play.world.quiet().await.unwrap();
+    }
+    let used = 1_000_000 - left.load(Ordering::SeqCst);
+    let facts = play.world.reader().facts(ada).await.unwrap().unwrap();
+    let mut fates = Vec::new();
+    for id in ids {
+        fates.push(play.world.fate(ada, &id.to_string()).await.unwrap().as_str());
+    }
+    let end = End {
+        said: play.world.heard(lobby).await.unwrap(),
+        memories: facts.memories.into_iter().map(|memory| (memory.key, memory.value)).collect(),
+        puts: play.counters.effects("put"),
+        fires: play.counters.calls("fire"),
+        endings: play.world.runs(ada).await.unwrap().iter().map(|run| run.ending.as_str()).collect(),
+        fates,
+    };
+    (end, used, play.model.prompts())
+}
+
+#[tokio::test]
+async fn every_prefix_of_the_commits_goes_on_to_the_same_end() {
+    let (whole, commits, prompts) = story(1_000_000, false).await;
+    assert_eq!(whole.said.len(), 5, "{whole:?}");
+    assert_eq!((whole.puts, whole.fires), (1, 1));
+    accepted_by_every_vendor(&prompts, "uncut");
+    assert!(commits >= 9, "{commits} commits");
+    for cut in 0..commits {
+        for written in [false, true] {
+            let (end, _, prompts) = story(cut, written).await;
+            let place = format!("cut at commit {cut}, written: {written}");
+            assert!(end.fires <= 1, "{place}: an unsafe call was repeated");
+            let end = End { fires: whole.fires, ..end };
+            assert_eq!(end, whole, "{place}");
+            accepted_by_every_vendor(&prompts, &place);
+        }
+    }
+}
+
+fn voice(wire: Arc<dyn Wire>) -> Voice {
+    let info = ModelInfo {
+        name: "checked".into(),
+        context_window: 100_000,
+        max_output: 1_000,
+        reasoning_replay: ReasoningReplay::Cycle,
+        forced_tool_choice: false,
+        price: None,
+        rehearsal: false,
+    };
+    let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: Vec::new() };
+    Voice::new(info, wire, address, Arc::new(Clients::default()))
+}
+
+fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
+    let anthropic = voice(Arc::new(Anthropic::new("claude-sonnet-4-5", 1_000)));
+    let openai = voice(Arc::new(OpenAiChat::new("gpt-4.1", 1_000, ToolMode::Native, Dialect::OPENAI)));
+    let request = |voice: &Voice, prompt: &Prompt| -> Value {
+        let body = voice.encode(prompt, &mut Memo::default()).body.concat();
+        serde_json::from_slice(&body).unwrap()
+    };
+    let mut before: Option<(agent::id::CycleId, Value)> = None;
+    for prompt in prompts {
+        let asked = request(&anthropic, prompt);
+        rules::check_anthropic(&asked).unwrap_or_else(|why| panic!("{place}: anthropic: {why}"));
+        rules::check_openai(&request(&openai, prompt)).unwrap_or_else(|why| panic!("{place}: openai: {why}"));
+        if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
+            // Asked again after a crash it may be the very same request; it never is a shorter one.
+            rules::extends_anthropic(&sent, &asked).unwrap_or_else(|why| panic!("{place}: prefix: {why}"));
+        }
+        before = Some((prompt.cycle, asked));
+    }
+}

@@ -1,0 +1,95 @@
+//! Cancel, suspend, stop and start: all from outside, all at once.
+
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::life::Standing;
+use agent::run::Ending;
+use models::scripted::{Script, Scripted};
+use serde_json::json;
+
+use crate::play::{Play, answer, done, send, step};
+
+#[tokio::test]
+async fn a_cancel_drops_the_generation_and_does_not_wake_it_again() {
+    let model = Scripted::answering(|prompt| answer(prompt, "lobby", "ok"));
+    model.push(Script::new().text("thinking").hang());
+    let play = Play::with(model, |store| store);
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let message = world.say(husam, lobby, "hi").await.unwrap();
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    world.registry().cancel(ada, None).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.pass(Duration::from_millis(1)).await.unwrap();
+    assert_eq!(play.model.dropped(), 1, "at once, not at a time-out");
+    world.quiet().await.unwrap();
+    assert_eq!(world.fate(ada, &message.to_string()).await.unwrap().as_str(), "canceled");
+    assert_eq!(world.runs(ada).await.unwrap()[0].ending, Ending::Canceled);
+    assert_eq!(play.model.prompts().len(), 1);
+    world.say(husam, lobby, "again").await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_cancel_whose_signal_is_lost_is_seen_at_the_next_commit() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().call("slow", &json!({})),
+        1 => Script::new().call("send_message", &send("lobby", "must not be said")),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hi").await.unwrap();
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    world.registry().cancel(ada, None).await.unwrap();
+    play.gate.open();
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 1);
+    assert_eq!(world.runs(ada).await.unwrap()[0].ending, Ending::Canceled);
+}
+
+#[tokio::test]
+async fn a_suspended_agent_keeps_its_events_and_goes_on_when_resumed() {
+    let play = Play::new(|prompt| answer(prompt, "lobby", "here again"));
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.registry().set_standing(ada, Standing::Suspended, play.now()).await.unwrap();
+    world.say(husam, lobby, "hello?").await.unwrap();
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert!(play.model.prompts().is_empty());
+    world.registry().set_standing(ada, Standing::Active, play.now()).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_graceful_stop_parks_the_cycle_at_the_border_of_a_step_and_it_resumes() {
+    let mut play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().call("slow", &json!({})),
+        1 => Script::new().call("send_message", &send("lobby", "after the deploy")),
+        _ => done(),
+    });
+    let husam = play.world.human("husam").await.unwrap();
+    let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    play.world.say(husam, lobby, "hi").await.unwrap();
+    play.world.pass(Duration::from_secs(1)).await.unwrap();
+    play.gate.open();
+    play.world.stop().await.unwrap();
+    assert_eq!(play.world.reader().totals().await.unwrap().open_cycles, 1);
+    play.world.start();
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.heard(lobby).await.unwrap().len(), 2);
+    let runs = play.world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Rested));
+    assert_eq!(play.counters.calls("slow"), 1, "the step in hand was finished, not repeated");
+}
