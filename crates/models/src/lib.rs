@@ -1,1 +1,18 @@
-//! Placeholder while the house is laid out.
+//! The voices: wire formats, the client that speaks them, the catalog of providers, the token
+//! estimator, the scripted model and the built-in rehearsal.
+//!
+//! Vendors are known here and nowhere else (invariant 2). This crate must not know the store, the
+//! runtime or the doors: it turns an [`agent::prompt::Prompt`] into bytes and bytes into
+//! [`agent::port::Piece`]s.
+
+pub mod bounds;
+pub mod catalog;
+pub mod client;
+pub mod local;
+pub mod rehearsal;
+pub mod scripted;
+pub mod secret;
+pub mod sse;
+pub mod tokens;
+pub mod voices;
+pub mod wire;

@@ -1,0 +1,21 @@
+//! Bounds of what a vendor may send us. They belong to the wires alone, so they stand beside them;
+//! everything that the rules know stands in `agent::limits`.
+
+/// One event of a stream. Server tools deliver whole pages in one.
+pub const EVENT_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// One whole generation, as received.
+pub const REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// What is read of an error's body.
+pub const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
+/// What is shown of a vendor's words.
+pub const ERROR_SHOWN_MAX_CHARS: usize = 600;
+/// What is read of a local server's answer to a probe.
+pub const PROBE_MAX_BYTES: usize = 1024 * 1024;
+/// A probe of a local server.
+pub const PROBE_MS: u64 = 300;
+/// HTTP clients kept, one for each connect time-out in use.
+pub const CLIENTS_MAX: usize = 8;
+/// Voices kept by name.
+pub const VOICES_MAX: usize = 256;
+/// Texts above this are counted on a blocking thread.
+pub const COUNT_INLINE_MAX_BYTES: usize = 4 * 1024;

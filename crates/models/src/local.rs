@@ -1,0 +1,129 @@
+//! Looks for model servers on this machine. Used at start and by `viv doctor`; nothing is sent
+//! anywhere but to loopback addresses.
+
+use std::time::Duration;
+
+use agent::port::ModelError;
+use reqwest::Client;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::bounds::{PROBE_MAX_BYTES, PROBE_MS};
+use crate::client::Clients;
+use crate::voices::VoiceConfig;
+use crate::wire::openai_chat::ToolMode;
+
+/// Where Ollama listens unless told otherwise.
+pub const OLLAMA: &str = "127.0.0.1:11434";
+/// Where llama.cpp's server listens unless told otherwise.
+pub const LLAMACPP: &str = "127.0.0.1:8080";
+
+/// A model server that answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalServer {
+    /// `ollama` or `llamacpp`.
+    pub provider: &'static str,
+    /// Base URL of its chat completions.
+    pub base_url: String,
+    /// Its models, in its own order.
+    pub models: Vec<String>,
+    /// The window it was started with, where it says.
+    pub context_window: Option<u32>,
+    /// Whether the first model calls tools natively, where it says.
+    pub calls_tools: Option<bool>,
+}
+
+impl LocalServer {
+    /// A voice for its first model; `None` where it serves none.
+    pub fn voice(&self) -> Option<VoiceConfig> {
+        let model = self.models.first()?;
+        let tool_mode = match self.calls_tools {
+            Some(false) => ToolMode::JsonSchema,
+            Some(true) | None => ToolMode::Native,
+        };
+        Some(VoiceConfig {
+            name: format!("{}/{model}", self.provider),
+            base_url: Some(self.base_url.clone()),
+            tool_mode: Some(tool_mode),
+            context_window: self.context_window,
+            ..VoiceConfig::default()
+        })
+    }
+}
+
+/// Asks both usual addresses at once.
+pub async fn probe() -> Vec<LocalServer> {
+    probe_at(OLLAMA, LLAMACPP).await
+}
+
+/// Asks these addresses (`host:port`) instead.
+pub async fn probe_at(ollama: &str, llamacpp: &str) -> Vec<LocalServer> {
+    let (ollama, llamacpp) = futures_util::join!(probe_ollama(ollama), probe_llamacpp(llamacpp));
+    [ollama, llamacpp].into_iter().flatten().collect()
+}
+
+/// Asks an Ollama server.
+pub async fn probe_ollama(address: &str) -> Option<LocalServer> {
+    let client = reach(address).await?;
+    let tags = ask(client.get(format!("http://{address}/api/tags"))).await?;
+    let models = names(&tags["models"], "name");
+    let first = models.first().cloned().unwrap_or_default();
+    let show = client.post(format!("http://{address}/api/show")).json(&json!({ "model": first }));
+    let shown = ask(show).await.unwrap_or_default();
+    let calls_tools = shown["capabilities"].as_array().map(|all| all.iter().any(|one| one == "tools"));
+    Some(LocalServer {
+        provider: "ollama",
+        base_url: format!("http://{address}/v1"),
+        models,
+        // What the model could do is not what the server was started with.
+        context_window: None,
+        calls_tools,
+    })
+}
+
+/// Asks a llama.cpp server.
+pub async fn probe_llamacpp(address: &str) -> Option<LocalServer> {
+    let client = reach(address).await?;
+    let listed = ask(client.get(format!("http://{address}/v1/models"))).await?;
+    let models = names(&listed["data"], "id");
+    let props = ask(client.get(format!("http://{address}/props"))).await.unwrap_or_default();
+    let window = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    let context_window = window(&props["default_generation_settings"]["n_ctx"])
+        .or_else(|| window(&listed["data"][0]["meta"]["n_ctx"]));
+    Some(LocalServer {
+        provider: "llamacpp",
+        base_url: format!("http://{address}/v1"),
+        models,
+        context_window,
+        calls_tools: props["chat_template_caps"]["supports_tools"].as_bool(),
+    })
+}
+
+/// A client, if somebody listens there: the cheap question first.
+async fn reach(address: &str) -> Option<Client> {
+    let wait = Duration::from_millis(PROBE_MS);
+    timeout(wait, TcpStream::connect(address)).await.ok()?.ok()?;
+    let client: Result<Client, ModelError> = Clients::default().get(PROBE_MS);
+    client.ok()
+}
+
+async fn ask(request: reqwest::RequestBuilder) -> Option<Value> {
+    let mut response = request.timeout(Duration::from_millis(PROBE_MS)).send().await.ok()?;
+    if !response.status().is_success() {
+        return None;
+    }
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.ok()? {
+        body.extend_from_slice(&bytes);
+        if body.len() > PROBE_MAX_BYTES {
+            return None;
+        }
+    }
+    serde_json::from_slice(&body).ok()
+}
+
+fn names(list: &Value, key: &str) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(|item| item[key].as_str()).map(str::to_owned).collect()
+}

@@ -1,0 +1,103 @@
+//! Reads what the rules wrote for a model: the lines of an inbox entry, the memories of a
+//! workspace. Tolerant: a line that is not understood is one that needs no answer.
+
+use serde_json::Deserializer;
+
+/// One line of an inbox entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Something said in a space.
+    Said(Heard),
+    /// A service, a plan, an outcome: nothing that a script could answer.
+    Other,
+}
+
+impl Line {
+    pub(super) fn heard(&self) -> Option<&Heard> {
+        match self {
+            Self::Said(heard) => Some(heard),
+            Self::Other => None,
+        }
+    }
+}
+
+/// Something said in a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// The space's id.
+    pub(super) space: String,
+    /// The sender's name.
+    pub(super) sender: String,
+    /// Whether an agent said it.
+    pub(super) by_agent: bool,
+    /// Whether it names the reader.
+    pub(super) mentions_me: bool,
+    /// The words.
+    pub(super) text: String,
+}
+
+/// The lines of an inbox entry: `1. [space "Family" | id: …] Husam (human), 2.1 s ago: "…"`.
+pub(super) fn lines(entry: &str) -> Vec<Line> {
+    let numbered = |line: &str| {
+        let line = line.trim_start();
+        let rest = line.strip_prefix("- ").or_else(|| {
+            let (number, rest) = line.split_once(". ")?;
+            number.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest)
+        })?;
+        rest.starts_with('[').then(|| rest.to_owned())
+    };
+    entry.lines().filter_map(numbered).map(|line| said(&line).map_or(Line::Other, Line::Said)).collect()
+}
+
+fn said(line: &str) -> Option<Heard> {
+    let rest = line.strip_prefix("[space ")?;
+    let (_, rest) = literal(rest)?;
+    let (id, rest) = rest.strip_prefix(" | id: ")?.split_once("] ")?;
+    let (sender, rest) = match literal(rest) {
+        Some((name, rest)) => (name, rest.strip_prefix(' ')?),
+        None => rest.split_once(" (").map(|(name, _)| (name.to_owned(), &rest[name.len() + 1..]))?,
+    };
+    let (kind, rest) = rest.strip_prefix('(')?.split_once("), ")?;
+    // What stands before the words is ours and holds no quote.
+    let (when, words) = rest.split_once(": ")?;
+    let text = literal(words).map_or_else(|| words.trim_matches('"').to_owned(), |(text, _)| text);
+    Some(Heard {
+        space: id.to_owned(),
+        sender,
+        by_agent: kind == "agent",
+        mentions_me: when.contains("mentions you"),
+        text,
+    })
+}
+
+/// A JSON string at the beginning of `text`, and what follows it.
+fn literal(text: &str) -> Option<(String, &str)> {
+    if !text.starts_with('"') {
+        return None;
+    }
+    let mut values = Deserializer::from_str(text).into_iter::<String>();
+    let value = values.next()?.ok()?;
+    Some((value, &text[values.byte_offset()..]))
+}
+
+/// The memories that a workspace shows: `- "key": "value"` under their title.
+pub(super) fn memories(workspace: &str) -> Vec<(String, String)> {
+    let lines = workspace.lines().skip_while(|line| !line.starts_with("Your memories")).skip(1);
+    lines
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| {
+            let (key, rest) = literal(line.strip_prefix("- ")?)?;
+            let (value, _) = literal(rest.strip_prefix(": ")?)?;
+            Some((key, value))
+        })
+        .collect()
+}
+
+/// What follows a phrase, up to the end of its sentence.
+pub(super) fn after(text: &str, phrase: &str) -> Option<String> {
+    let at = text.to_ascii_lowercase().find(phrase)?;
+    let rest = text.get(at + phrase.len()..)?;
+    let end = rest.find(['.', '!', '?', '\n']).unwrap_or(rest.len());
+    let what = rest[..end].trim();
+    (!what.is_empty()).then(|| what.to_owned())
+}

@@ -1,0 +1,139 @@
+use super::*;
+use std::sync::Arc;
+
+use agent::call::Effect;
+use agent::entry::Entry;
+use agent::id::CycleId;
+use agent::message::{ModelMessage, Part};
+use agent::port::ToolSpec;
+use agent::prompt::ToolChoice;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+const SPACE: &str = "0192d3e4-0000-7000-8000-000000000001";
+
+fn cycle(n: u128) -> CycleId {
+    CycleId(Uuid::from_u128(n))
+}
+
+fn item(seq: u64, cycle_n: u128, kind: EntryKind, message: ModelMessage) -> Item {
+    let (cycle, at) = (cycle(cycle_n), Timestamp::UNIX_EPOCH);
+    Item::Entry(Arc::new(Entry { seq, cycle, step: 0, kind, message, tokens: 1, at }))
+}
+
+fn inbox(seq: u64, cycle_n: u128, lines: &[&str]) -> Item {
+    let mut text = format!("[INBOX — {} new events, now 2026-11-21T14:03:05Z]\n\n", lines.len());
+    for (index, line) in lines.iter().enumerate() {
+        text.push_str(&format!("{}. {line}\n", index + 1));
+    }
+    item(seq, cycle_n, EntryKind::Inbox, ModelMessage::user(text))
+}
+
+fn step(seq: u64, cycle_n: u128) -> Item {
+    let parts = vec![Part::Text { text: "…".into() }];
+    item(seq, cycle_n, EntryKind::Assistant, ModelMessage { role: Role::Assistant, parts, native: None })
+}
+
+fn prompt(items: Vec<Item>) -> Prompt {
+    let tool = |name: &str| ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        schema: Arc::new(json!({"type": "object"})),
+        effect: Effect::Inward,
+        visible: false,
+        timeout: Duration::from_secs(1),
+        version: "1".into(),
+    };
+    Prompt {
+        system: Arc::from("system"),
+        tools: ["send_message", "set_memories", "skip", "done"].map(tool).to_vec().into(),
+        items,
+        choice: ToolChoice::Auto,
+        cycle: cycle(1),
+        reasoning_from: 0,
+    }
+}
+
+fn said(who: &str, text: &str) -> String {
+    format!("[space \"Home\" | id: {SPACE}] {who} (human), 2.1 s ago: {}", json!(text))
+}
+
+#[test]
+fn a_person_is_answered_where_they_spoke_and_told_that_it_is_a_rehearsal() {
+    let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Tell \"Muhammad\"\nat 3pm")])]));
+    assert_eq!(acts.len(), 1);
+    assert_eq!(acts[0].tool, "send_message");
+    assert!(acts[0].arguments.to_string().starts_with(&format!("{{\"space\":\"{SPACE}\",\"text\":\"")));
+    let text = acts[0].arguments["text"].as_str().unwrap();
+    assert!(text.contains("Husam") && text.contains("“Tell \"Muhammad\"\nat 3pm”"), "{text}");
+    assert!(text.contains("rehearsal") && text.contains("no language model"), "{text}");
+}
+
+#[test]
+fn two_spaces_get_one_answer_each_and_one_space_one_for_all() {
+    let other = said("\"Ann (human), x\"", "b").replace(SPACE, "other-id");
+    let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "a"), &other, &said("Husam", "c")])]));
+    assert_eq!(acts.len(), 2);
+    let text = acts[0].arguments["text"].as_str().unwrap();
+    assert!(text.contains("“a”, then “c”") && text.starts_with("Hello Husam!"), "{text}");
+    assert_eq!(acts[1].arguments["space"], "other-id");
+}
+
+#[test]
+fn what_it_is_told_to_remember_it_keeps_and_recalls_from_the_workspace() {
+    let told = acts(&prompt(vec![inbox(
+        1,
+        1,
+        &[&said("Husam", "My name is Husam Ali. Remember that tea is at 5!")],
+    )]));
+    assert_eq!(told[0].tool, "set_memories");
+    assert_eq!(told[0].arguments["memories"], json!([{"key": "name of Husam", "value": "Husam Ali"}]));
+    let told = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Remember that tea is at 5!")])]));
+    assert_eq!(told[0].arguments["memories"][0]["value"], "tea is at 5");
+
+    let workspace = "[WORKSPACE — current facts]\n\nNow: x\n\nYour memories:\n- \"tea\": \"at 5\"\n\nYour plans:\n- \"a\": \"b\"\n";
+    let items =
+        vec![inbox(9, 1, &[&said("Husam", "What do you remember?")]), Item::Layer(Arc::from(workspace))];
+    let asked = acts(&prompt(items));
+    let text = asked[0].arguments["text"].as_str().unwrap();
+    assert!(text.contains("I remember: tea: at 5."), "{text}");
+    assert_eq!(asked.len(), 1, "a question is not kept");
+}
+
+#[test]
+fn agents_among_themselves_are_skipped_and_one_that_names_it_is_answered() {
+    let chatter = format!("[space \"Home\" | id: {SPACE}] Bot (agent), just now: \"hello all\"");
+    assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&chatter])]))[0].tool, "skip");
+    let naming = chatter.replace("just now", "just now, mentions you");
+    assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&naming])]))[0].tool, "send_message");
+    let service = "[service \"jira\"] 4.0 s ago: {\"issue\":\"OPS-7\"}";
+    assert_eq!(acts(&prompt(vec![inbox(1, 1, &[service, &chatter])]))[0].tool, "done");
+}
+
+#[test]
+fn after_it_has_spoken_it_is_done() {
+    let items = vec![inbox(1, 1, &[&said("Husam", "hi")]), step(2, 1)];
+    let after = acts(&prompt(items));
+    assert_eq!((after.len(), after[0].tool), (1, "done"));
+    // A cycle of the past is no step of this one.
+    let items =
+        vec![inbox(1, 9, &[&said("Husam", "old")]), step(2, 9), inbox(3, 1, &[&said("Husam", "new")])];
+    let again = acts(&prompt(items));
+    let text = again[0].arguments["text"].as_str().unwrap();
+    assert!(text.contains("“new”") && !text.contains("old") && text.contains("rehearsal"), "{text}");
+}
+
+#[test]
+fn a_tool_that_the_agent_has_not_got_is_not_called() {
+    let mut prompt = prompt(vec![inbox(1, 1, &[&said("Husam", "Remember that a is b")])]);
+    prompt.tools = prompt.tools.iter().filter(|tool| tool.name != "set_memories").cloned().collect();
+    assert_eq!(acts(&prompt).len(), 1);
+}
+
+#[test]
+fn an_answer_is_streamed_word_by_word() {
+    let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "hi")])]));
+    let pieces = acts[0].pieces();
+    assert!(pieces.len() > 20);
+    assert_eq!(pieces.concat(), acts[0].arguments.to_string());
+}

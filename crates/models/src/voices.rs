@@ -1,0 +1,270 @@
+//! All voices of a server: from a name such as `anthropic/claude-…` or `rehearsal` to a model that
+//! can be asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::config;
+use agent::port::{Clock, Model, ModelError, ModelInfo, Price, Voices};
+
+use crate::bounds::VOICES_MAX;
+use crate::catalog::{self, Provider, Speaks};
+use crate::client::{Address, Clients, Voice};
+use crate::rehearsal::{self, Rehearsal};
+use crate::secret::Secret;
+use crate::wire::Wire;
+use crate::wire::anthropic::{Anthropic, Thinking};
+use crate::wire::openai_chat::{OpenAiChat, ToolMode};
+
+/// Tokens reserved for a reply where nothing says otherwise.
+const OUTPUT_DEFAULT: u32 = 16_384;
+
+/// How much a model is asked to think.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reasoning {
+    /// `low`, `medium`, `high`, …: in the vendor's own words.
+    Effort(String),
+    /// Up to so many tokens.
+    Budget(u32),
+}
+
+/// One model as an operator sets it up. Only the name is needed.
+#[derive(Clone, Debug, Default)]
+pub struct VoiceConfig {
+    /// `provider/model`, or `rehearsal`.
+    pub name: String,
+    /// Where the server is, instead of the provider's own address.
+    pub base_url: Option<String>,
+    /// How tools are offered; by the wire's own calls where nothing is said.
+    pub tool_mode: Option<ToolMode>,
+    /// Its window in tokens.
+    pub context_window: Option<u32>,
+    /// Tokens reserved for a reply.
+    pub max_output: Option<u32>,
+    /// Sampling temperature; the vendor's own where nothing is said.
+    pub temperature: Option<f64>,
+    /// Its key, instead of the one in the key ring.
+    pub key: Option<Secret>,
+    /// Further headers of every request.
+    pub headers: Vec<(String, String)>,
+    /// How much it thinks; as the vendor has it where nothing is said.
+    pub reasoning: Option<Reasoning>,
+    /// Its price, where the catalog knows none.
+    pub price: Option<Price>,
+}
+
+impl VoiceConfig {
+    /// A model with everything left to the catalog.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+/// The keys that a server has: from the environment, then from its secrets file.
+#[derive(Clone, Debug, Default)]
+pub struct KeyRing {
+    keys: HashMap<&'static str, Secret>,
+    /// Where keys can be written down, as people are told.
+    file: String,
+}
+
+impl KeyRing {
+    /// Gathers the keys of all providers. `env` looks up a variable; `secrets` is the content of
+    /// the secrets file at `file`: lines of `NAME = value`, quotes and `#` comments allowed.
+    pub fn gather(env: impl Fn(&str) -> Option<String>, secrets: &str, file: &str) -> Self {
+        let written = |name: &str| {
+            secrets.lines().find_map(|line| {
+                let (key, value) = line.split_once('=')?;
+                let key = key.trim().trim_start_matches("export ");
+                let value = value.trim().trim_matches(|quote| matches!(quote, '"' | '\''));
+                (key.trim() == name && !line.trim_start().starts_with('#')).then(|| value.to_owned())
+            })
+        };
+        let key = |provider: &Provider| {
+            let found = env(provider.key_env).filter(|key| !key.trim().is_empty());
+            let secret = Secret::new(&found.or_else(|| written(provider.key_env))?);
+            (!secret.is_empty()).then_some((provider.name, secret))
+        };
+        Self { keys: catalog::PROVIDERS.iter().filter_map(key).collect(), file: file.to_owned() }
+    }
+
+    /// The providers that it holds a key for, in the catalog's order.
+    pub fn providers(&self) -> Vec<&'static Provider> {
+        catalog::PROVIDERS.iter().filter(|provider| self.keys.contains_key(provider.name)).collect()
+    }
+
+    fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
+        match self.keys.get(provider.name) {
+            Some(key) => Ok(Some(key.clone())),
+            None if provider.keyless => Ok(None),
+            None => {
+                let (name, env) = (provider.name, provider.key_env);
+                let file = if self.file.is_empty() { "the secrets file" } else { &self.file };
+                Err(ModelError::Auth(format!(
+                    "`{name}` wants a key and there is none: set `{env}`, or write `{env} = \"…\"` into {file}"
+                )))
+            }
+        }
+    }
+}
+
+/// The voices of one server, made at first use and kept.
+pub struct VoiceBook {
+    default: String,
+    configs: HashMap<String, VoiceConfig>,
+    keys: KeyRing,
+    clients: Arc<Clients>,
+    clock: Arc<dyn Clock>,
+    made: Mutex<HashMap<String, Arc<dyn Model>>>,
+}
+
+impl VoiceBook {
+    /// A book whose default voice is `default`. The clock paces the rehearsal.
+    pub fn new(default: VoiceConfig, keys: KeyRing, clock: Arc<dyn Clock>) -> Self {
+        let name = default.name.clone();
+        Self {
+            default: name.clone(),
+            configs: HashMap::from([(name, default)]),
+            keys,
+            clients: Arc::default(),
+            clock,
+            made: Mutex::default(),
+        }
+    }
+
+    /// Sets up one more model; a name that is set up already is replaced.
+    pub fn with(mut self, config: VoiceConfig) -> Self {
+        self.configs.insert(config.name.clone(), config);
+        self
+    }
+
+    /// Puts a ready-made voice under a name: scripted models, and whatever else brings its own.
+    pub fn with_model(self, name: &str, model: Arc<dyn Model>) -> Self {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), model);
+        self
+    }
+
+    fn make(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        if name == rehearsal::NAME {
+            return Ok(Arc::new(Rehearsal::new(Arc::clone(&self.clock))));
+        }
+        let config = self.configs.get(name).cloned().unwrap_or_else(|| VoiceConfig::named(name));
+        let (provider, model) = split(name)?;
+        let mut base_url = config.base_url.clone().or_else(|| provider.base_url.map(str::to_owned));
+        let Some(base_url) = base_url.take().filter(|url| !url.trim().is_empty()) else {
+            return Err(ModelError::NoModel(format!(
+                "`{}` says no address: set `base_url`, such as `http://127.0.0.1:8080/v1`",
+                provider.name
+            )));
+        };
+        if !base_url.starts_with("http://") && !base_url.starts_with("https://") {
+            return Err(ModelError::NoModel(format!(
+                "wanted `base_url` to begin with `http://` or `https://`, got `{base_url}`"
+            )));
+        }
+        let key = match &config.key {
+            Some(key) if !key.is_empty() => Some(key.clone()),
+            _ => self.keys.key(provider)?,
+        };
+        let (info, wire) = set_up(provider, model, &config);
+        let address = Address { base_url, key, headers: config.headers.clone() };
+        Ok(Arc::new(Voice::new(info, wire, address, Arc::clone(&self.clients))))
+    }
+}
+
+impl Voices for VoiceBook {
+    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let name = name.unwrap_or(&self.default);
+        let kept = |made: &HashMap<String, Arc<dyn Model>>| made.get(name).map(Arc::clone);
+        if let Some(voice) = kept(&self.made.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(voice);
+        }
+        let voice = self.make(name)?;
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() < VOICES_MAX {
+            made.insert(name.to_owned(), Arc::clone(&voice));
+        }
+        Ok(voice)
+    }
+}
+
+fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
+    let known = || {
+        let names: Vec<&str> = catalog::PROVIDERS.iter().map(|provider| provider.name).collect();
+        names.join("`, `")
+    };
+    let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+        return Err(ModelError::NoModel(format!(
+            "wanted `rehearsal` or `provider/model`, got `{name}`; providers are `{}`",
+            known()
+        )));
+    };
+    match catalog::provider(provider) {
+        Some(provider) => Ok((provider, model)),
+        None => {
+            let names = catalog::PROVIDERS.iter().map(|provider| provider.name);
+            let hint = config::nearest(provider, names).map(|near| format!("; did you mean `{near}`?"));
+            Err(ModelError::NoModel(format!(
+                "`{provider}` is no provider{}; providers are `{}`",
+                hint.unwrap_or_default(),
+                known()
+            )))
+        }
+    }
+}
+
+fn set_up(provider: &Provider, model: &str, config: &VoiceConfig) -> (ModelInfo, Arc<dyn Wire>) {
+    let facts = catalog::facts(provider, model);
+    let context_window = config.context_window.unwrap_or(facts.context_window);
+    let room = (context_window / 4).max(1);
+    let mut max_output = config.max_output.unwrap_or(facts.max_output.min(OUTPUT_DEFAULT)).min(room).max(1);
+    let tool_mode = config.tool_mode.unwrap_or_default();
+    let mut forced_tool_choice = facts.forced_tool_choice;
+    let wire: Arc<dyn Wire> = match provider.speaks {
+        Speaks::Anthropic => {
+            let thinking = thinking(config.reasoning.as_ref(), facts.manual_thinking);
+            if let Thinking::Manual { budget } = thinking {
+                forced_tool_choice = false;
+                max_output = max_output.max(budget.saturating_add(1_024));
+            }
+            let temperature = config.temperature;
+            let wire = Anthropic::new(model, max_output);
+            Arc::new(Anthropic { temperature, thinking, forced_tool_choice, ..wire })
+        }
+        Speaks::OpenAiChat(dialect) => {
+            let effort = match &config.reasoning {
+                Some(Reasoning::Effort(effort)) => Some(effort.clone()),
+                Some(Reasoning::Budget(_)) | None => None,
+            };
+            let wire = OpenAiChat::new(model, max_output, tool_mode, dialect);
+            Arc::new(OpenAiChat { temperature: config.temperature, effort, forced_tool_choice, ..wire })
+        }
+    };
+    let info = ModelInfo {
+        name: config.name.clone(),
+        context_window,
+        max_output,
+        reasoning_replay: wire.replay(),
+        forced_tool_choice,
+        price: config.price.or(facts.price),
+        rehearsal: false,
+    };
+    (info, wire)
+}
+
+fn thinking(reasoning: Option<&Reasoning>, manual: bool) -> Thinking {
+    match reasoning {
+        None => Thinking::Default,
+        Some(Reasoning::Budget(budget)) if manual => Thinking::Manual { budget: *budget },
+        Some(Reasoning::Effort(effort)) if manual => {
+            let budget = match effort.as_str() {
+                "minimal" | "low" => 2_048,
+                "high" | "max" => 16_384,
+                _ => 8_192,
+            };
+            Thinking::Manual { budget }
+        }
+        Some(Reasoning::Budget(_)) => Thinking::Adaptive { effort: None },
+        Some(Reasoning::Effort(effort)) => Thinking::Adaptive { effort: Some(effort.clone()) },
+    }
+}

@@ -1,0 +1,361 @@
+//! The stream of content blocks. Each block is kept as it came, unknown fields included, and
+//! becomes part of the native block; text, reasoning and calls are shown besides.
+
+use agent::message::{Native, Origin};
+use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
+use agent::run::Usage;
+use serde::Deserialize;
+
+use crate::sse::Event;
+use crate::wire::json::{self, Merged, RawObject};
+use crate::wire::{Decoder, failure};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call,
+    /// Kept in the native block, shown nowhere.
+    Other,
+}
+
+#[derive(Debug)]
+struct Block {
+    index: u64,
+    kind: Kind,
+    fields: RawObject,
+    /// What deltas add to fields that are not shown.
+    merged: Merged,
+    /// What it says: text, reasoning, or the argument string.
+    said: String,
+    signature: String,
+    /// Its place among the parts, once shown.
+    part: Option<u32>,
+}
+
+impl Block {
+    fn keep(&mut self, key: &str, json: &str) {
+        self.merged.merge(key, json, self.fields.get(key));
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Counts {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(rename = "type", default)]
+    kind: String,
+    index: Option<u64>,
+    message: Option<Start>,
+    content_block: Option<RawObject>,
+    delta: Option<RawObject>,
+    usage: Option<Counts>,
+    input_transformations: Option<Vec<serde::de::IgnoredAny>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Start {
+    id: Option<String>,
+    usage: Option<Counts>,
+    input_transformations: Option<Vec<serde::de::IgnoredAny>>,
+}
+
+/// Decodes one streamed message.
+#[derive(Debug)]
+pub struct AnthropicDecoder {
+    origin: Origin,
+    id: String,
+    blocks: Vec<Block>,
+    parts: u32,
+    counts: Counts,
+    stop: Option<StopReason>,
+    closed: bool,
+}
+
+impl AnthropicDecoder {
+    /// At the beginning of a message of `origin`.
+    pub fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            id: String::new(),
+            blocks: Vec::new(),
+            parts: 0,
+            counts: Counts::default(),
+            stop: None,
+            closed: false,
+        }
+    }
+
+    fn start(&mut self, start: Start) {
+        self.id = start.id.unwrap_or_default();
+        log_drops(start.input_transformations);
+        if let Some(counts) = start.usage {
+            // The number of generated tokens stands in the end; here it only says that it began.
+            self.counts = Counts { output_tokens: None, output_tokens_details: None, ..counts };
+        }
+    }
+
+    fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) {
+        let kind = match fields.text("type").as_deref() {
+            Some("text") => Kind::Text,
+            Some("thinking") => Kind::Reasoning,
+            Some("tool_use") => Kind::Call,
+            _ => Kind::Other,
+        };
+        let first = match kind {
+            Kind::Text => fields.text("text"),
+            Kind::Reasoning => fields.text("thinking"),
+            Kind::Call | Kind::Other => None,
+        };
+        let signature = fields.text("signature").unwrap_or_default();
+        let name = fields.text("name").unwrap_or_default();
+        let (merged, said) = (Merged::default(), String::new());
+        self.blocks.push(Block { index, kind, fields, merged, said, signature, part: None });
+        let at = self.blocks.len() - 1;
+        if kind == Kind::Call {
+            self.blocks[at].part = Some(self.parts);
+            out.push(Piece::Start { part: self.parts, kind: PartKind::ToolCall { name } });
+            self.parts += 1;
+        }
+        self.say(at, first.unwrap_or_default(), out);
+    }
+
+    fn delta(&mut self, index: u64, delta: &RawObject, out: &mut Vec<Piece>) {
+        let kind = delta.text("type").unwrap_or_default();
+        let at = match self.blocks.iter().rposition(|block| block.index == index) {
+            Some(at) => at,
+            // A delta whose block was never begun: what can be shown is shown all the same.
+            None => {
+                let begun = match kind.as_str() {
+                    "text_delta" => r#"{"type":"text","text":""}"#,
+                    "thinking_delta" => r#"{"type":"thinking","thinking":""}"#,
+                    _ => return,
+                };
+                self.block_start(index, RawObject::parse(begun).unwrap_or_default(), out);
+                self.blocks.len() - 1
+            }
+        };
+        match kind.as_str() {
+            "text_delta" => self.say(at, delta.text("text").unwrap_or_default(), out),
+            "thinking_delta" => self.say(at, delta.text("thinking").unwrap_or_default(), out),
+            "input_json_delta" => self.say(at, delta.text("partial_json").unwrap_or_default(), out),
+            "signature_delta" => {
+                self.blocks[at].signature.push_str(&delta.text("signature").unwrap_or_default());
+            }
+            "citations_delta" => {
+                if let Some(citation) = delta.get("citation") {
+                    self.blocks[at].keep("citations", &format!("[{citation}]"));
+                }
+            }
+            _ => {
+                for (key, value) in delta.0.iter().filter(|(key, _)| key != "type") {
+                    self.blocks[at].keep(key, value.get());
+                }
+            }
+        }
+    }
+
+    /// Appends to what a block says, and shows it where it is one that is shown.
+    fn say(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        let block = &mut self.blocks[at];
+        block.said.push_str(&text);
+        let kind = match block.kind {
+            Kind::Text => PartKind::Text,
+            Kind::Reasoning => PartKind::Reasoning,
+            Kind::Call => PartKind::ToolCall { name: String::new() },
+            Kind::Other => return,
+        };
+        let part = match block.part {
+            Some(part) => part,
+            None => {
+                let part = self.parts;
+                self.parts += 1;
+                block.part = Some(part);
+                out.push(Piece::Start { part, kind });
+                part
+            }
+        };
+        out.push(Piece::Delta { part, text });
+    }
+
+    fn message_delta(&mut self, delta: Option<RawObject>, usage: Option<Counts>) {
+        let delta = delta.unwrap_or_default();
+        let Some(reason) = delta.text("stop_reason") else { return };
+        self.stop = Some(match reason.as_str() {
+            // A paused turn wants to be gone on with, as one that ran into the limit.
+            "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::Length,
+            "refusal" => StopReason::Refused(refusal(&delta)),
+            _ => StopReason::End,
+        });
+        if let Some(late) = usage {
+            let counts = &mut self.counts;
+            counts.input_tokens = late.input_tokens.or(counts.input_tokens);
+            counts.cache_creation_input_tokens =
+                late.cache_creation_input_tokens.or(counts.cache_creation_input_tokens);
+            counts.cache_read_input_tokens = late.cache_read_input_tokens.or(counts.cache_read_input_tokens);
+            counts.output_tokens = late.output_tokens;
+            counts.output_tokens_details = late.output_tokens_details;
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let counts = &self.counts;
+        // The vendor counts cached tokens beside the others; a receipt counts them among them.
+        let input = counts.input_tokens.map(|fresh| {
+            fresh
+                + counts.cache_creation_input_tokens.unwrap_or(0)
+                + counts.cache_read_input_tokens.unwrap_or(0)
+        });
+        Usage {
+            input,
+            cached: counts.cache_read_input_tokens,
+            output: counts.output_tokens,
+            reasoning: counts.output_tokens_details.as_ref().and_then(|details| details.thinking_tokens),
+        }
+    }
+
+    /// Writes each block as it is to be sent back.
+    fn native(&mut self) -> Option<Native> {
+        // Reasoning that the limit cut has no signature, and would not be taken back.
+        let cut = self.stop == Some(StopReason::Length);
+        if cut && self.blocks.last().is_some_and(|b| b.kind == Kind::Reasoning && b.signature.is_empty()) {
+            self.blocks.pop();
+        }
+        let mut body = String::from("[");
+        let mut call_ids: Vec<String> = Vec::new();
+        for (place, block) in self.blocks.iter_mut().enumerate() {
+            block.merged.write_into(&mut block.fields);
+            match block.kind {
+                Kind::Text => block.fields.set_text("text", &block.said),
+                Kind::Reasoning => {
+                    block.fields.set_text("thinking", &block.said);
+                    block.fields.set_text("signature", &block.signature);
+                }
+                Kind::Call => {
+                    let given = block.fields.text("id").unwrap_or_default();
+                    let taken = given.is_empty() || call_ids.contains(&given);
+                    let id = if taken { json::made_up_id(&self.id, place) } else { given };
+                    block.fields.set_text("id", &id);
+                    call_ids.push(id);
+                    let name = block.fields.text("name").unwrap_or_default();
+                    block.fields.set_text("name", &json::sound_name(&name));
+                    block.fields.set("input", json::sound_arguments(&block.said));
+                }
+                Kind::Other if !block.said.is_empty() => {
+                    block.fields.set("input", json::sound_arguments(&block.said));
+                }
+                Kind::Other => {}
+            }
+            if place > 0 {
+                body.push(',');
+            }
+            block.fields.write(&mut body);
+        }
+        body.push(']');
+        let origin = self.origin.clone();
+        (!self.blocks.is_empty()).then_some(Native { origin, body, call_ids })
+    }
+}
+
+impl Decoder for AnthropicDecoder {
+    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if event.name == "error" {
+            return Err(failure::in_stream(&event.data));
+        }
+        let message: Message = serde_json::from_str(&event.data)
+            .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
+        match message.kind.as_str() {
+            "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?),
+            "content_block_start" => {
+                let fields = message.content_block.ok_or_else(|| lacks("content_block"))?;
+                self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out);
+            }
+            "content_block_delta" => {
+                let delta = message.delta.ok_or_else(|| lacks("delta"))?;
+                self.delta(message.index.unwrap_or(0), &delta, out);
+            }
+            "content_block_stop" => self.block_stop(message.index.unwrap_or(0), out),
+            "message_delta" => {
+                log_drops(message.input_transformations);
+                self.message_delta(message.delta, message.usage);
+            }
+            "message_stop" => self.closed = self.stop.is_some(),
+            "error" => return Err(failure::in_stream(&event.data)),
+            // Pings, and whatever is invented next.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn closed(&self) -> bool {
+        self.closed
+    }
+
+    fn reply(mut self: Box<Self>) -> Result<Reply, ModelError> {
+        let Some(stop) = self.stop.clone() else {
+            return Err(ModelError::Cut("the stream ended before its `stop_reason`".into()));
+        };
+        let parts = self.blocks.iter().filter_map(|block| match block.kind {
+            Kind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),
+            Kind::Reasoning if !block.said.is_empty() => Some(ReplyPart::Reasoning(block.said.clone())),
+            Kind::Call => Some(ReplyPart::Call {
+                name: block.fields.text("name").unwrap_or_default(),
+                arguments: block.said.clone(),
+            }),
+            _ => None,
+        });
+        let parts = parts.collect();
+        Ok(Reply { parts, native: self.native(), usage: self.usage(), stop })
+    }
+}
+
+impl AnthropicDecoder {
+    /// Some servers give a call's input whole at its start.
+    fn block_stop(&mut self, index: u64, out: &mut Vec<Piece>) {
+        let Some(at) = self.blocks.iter().rposition(|block| block.index == index) else { return };
+        let block = &self.blocks[at];
+        if block.kind != Kind::Call || !block.said.is_empty() {
+            return;
+        }
+        let whole = block.fields.get("input").unwrap_or("{}").to_owned();
+        if whole.replace(char::is_whitespace, "") != "{}" && json::is_object(&whole) {
+            self.say(at, whole, out);
+        }
+    }
+}
+
+fn refusal(delta: &RawObject) -> String {
+    let details = delta.get("stop_details").and_then(RawObject::parse).unwrap_or_default();
+    let word = details.text("explanation").or_else(|| details.text("category"));
+    word.unwrap_or_else(|| "the vendor refused to go on".to_owned())
+}
+
+fn lacks(field: &str) -> ModelError {
+    ModelError::Garbage(format!("an event lacks its `{field}`"))
+}
+
+fn log_drops(transformations: Option<Vec<serde::de::IgnoredAny>>) {
+    let dropped = transformations.map_or(0, |list| list.len());
+    if dropped > 0 {
+        tracing::warn!(dropped, "the vendor transformed the input: reasoning was dropped");
+    }
+}

@@ -1,0 +1,203 @@
+//! Entries as content blocks. A fragment is a list of blocks; the glue makes messages of them, so
+//! that consecutive user turns are one message and outcomes stand first in it.
+
+use agent::entry::Entry;
+use agent::id::CallId;
+use agent::message::{ModelMessage, Native, Origin, Part, Role};
+use agent::prompt::{Item, Prompt};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::wire::{Between, Lane, Live, json};
+
+/// System layer and tools, with the first cache breakpoint behind them.
+pub(super) fn head(prompt: &Prompt) -> Bytes {
+    let mut out = String::new();
+    if !prompt.system.trim().is_empty() {
+        out.push_str(r#","system":[{"type":"text","text":"#);
+        out.push_str(&json::string(&prompt.system));
+        out.push_str(r#","cache_control":{"type":"ephemeral"}}]"#);
+    }
+    if !prompt.tools.is_empty() {
+        out.push_str(r#","tools":["#);
+        for (index, tool) in prompt.tools.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            out.push_str(&format!(
+                r#"{{"name":{},"description":{},"input_schema":{}}}"#,
+                json::string(&tool.name),
+                json::string(&tool.description),
+                tool.schema
+            ));
+        }
+        out.push(']');
+    }
+    out.push_str(r#","messages":["#);
+    Bytes::from(out)
+}
+
+/// The blocks of one item.
+pub(super) fn fragment(origin: &Origin, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    let (lane, blocks) = match item {
+        Item::Layer(text) => (Lane::User, text_blocks([text.as_ref()])),
+        Item::Entry(entry) => match entry.message.role {
+            Role::User => (Lane::User, text_blocks(texts(&entry.message))),
+            Role::Assistant => (Lane::Assistant, assistant(origin, &entry.message, live.reasoning)),
+            Role::Tool => outcomes(origin, &entry.message, live.asked),
+        },
+    };
+    (!blocks.is_empty()).then(|| (lane, Bytes::from(blocks.join(","))))
+}
+
+/// The frame between two lists of blocks.
+pub(super) fn glue(between: Between) -> &'static str {
+    use Lane::{Assistant, Outcomes, User};
+    match (between.before, between.after) {
+        (None, Some(User | Outcomes)) => r#"{"role":"user","content":["#,
+        (None, Some(Assistant)) => {
+            r#"{"role":"user","content":[{"type":"text","text":"Continue."}]},{"role":"assistant","content":["#
+        }
+        (None, None) => r#"{"role":"user","content":[{"type":"text","text":"Continue."}]}"#,
+        (Some(Outcomes), Some(User)) if between.bridge => {
+            r#"]},{"role":"assistant","content":[{"type":"text","text":"Noted."}]},{"role":"user","content":["#
+        }
+        (Some(User | Outcomes), Some(User | Outcomes)) => ",",
+        (Some(User | Outcomes), Some(Assistant)) => r#"]},{"role":"assistant","content":["#,
+        (Some(Assistant), Some(User | Outcomes)) => r#"]},{"role":"user","content":["#,
+        (Some(Assistant), Some(Assistant)) => {
+            r#"]},{"role":"user","content":[{"type":"text","text":"Continue."}]},{"role":"assistant","content":["#
+        }
+        (Some(Assistant), None) => r#"]},{"role":"user","content":[{"type":"text","text":"Continue."}]}"#,
+        (Some(User | Outcomes), None) => "]}",
+    }
+}
+
+/// Whether the entry shows reasoning when it is sent with it.
+pub(super) fn reasons(origin: &Origin, entry: &Entry) -> bool {
+    matching(origin, &entry.message).is_some_and(|native| {
+        blocks_of(native).iter().any(|block| kind(block).is_some_and(|kind| kind.is_reasoning()))
+    })
+}
+
+fn texts(message: &ModelMessage) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        // Nothing makes attachments yet; their place is kept.
+        Part::Image { .. } | Part::File { .. } => Some("[attachment]"),
+        _ => None,
+    })
+}
+
+/// The vendor refuses blocks without visible text.
+fn text_blocks<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    texts.into_iter().filter(|text| !text.trim().is_empty()).map(text_block).collect()
+}
+
+fn text_block(text: &str) -> String {
+    format!(r#"{{"type":"text","text":{}}}"#, json::string(text))
+}
+
+fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<String> {
+    match matching(origin, message) {
+        Some(native) => replayed(native, message.calls().count(), reasoning),
+        None => canonical(message),
+    }
+}
+
+/// The native block, where it is this wire's and this model's and speaks of the same calls.
+fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
+    let calls = message.calls().count();
+    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
+}
+
+/// The vendor's own blocks, byte for byte: without reasoning where it is not to be sent, without
+/// blank text (which is given but not taken back), and with no more calls than the entry knows.
+fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
+    let mut left = calls;
+    let keeps = |block: &&RawValue| match kind(block) {
+        Some(kind) if kind.is_reasoning() => reasoning,
+        Some(kind) if kind.name == "text" => !kind.text.unwrap_or_default().trim().is_empty(),
+        Some(kind) if kind.name == "tool_use" => {
+            let known = left > 0;
+            left = left.saturating_sub(1);
+            known
+        }
+        _ => true,
+    };
+    blocks_of(native).into_iter().filter(keeps).map(|block| block.get().to_owned()).collect()
+}
+
+fn canonical(message: &ModelMessage) -> Vec<String> {
+    let mut blocks = text_blocks(texts(message));
+    // The vendor wants calls behind the text of their turn.
+    blocks.extend(message.calls().map(|(id, name, arguments)| {
+        format!(
+            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
+            json::string(&id.0),
+            json::string(&json::sound_name(name)),
+            json::sound_arguments(arguments)
+        )
+    }));
+    blocks
+}
+
+fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> (Lane, Vec<String>) {
+    let mut results = Vec::new();
+    let mut orphans = Vec::new();
+    for part in &message.parts {
+        let Part::ToolResult { id, name, text, error } = part else { continue };
+        match asked.and_then(|entry| sent_id(origin, &entry.message, id)) {
+            Some(sent) => {
+                let shown = if text.is_empty() { "(no output)" } else { text };
+                let failed = if *error { r#","is_error":true"# } else { "" };
+                results.push(format!(
+                    r#"{{"type":"tool_result","tool_use_id":{},"content":{}{failed}}}"#,
+                    json::string(sent),
+                    json::string(shown)
+                ));
+            }
+            // An outcome whose call is not in the window would be refused as a block of its own.
+            None => orphans.push(text_block(&format!(
+                "[outcome of {}] {}",
+                json::string(name),
+                json::string(text)
+            ))),
+        }
+    }
+    let lane = if results.is_empty() { Lane::User } else { Lane::Outcomes };
+    results.extend(orphans);
+    (lane, results)
+}
+
+/// The id that the call was (or will be) sent with.
+fn sent_id<'a>(origin: &Origin, asked: &'a ModelMessage, call: &CallId) -> Option<&'a str> {
+    let (index, (id, ..)) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
+    match matching(origin, asked) {
+        Some(native) => native.call_ids.get(index).map(String::as_str),
+        None => Some(&id.0),
+    }
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    name: String,
+    #[serde(default)]
+    text: Option<String>,
+}
+
+impl Kind {
+    fn is_reasoning(&self) -> bool {
+        matches!(self.name.as_str(), "thinking" | "redacted_thinking")
+    }
+}
+
+fn kind(block: &RawValue) -> Option<Kind> {
+    serde_json::from_str(block.get()).ok()
+}
+
+fn blocks_of(native: &Native) -> Vec<&RawValue> {
+    serde_json::from_str(&native.body).unwrap_or_default()
+}

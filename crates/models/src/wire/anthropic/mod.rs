@@ -1,0 +1,207 @@
+//! The Anthropic Messages wire: typed content blocks, reasoning bound to its exact prefix, cache
+//! breakpoints.
+
+mod decode;
+mod encode;
+
+use agent::entry::{Entry, EntryKind};
+use agent::message::Origin;
+use agent::port::ReasoningReplay;
+use agent::prompt::{Item, Prompt, ToolChoice};
+use bytes::Bytes;
+
+pub use decode::AnthropicDecoder;
+
+use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+
+/// The wire's name in native blocks.
+pub const WIRE: &str = "anthropic";
+
+/// The smallest budget that the vendor takes.
+const MANUAL_MIN: u32 = 1_024;
+
+/// How the model is asked to think.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// As the model does by itself.
+    #[default]
+    Default,
+    /// As much as it finds useful, with an effort where one is wanted.
+    Adaptive {
+        /// `low`, `medium`, `high`, …
+        effort: Option<String>,
+    },
+    /// Older models: up to so many tokens (at least 1 024).
+    Manual {
+        /// Tokens.
+        budget: u32,
+    },
+}
+
+/// The wire, set up for one model.
+#[derive(Clone, Debug)]
+pub struct Anthropic {
+    /// What native blocks are marked with.
+    pub origin: Origin,
+    /// Tokens reserved for the reply.
+    pub max_output: u32,
+    /// Sampling temperature, where one is wanted.
+    pub temperature: Option<f64>,
+    /// How it thinks.
+    pub thinking: Thinking,
+    /// Whether the model takes a forced `tool_choice`.
+    pub forced_tool_choice: bool,
+}
+
+impl Anthropic {
+    /// The wire with a model's own defaults.
+    pub fn new(model: &str, max_output: u32) -> Self {
+        Self {
+            origin: Origin { wire: WIRE.to_owned(), model: model.to_owned() },
+            max_output,
+            temperature: None,
+            thinking: Thinking::Default,
+            forced_tool_choice: false,
+        }
+    }
+
+    fn thinking_field(&self, opening: Opening) -> Option<String> {
+        let binding = if opening.drop_block {
+            r#","block_binding":{"prefix_mismatch_behavior":"drop_block"}"#
+        } else {
+            ""
+        };
+        match &self.thinking {
+            Thinking::Manual { .. } if opening.no_thinking => None,
+            Thinking::Manual { budget } => {
+                let budget = (*budget).max(MANUAL_MIN);
+                Some(format!(r#"{{"type":"enabled","budget_tokens":{budget}{binding}}}"#))
+            }
+            // Models that bind their reasoning think adaptively unless told otherwise, so naming it
+            // changes nothing but the binding.
+            Thinking::Default if !opening.drop_block => None,
+            Thinking::Default | Thinking::Adaptive { .. } => {
+                Some(format!(r#"{{"type":"adaptive"{binding}}}"#))
+            }
+        }
+    }
+
+    fn tool_choice(&self, prompt: &Prompt) -> Option<&'static str> {
+        if prompt.tools.is_empty() {
+            return None;
+        }
+        let manual = matches!(self.thinking, Thinking::Manual { .. });
+        match prompt.choice {
+            ToolChoice::Required if self.forced_tool_choice && !manual => Some(r#"{"type":"any"}"#),
+            ToolChoice::Auto | ToolChoice::Required => None,
+            ToolChoice::None => Some(r#"{"type":"none"}"#),
+        }
+    }
+}
+
+impl Wire for Anthropic {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    fn path(&self) -> &'static str {
+        "/messages"
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::ApiKey
+    }
+
+    fn headers(&self, opening: Opening) -> Vec<(&'static str, &'static str)> {
+        let mut headers = vec![("anthropic-version", "2023-06-01")];
+        if opening.drop_block {
+            headers.push(("anthropic-beta", "thinking-binding-controls-2026-08-01"));
+        }
+        headers
+    }
+
+    fn opening(&self, prompt: &Prompt, opening: Opening) -> Bytes {
+        let thinking = self.thinking_field(opening);
+        // The vendor wants the budget below the reply's bound, and its own temperature while thinking.
+        let max_output = match self.thinking {
+            Thinking::Manual { budget } => self.max_output.max(budget.max(MANUAL_MIN).saturating_add(1)),
+            _ => self.max_output,
+        };
+        let mut out = format!(
+            r#"{{"model":{},"stream":true,"max_tokens":{max_output}"#,
+            json::string(&self.origin.model)
+        );
+        if let (Some(temperature), None) = (self.temperature, &thinking) {
+            out.push_str(&format!(r#","temperature":{temperature}"#));
+        }
+        if let Some(thinking) = thinking {
+            out.push_str(&format!(r#","thinking":{thinking}"#));
+        }
+        if let Thinking::Adaptive { effort: Some(effort) } = &self.thinking {
+            out.push_str(&format!(r#","output_config":{{"effort":{}}}"#, json::string(effort)));
+        }
+        if let Some(choice) = self.tool_choice(prompt) {
+            out.push_str(&format!(r#","tool_choice":{choice}"#));
+        }
+        Bytes::from(out)
+    }
+
+    fn head(&self, prompt: &Prompt) -> Bytes {
+        encode::head(prompt)
+    }
+
+    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+        encode::fragment(&self.origin, item, live)
+    }
+
+    fn glue(&self, between: Between) -> &'static str {
+        encode::glue(between)
+    }
+
+    fn tail(&self) -> &'static str {
+        "]}"
+    }
+
+    /// At most three here and one behind the system layer: the vendor takes four. The inbox entry's
+    /// is what the next cycle finds again, since the workspace behind it will be gone; the other two
+    /// keep each step within the vendor's look-back of 20 blocks.
+    fn breakpoints(&self, items: &[Item], prompt: &Prompt) -> Vec<usize> {
+        let inbox = |current: bool| {
+            items.iter().rposition(|item| match item {
+                Item::Entry(entry) => {
+                    entry.kind == EntryKind::Inbox && (entry.cycle == prompt.cycle) == current
+                }
+                Item::Layer(_) => false,
+            })
+        };
+        let is_step = |item: &Item| match item {
+            Item::Entry(entry) => entry.kind == EntryKind::Assistant && entry.cycle == prompt.cycle,
+            Item::Layer(_) => false,
+        };
+        let before = match items.iter().rposition(is_step) {
+            Some(step) => step.checked_sub(1),
+            None => inbox(false),
+        };
+        [inbox(true), before, items.len().checked_sub(1)].into_iter().flatten().collect()
+    }
+
+    fn breakpoint(&self) -> &'static str {
+        r#","cache_control":{"type":"ephemeral"}"#
+    }
+
+    fn replay(&self) -> ReasoningReplay {
+        ReasoningReplay::Cycle
+    }
+
+    fn keeps_last_turn(&self) -> bool {
+        matches!(self.thinking, Thinking::Manual { .. })
+    }
+
+    fn reasons(&self, entry: &Entry) -> bool {
+        encode::reasons(&self.origin, entry)
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(AnthropicDecoder::new(self.origin.clone()))
+    }
+}

@@ -1,0 +1,362 @@
+//! The transcript as a chain of encoded fragments, kept from request to request: only what is new
+//! is encoded, older fragments are coalesced, and the whole is handed out as shared segments. So
+//! the work of a step does not grow with the history behind it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::entry::Entry;
+use agent::message::{Origin, Role};
+use agent::port::{Memo, ReasoningReplay, ToolSpec};
+use agent::prompt::{Item, Prompt};
+use bytes::{Bytes, BytesMut};
+
+use super::{Between, Body, Lane, Live, Opening, Wire};
+
+/// What identifies an encoded fragment: the item and everything else that its bytes depend on.
+#[derive(Clone, Debug)]
+enum Key {
+    Entry { entry: Arc<Entry>, reasoning: bool, bridge: bool },
+    Layer(Arc<str>),
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Layer(a), Self::Layer(b)) => Arc::ptr_eq(a, b) || a == b,
+            (
+                Self::Entry { entry: a, reasoning: ra, bridge: ba },
+                Self::Entry { entry: b, reasoning: rb, bridge: bb },
+            ) => ra == rb && ba == bb && (Arc::ptr_eq(a, b) || a == b),
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Mark {
+    key: Key,
+    /// Who spoke last, this item included.
+    lane: Option<Lane>,
+    /// Whether anything of it is sent.
+    sent: bool,
+    /// Length of the chain behind it.
+    end: usize,
+}
+
+#[derive(Debug, Default)]
+struct Chain {
+    segments: Vec<Bytes>,
+    marks: Vec<Mark>,
+}
+
+impl Chain {
+    fn len(&self) -> usize {
+        self.marks.last().map_or(0, |mark| mark.end)
+    }
+
+    /// Forgets everything behind the first `keep` items.
+    fn truncate(&mut self, keep: usize) {
+        self.marks.truncate(keep);
+        let mut left = self.len();
+        let mut kept = 0;
+        for segment in &mut self.segments {
+            if left == 0 {
+                break;
+            }
+            segment.truncate(left);
+            left -= segment.len();
+            kept += 1;
+        }
+        self.segments.truncate(kept);
+    }
+
+    fn append(&mut self, fresh: BytesMut) {
+        if fresh.is_empty() {
+            return;
+        }
+        self.segments.push(fresh.freeze());
+        // Sizes at least halve from segment to segment: few of them, each byte copied O(log n) times.
+        while let [.., a, b] = self.segments.as_slice() {
+            if a.len() > b.len() * 2 {
+                break;
+            }
+            let mut both = BytesMut::with_capacity(a.len() + b.len());
+            both.extend_from_slice(a);
+            both.extend_from_slice(b);
+            self.segments.truncate(self.segments.len() - 2);
+            self.segments.push(both.freeze());
+        }
+    }
+
+    /// The chain's segments, with `mark` inserted before the last byte of each fragment that ends
+    /// at one of `cuts` (ascending).
+    fn write(&self, cuts: &[usize], mark: &'static str, body: &mut Body) {
+        let mut cuts = cuts.iter().map(|end| end - 1).peekable();
+        let mut start = 0;
+        for segment in &self.segments {
+            let mut rest = segment.clone();
+            while let Some(cut) = cuts.next_if(|cut| *cut < start + rest.len()) {
+                let head = rest.split_to(cut - start);
+                start = cut;
+                body.push(head);
+                body.push(Bytes::from_static(mark.as_bytes()));
+            }
+            start += rest.len();
+            body.push(rest);
+        }
+    }
+}
+
+/// What a voice keeps in the memo of one warm agent. Valid for one model, system layer and set of
+/// tools; everything else is checked item by item.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    origin: Origin,
+    system: Arc<str>,
+    tools: Arc<[ToolSpec]>,
+    head: Bytes,
+    chain: Chain,
+    /// Set once the vendor has refused this conversation's reasoning; stays set.
+    drop_block: Arc<AtomicBool>,
+}
+
+/// A request, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// The body.
+    pub body: Body,
+    /// What its opening says.
+    pub opening: Opening,
+    /// Fragments that had to be encoded for it; the others were kept.
+    pub fresh: usize,
+}
+
+impl Kept {
+    /// What the memo holds, where it is of use for this prompt; else an empty chain.
+    pub(crate) fn open<'a>(memo: &'a mut Memo, wire: &dyn Wire, prompt: &Prompt) -> &'a mut Self {
+        let fits = |kept: &Self| {
+            kept.origin == *wire.origin()
+                && (Arc::ptr_eq(&kept.system, &prompt.system) || kept.system == prompt.system)
+                && (Arc::ptr_eq(&kept.tools, &prompt.tools) || kept.tools == prompt.tools)
+        };
+        let held = memo.0.take().and_then(|any| any.downcast::<Self>().ok()).filter(|kept| fits(kept));
+        let kept = held.unwrap_or_else(|| {
+            Box::new(Self {
+                origin: wire.origin().clone(),
+                system: Arc::clone(&prompt.system),
+                tools: Arc::clone(&prompt.tools),
+                head: wire.head(prompt),
+                chain: Chain::default(),
+                drop_block: Arc::default(),
+            })
+        });
+        let slot = memo.0.insert(kept);
+        // The slot was filled with this very type in the line above.
+        slot.downcast_mut::<Self>().expect("the memo holds what was just put there")
+    }
+
+    /// The flag that outlives the request: the stream sets it when the vendor refuses.
+    pub(crate) fn drop_block(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.drop_block)
+    }
+
+    /// Brings the chain up to date and hands out the request.
+    pub(crate) fn encode(&mut self, wire: &dyn Wire, prompt: &Prompt) -> Encoded {
+        let fresh = self.extend(wire, prompt);
+        let opening = Opening {
+            drop_block: self.drop_block.load(Ordering::Relaxed),
+            no_thinking: wire.keeps_last_turn() && !thinks(wire, prompt),
+        };
+        let body = self.body(wire, prompt, opening);
+        Encoded { body, opening, fresh }
+    }
+
+    /// The request once more, with another opening.
+    pub(crate) fn body(&self, wire: &dyn Wire, prompt: &Prompt, opening: Opening) -> Body {
+        let mut body = Body::default();
+        body.push(wire.opening(prompt, opening));
+        self.rest(wire, prompt, &mut body);
+        body
+    }
+
+    fn rest(&self, wire: &dyn Wire, prompt: &Prompt, body: &mut Body) {
+        body.push(self.head.clone());
+        let mut cuts: Vec<usize> = wire
+            .breakpoints(&prompt.items, prompt)
+            .into_iter()
+            .filter_map(|index| self.sent_before(index))
+            .map(|mark| mark.end)
+            .collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        self.chain.write(&cuts, wire.breakpoint(), body);
+        let before = self.chain.marks.last().and_then(|mark| mark.lane);
+        let end = wire.glue(Between { before, after: None, bridge: false });
+        body.push(Bytes::from_static(end.as_bytes()));
+        body.push(Bytes::from_static(wire.tail().as_bytes()));
+    }
+
+    /// The last fragment at or before `index` that can carry a breakpoint.
+    fn sent_before(&self, index: usize) -> Option<&Mark> {
+        let upto = self.chain.marks.get(..=index)?;
+        let mark = upto.iter().rev().find(|mark| mark.sent)?;
+        (mark.lane != Some(Lane::Assistant)).then_some(mark)
+    }
+
+    fn extend(&mut self, wire: &dyn Wire, prompt: &Prompt) -> usize {
+        let policy = Policy::of(wire, prompt);
+        let mut asked: Option<&Arc<Entry>> = None;
+        let mut fresh = BytesMut::new();
+        let mut encoded = 0;
+        let mut same = true;
+        for (index, item) in prompt.items.iter().enumerate() {
+            let key = policy.key(item, asked);
+            if same && self.chain.marks.get(index).is_some_and(|mark| mark.key == key) {
+                asked = assistant(item).or(asked);
+                continue;
+            }
+            if same {
+                self.chain.truncate(index);
+                same = false;
+            }
+            encoded += 1;
+            let base = self.chain.segments.iter().map(Bytes::len).sum::<usize>();
+            let before = self.chain.marks.last().and_then(|mark| mark.lane);
+            let (reasoning, bridge) = match key {
+                Key::Entry { reasoning, bridge, .. } => (reasoning, bridge),
+                Key::Layer(_) => (false, false),
+            };
+            let live = Live { reasoning, asked: asked.map(Arc::as_ref) };
+            let fragment = wire.fragment(item, live);
+            let sent = fragment.is_some();
+            let mut lane = before;
+            if let Some((after, bytes)) = fragment {
+                fresh.extend_from_slice(wire.glue(Between { before, after: Some(after), bridge }).as_bytes());
+                fresh.extend_from_slice(&bytes);
+                lane = Some(after);
+            }
+            self.chain.marks.push(Mark { key, lane, sent, end: base + fresh.len() });
+            asked = assistant(item).or(asked);
+        }
+        if same {
+            self.chain.truncate(prompt.items.len());
+        }
+        self.chain.append(fresh);
+        encoded
+    }
+}
+
+/// Which entries are sent with their reasoning, and where a bridge stands.
+struct Policy {
+    replay: ReasoningReplay,
+    cycle: agent::id::CycleId,
+    from: u64,
+    /// The turn before the cycle, on models that want it kept.
+    last_turn: Option<u64>,
+    manual: bool,
+}
+
+impl Policy {
+    fn of(wire: &dyn Wire, prompt: &Prompt) -> Self {
+        let manual = wire.keeps_last_turn();
+        let last_turn = || {
+            let entries = prompt.items.iter().filter_map(entry);
+            let before = entries.take_while(|entry| entry.cycle != prompt.cycle);
+            before.filter(|entry| entry.message.role == Role::Assistant).last().map(|entry| entry.seq)
+        };
+        Self {
+            replay: wire.replay(),
+            cycle: prompt.cycle,
+            from: prompt.reasoning_from,
+            last_turn: if manual { last_turn() } else { None },
+            manual,
+        }
+    }
+
+    fn reasoning(&self, entry: &Entry) -> bool {
+        let sent = match self.replay {
+            ReasoningReplay::None => false,
+            ReasoningReplay::Cycle => entry.cycle == self.cycle || self.last_turn == Some(entry.seq),
+            ReasoningReplay::All => true,
+        };
+        sent && entry.seq >= self.from && entry.message.role == Role::Assistant
+    }
+
+    fn key(&self, item: &Item, asked: Option<&Arc<Entry>>) -> Key {
+        match item {
+            Item::Layer(text) => Key::Layer(Arc::clone(text)),
+            Item::Entry(entry) => {
+                // Manual-thinking models want the last turn of a tool loop to begin with reasoning.
+                // Where the cycle before cannot show any, a plain word of ours ends that loop.
+                let bridge = self.manual
+                    && entry.cycle == self.cycle
+                    && asked.is_some_and(|before| before.cycle != self.cycle && !self.reasoning(before));
+                Key::Entry { entry: Arc::clone(entry), reasoning: self.reasoning(entry), bridge }
+            }
+        }
+    }
+}
+
+/// Whether a manual-thinking model may think in this request: not in the middle of a tool loop
+/// whose last turn shows no reasoning.
+fn thinks(wire: &dyn Wire, prompt: &Prompt) -> bool {
+    let policy = Policy::of(wire, prompt);
+    let last = prompt.items.iter().rev().find_map(assistant);
+    last.is_none_or(|entry| {
+        entry.cycle != prompt.cycle
+            || entry.message.calls().next().is_none()
+            || (policy.reasoning(entry) && wire.reasons(entry))
+    })
+}
+
+fn entry(item: &Item) -> Option<&Arc<Entry>> {
+    match item {
+        Item::Entry(entry) => Some(entry),
+        Item::Layer(_) => None,
+    }
+}
+
+fn assistant(item: &Item) -> Option<&Arc<Entry>> {
+    entry(item).filter(|entry| entry.message.role == Role::Assistant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_stay_few_and_a_truncated_chain_keeps_its_bytes() {
+        let mut chain = Chain::default();
+        let mut whole = Vec::new();
+        for n in 0..1_000usize {
+            let piece = format!("{{\"n\":{n}}}");
+            whole.extend_from_slice(piece.as_bytes());
+            chain.marks.push(Mark {
+                key: Key::Layer(Arc::from("")),
+                lane: Some(Lane::User),
+                sent: true,
+                end: whole.len(),
+            });
+            chain.append(BytesMut::from(piece.as_bytes()));
+        }
+        assert!(chain.segments.len() <= 16, "{} segments", chain.segments.len());
+        chain.truncate(500);
+        let mut body = Body::default();
+        chain.write(&[], "", &mut body);
+        assert_eq!(body.concat(), whole[..chain.len()]);
+    }
+
+    #[test]
+    fn a_breakpoint_stands_inside_the_last_block_of_its_fragment() {
+        let mut chain = Chain::default();
+        for end in [2, 4, 6] {
+            let key = Key::Layer(Arc::from(""));
+            chain.marks.push(Mark { key, lane: Some(Lane::User), sent: true, end });
+            chain.append(BytesMut::from(&b"{}"[..]));
+        }
+        let mut body = Body::default();
+        chain.write(&[2, 6], "*", &mut body);
+        assert_eq!(body.concat(), &b"{*}{}{*}"[..]);
+    }
+}

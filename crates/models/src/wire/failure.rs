@@ -1,0 +1,263 @@
+//! Error classes: from what a vendor says (status, headers, body) to what the caller does next.
+
+use std::time::Duration;
+
+use agent::limits;
+use agent::port::ModelError;
+use jiff::fmt::rfc2822;
+use serde_json::Value;
+
+use crate::bounds::ERROR_SHOWN_MAX_CHARS;
+
+/// What of an answer's headers matters here.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// `retry-after`: seconds or a date.
+    pub retry_after: Option<String>,
+    /// `retry-after-ms`.
+    pub retry_after_ms: Option<String>,
+    /// `date`: the vendor's clock, against which a date is to be read.
+    pub date: Option<String>,
+    /// `x-should-retry`.
+    pub should_retry: Option<String>,
+}
+
+/// The class of an answer that is no reply.
+pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
+    let said = Said::read(body);
+    let message = said.shown(status);
+    let retry_after = retry_after(hints);
+    let should_retry = hints.should_retry.as_deref().map(str::trim);
+    let overloaded = |message| ModelError::Overloaded { message, retry_after };
+    if said.is_about(&TOO_LONG) && matches!(status, 400 | 413 | 422 | 429 | 500) {
+        return ModelError::TooLong(message);
+    }
+    match status {
+        401..=403 => ModelError::Auth(message),
+        400 | 422 | 429 if said.is_about(&UNPAID) => ModelError::Auth(message),
+        400 | 422 if said.is_about(&BAD_KEY) => ModelError::Auth(message),
+        400 | 422 if said.is_about(&NO_MODEL) => ModelError::NoModel(message),
+        404 | 405 | 410 => ModelError::NoModel(message),
+        300..=399 => ModelError::NoModel(format!("{message}; redirects are not followed, set `base_url`")),
+        413 => ModelError::TooLong(message),
+        429 => ModelError::RateLimited { message, retry_after },
+        // llama.cpp answers so when the model's words do not fit its own grammar for calls.
+        500 if said.is_about(&GRAMMAR) => ModelError::Garbage(message),
+        _ if should_retry == Some("true") => overloaded(message),
+        500..=599 if should_retry == Some("false") => ModelError::Invalid(message),
+        501 | 505 => ModelError::Invalid(message),
+        408 | 409 | 425 | 500..=599 => overloaded(message),
+        _ => ModelError::Invalid(message),
+    }
+}
+
+/// The class of an error that came inside a stream which had begun well.
+pub fn in_stream(data: &str) -> ModelError {
+    let said = Said::read(data);
+    let status = said.code.or_else(|| status_of(&said.kind)).unwrap_or(500);
+    classify(status, &Hints::default(), data)
+}
+
+/// The vendors' names of errors as statuses.
+fn status_of(kind: &str) -> Option<u16> {
+    Some(match kind {
+        "authentication_error" | "invalid_api_key" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" | "model_not_found" => 404,
+        "request_too_large" | "context_length_exceeded" | "exceed_context_size_error" => 413,
+        "invalid_request_error" => 400,
+        "rate_limit_error" | "rate_limit_exceeded" => 429,
+        "overloaded_error" | "overloaded" => 529,
+        "timeout_error" => 504,
+        _ => return None,
+    })
+}
+
+const TOO_LONG: [&str; 14] = [
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "maximum context length",
+    "model's context length",
+    "context window",
+    "exceed context limit",
+    "available context size",
+    "context size has been exceeded",
+    "prompt is too long",
+    "too many tokens",
+    "reduce the length",
+    "request too large",
+    "input token count",
+    "maximum prompt length",
+];
+const UNPAID: [&str; 4] =
+    ["insufficient_quota", "credit balance is too low", "billing_error", "billing_hard_limit"];
+const BAD_KEY: [&str; 3] = ["incorrect api key", "invalid api key", "api key not valid"];
+const NO_MODEL: [&str; 3] = ["model_not_found", "model not found", "is not a valid model"];
+const GRAMMAR: [&str; 5] = [
+    "does not match the expected",
+    "failed to parse input at pos",
+    "failed to parse tool call",
+    "invalid diff:",
+    "unexpected empty grammar stack",
+];
+
+/// A vendor's words, wherever in the body it puts them.
+#[derive(Debug, Default)]
+struct Said {
+    message: String,
+    kind: String,
+    code: Option<u16>,
+    /// Everything above in lower case, to be searched.
+    all: String,
+}
+
+impl Said {
+    fn read(body: &str) -> Self {
+        let value: Value = serde_json::from_str(body.trim()).unwrap_or(Value::Null);
+        let value = value.get(0).unwrap_or(&value);
+        let error = value.get("error").unwrap_or(value);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let field = |name: &str| error.get(name).and_then(text);
+        let message = field("message")
+            .or_else(|| text(error))
+            .or_else(|| value.get("message").and_then(text))
+            .or_else(|| value.get("detail").map(Value::to_string))
+            .unwrap_or_else(|| body.trim().to_owned());
+        let code_name = field("code").unwrap_or_default();
+        let kind = match field("type") {
+            Some(kind) if kind != "error" && status_of(&kind).is_some() => kind,
+            _ => code_name.clone(),
+        };
+        let number = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
+        let code = number.and_then(|n| u16::try_from(n).ok()).filter(|n| (400..600).contains(n));
+        let kinds = field("type").unwrap_or_default();
+        let all = format!("{message} {code_name} {kinds}").to_lowercase();
+        Self { message, kind, code, all }
+    }
+
+    fn is_about(&self, phrases: &[&str]) -> bool {
+        phrases.iter().any(|phrase| self.all.contains(phrase))
+    }
+
+    fn shown(&self, status: u16) -> String {
+        let one_line = self.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut shown: String = one_line.chars().take(ERROR_SHOWN_MAX_CHARS).collect();
+        if shown.len() < one_line.len() {
+            shown.push('…');
+        }
+        if shown.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {shown}") }
+    }
+}
+
+/// When to come back. A date is read against the vendor's own clock, so that ours may be wrong.
+fn retry_after(hints: &Hints) -> Option<Duration> {
+    let most = Duration::from_millis(limits::RETRY_AFTER_MAX_MS);
+    let number = |text: &Option<String>| text.as_deref()?.trim().parse::<f64>().ok();
+    let seconds = number(&hints.retry_after_ms).map(|ms| ms / 1_000.0).or_else(|| number(&hints.retry_after));
+    if let Some(seconds) = seconds {
+        return Duration::try_from_secs_f64(seconds.max(0.0)).ok().map(|wait| wait.min(most));
+    }
+    let read = |text: &Option<String>| {
+        let text = text.as_deref()?.trim().replace("GMT", "+0000");
+        rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+    };
+    let (then, now) = (read(&hints.retry_after)?, read(&hints.date)?);
+    let wait = Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO);
+    Some(wait.min(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::port::Fault;
+
+    fn check(status: u16, body: &str, expected: &str) {
+        let error = classify(status, &Hints::default(), body);
+        assert!(error.to_string().starts_with(expected), "{status} {body}: got `{error}`");
+    }
+
+    #[test]
+    fn each_answer_has_its_class() {
+        let error = |message: &str| format!(r#"{{"error":{{"message":"{message}","type":"x"}}}}"#);
+        check(401, &error("no"), "auth: HTTP 401: no");
+        check(403, "<html>", "auth");
+        check(404, r#"{"error":"model \"m\" not found, try pulling it first"}"#, "no such model");
+        check(429, &error("slow down"), "rate limited");
+        check(429, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#, "auth");
+        check(429, &error("Request too large for gpt-4o on tokens per min"), "context too long");
+        check(400, &error("messages: must alternate"), "invalid request");
+        check(400, &error("prompt is too long: 210000 tokens > 200000 maximum"), "context too long");
+        check(
+            400,
+            r#"{"error":{"code":400,"message":"x","type":"exceed_context_size_error"}}"#,
+            "context too long",
+        );
+        check(400, &error("Your credit balance is too low to access the API"), "auth");
+        check(400, r#"{"error":"Incorrect API key provided: xa***n"}"#, "auth");
+        check(413, "", "context too long: HTTP 413");
+        check(
+            500,
+            &error("The model produced output that does not match the expected peg-native format"),
+            "garbage",
+        );
+        check(500, &error("oops"), "overloaded");
+        check(
+            529,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            "overloaded",
+        );
+        check(302, "", "no such model");
+        check(422, r#"{"detail":[{"loc":["body"]}]}"#, "invalid request");
+        check(418, "[]", "invalid request: HTTP 418");
+    }
+
+    #[test]
+    fn an_error_inside_a_stream_is_classed_by_its_name_or_number() {
+        let class = |data: &str| in_stream(data).to_string();
+        assert!(
+            class(r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#)
+                .starts_with("over")
+        );
+        assert!(
+            class(r#"{"type":"error","error":{"type":"rate_limit_error","message":"x"}}"#)
+                .starts_with("rate")
+        );
+        assert!(class(r#"{"error":{"code":400,"message":"x"}}"#).starts_with("invalid"));
+        assert!(
+            class(r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#).starts_with("context")
+        );
+        assert!(class("nonsense").starts_with("overloaded: HTTP 500: nonsense"));
+        assert_eq!(in_stream("{}").fault(), Fault::Surroundings);
+    }
+
+    #[test]
+    fn retry_after_is_read_in_every_form_and_bounded() {
+        let after = |value: &str| {
+            let hints = Hints {
+                retry_after: Some(value.into()),
+                date: Some("Sat, 21 Nov 2026 10:00:00 GMT".into()),
+                ..Hints::default()
+            };
+            classify(429, &hints, "").retry_after()
+        };
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("1.5"), Some(Duration::from_millis(1_500)));
+        assert_eq!(after("Sat, 21 Nov 2026 10:01:30 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(after("Sat, 21 Nov 2026 09:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(after("999999999"), Some(Duration::from_millis(limits::RETRY_AFTER_MAX_MS)));
+        assert_eq!(after("soon"), None);
+        assert_eq!(after("-3"), Some(Duration::ZERO));
+        let ms =
+            Hints { retry_after_ms: Some("250".into()), retry_after: Some("9".into()), ..Hints::default() };
+        assert_eq!(classify(529, &ms, "").retry_after(), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_vendor_that_says_whether_to_retry_is_believed() {
+        let says = |word: &str| Hints { should_retry: Some(word.into()), ..Hints::default() };
+        assert!(classify(400, &says("true"), "").retryable());
+        assert!(!classify(500, &says("false"), "").retryable());
+        assert!(classify(429, &says("false"), "").to_string().starts_with("rate"));
+    }
+}

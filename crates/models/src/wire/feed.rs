@@ -1,0 +1,100 @@
+//! Drives one answer: bytes in, pieces out, and the decision what an end of the bytes means.
+
+use agent::port::{ModelError, Piece};
+
+use super::Decoder;
+use crate::bounds::REPLY_MAX_BYTES;
+use crate::sse::{Event, Sse};
+
+/// One answer being received.
+pub struct Feed {
+    sse: Option<Sse>,
+    decoder: Option<Box<dyn Decoder>>,
+    received: usize,
+}
+
+impl Feed {
+    /// Nothing received yet.
+    pub fn new(decoder: Box<dyn Decoder>) -> Self {
+        Self { sse: Some(Sse::new()), decoder: Some(decoder), received: 0 }
+    }
+
+    /// Takes the next bytes. At least one piece comes of them; the last is [`Piece::Done`] where the
+    /// vendor closed the answer.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<Vec<Piece>, ModelError> {
+        let mut out = Vec::new();
+        self.received += bytes.len();
+        let Some(sse) = self.sse.as_mut().filter(|_| self.received <= REPLY_MAX_BYTES) else {
+            return self.spoiled(ModelError::Garbage(format!("the reply is over {REPLY_MAX_BYTES} bytes")));
+        };
+        let mut events = Vec::new();
+        let fits = sse.feed(bytes, &mut events);
+        for event in &events {
+            if let Err(error) = self.event(event, &mut out) {
+                out.extend(self.spoiled(error)?);
+                return Ok(out);
+            }
+        }
+        if fits.is_err() {
+            out.extend(self.spoiled(ModelError::Garbage("an event of the stream is too large".into()))?);
+        } else if self.decoder.as_ref().is_some_and(|decoder| decoder.closed()) {
+            out.extend(self.finish()?);
+        }
+        if out.is_empty() {
+            out.push(Piece::Alive);
+        }
+        Ok(out)
+    }
+
+    /// The bytes ended, with the network's word for it where it broke. The reply, if the vendor had
+    /// said why it stopped; else the stream was cut and nothing of it counts.
+    pub fn end(&mut self, broken: Option<String>) -> Result<Vec<Piece>, ModelError> {
+        let mut out = Vec::new();
+        if let Some(event) = self.sse.take().and_then(Sse::end).filter(is_whole) {
+            if let Err(error) = self.event(&event, &mut out) {
+                out.extend(self.spoiled(error)?);
+                return Ok(out);
+            }
+        }
+        if let (Some(word), Some(false)) = (broken, self.decoder.as_ref().map(|d| d.finished())) {
+            return Err(ModelError::Cut(word));
+        }
+        out.extend(self.finish()?);
+        Ok(out)
+    }
+
+    /// Whether the reply was handed out (or never will be).
+    pub fn is_over(&self) -> bool {
+        self.decoder.is_none()
+    }
+
+    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        match self.decoder.as_mut() {
+            // What comes behind the vendor's own closing mark is nobody's.
+            Some(decoder) if !decoder.closed() => decoder.event(event, out),
+            _ => Ok(()),
+        }
+    }
+
+    /// An error after the finish loses nothing: the reply stands.
+    fn spoiled(&mut self, error: ModelError) -> Result<Vec<Piece>, ModelError> {
+        if self.decoder.as_ref().is_some_and(|decoder| decoder.finished()) {
+            return self.finish();
+        }
+        self.decoder = None;
+        Err(error)
+    }
+
+    fn finish(&mut self) -> Result<Vec<Piece>, ModelError> {
+        self.sse = None;
+        match self.decoder.take() {
+            Some(decoder) => Ok(vec![Piece::Done(decoder.reply()?)]),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// An object cannot be cut and stay one; anything else is only taken whole.
+fn is_whole(event: &Event) -> bool {
+    event.data == "[DONE]" || super::json::is_object(&event.data)
+}

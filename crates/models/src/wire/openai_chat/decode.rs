@@ -1,0 +1,439 @@
+//! The stream of chunks, with everything that servers do to it: several call deltas in one chunk,
+//! ids missing or repeated, usage here or there, reasoning under three names, `[DONE]` or not.
+
+use agent::message::{Native, Origin};
+use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
+use agent::run::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::encode::REASONING;
+use super::shape::{Reader, Seen, Shape};
+use super::{ToolMode, WIRE};
+use crate::sse::Event;
+use crate::wire::json::{self, Merged, RawObject};
+use crate::wire::{Decoder, failure};
+
+#[derive(Debug, Deserialize)]
+struct Chunk {
+    id: Option<String>,
+    choices: Option<Vec<Choice>>,
+    usage: Option<Counts>,
+    error: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice {
+    index: Option<u64>,
+    delta: Option<RawObject>,
+    finish_reason: Option<String>,
+    error: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Counts {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl Counts {
+    fn usage(&self) -> Usage {
+        let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
+        let reasoning = self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+        // Some (xAI) count reasoning beside the completion; their total tells.
+        let beside = match (self.total_tokens, self.prompt_tokens, self.completion_tokens, reasoning) {
+            (Some(total), Some(input), Some(output), Some(reasoning))
+                if total == input + output + reasoning =>
+            {
+                reasoning
+            }
+            _ => 0,
+        };
+        Usage {
+            input: self.prompt_tokens,
+            cached: cached.or(self.prompt_cache_hit_tokens),
+            output: self.completion_tokens.map(|output| output + beside),
+            reasoning,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    /// Fields of the call that we do not know, some of which must go back.
+    fields: Merged,
+}
+
+/// Where a part's content is, in the order of the parts.
+#[derive(Debug)]
+enum Part {
+    Text(String),
+    Reasoning(String),
+    Call(usize),
+}
+
+/// Decodes one streamed completion.
+#[derive(Debug)]
+pub struct OpenAiDecoder {
+    origin: Origin,
+    id: String,
+    parts: Vec<Part>,
+    calls: Vec<Call>,
+    /// Fields of the message besides content and calls, merged over all deltas.
+    fields: Merged,
+    content: String,
+    refusal: String,
+    reader: Option<Reader>,
+    usage: Usage,
+    stop: Option<StopReason>,
+    closed: bool,
+}
+
+impl OpenAiDecoder {
+    /// At the beginning of a completion of `origin`.
+    pub fn new(origin: Origin, mode: ToolMode) -> Self {
+        Self {
+            origin,
+            id: String::new(),
+            parts: Vec::new(),
+            calls: Vec::new(),
+            fields: Merged::default(),
+            content: String::new(),
+            refusal: String::new(),
+            reader: (mode == ToolMode::JsonSchema).then(Reader::new),
+            usage: Usage::default(),
+            stop: None,
+            closed: false,
+        }
+    }
+
+    fn delta(&mut self, delta: RawObject, out: &mut Vec<Piece>) {
+        // One text may come under two names (vLLM, OpenRouter): the first known one is shown.
+        let shown = REASONING[..2].iter().find(|key| delta.text(key).is_some_and(|text| !text.is_empty()));
+        for (key, value) in &delta.0 {
+            match key.as_str() {
+                "role" => {}
+                "content" => self.content_delta(value.get(), out),
+                "tool_calls" => {
+                    let calls: Vec<RawObject> = serde_json::from_str(value.get()).unwrap_or_default();
+                    for call in calls {
+                        self.call_delta(&call, out);
+                    }
+                }
+                "refusal" => {
+                    self.refusal.push_str(&serde_json::from_str::<String>(value.get()).unwrap_or_default());
+                }
+                name => {
+                    self.fields.merge(name, value.get(), None);
+                    if shown.is_some_and(|shown| *shown == name) {
+                        let text: String = serde_json::from_str(value.get()).unwrap_or_default();
+                        self.say(PartKind::Reasoning, text, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Content is a string, or (Mistral) a list of typed chunks.
+    fn content_delta(&mut self, raw: &str, out: &mut Vec<Piece>) {
+        if let Ok(text) = serde_json::from_str::<String>(raw) {
+            return self.text(text, out);
+        }
+        let chunks: Vec<RawObject> = serde_json::from_str(raw).unwrap_or_default();
+        for chunk in chunks {
+            if let Some(text) = chunk.text("text") {
+                self.text(text, out);
+            }
+            let thinking = chunk.get("thinking").unwrap_or("[]");
+            for thought in serde_json::from_str::<Vec<RawObject>>(thinking).unwrap_or_default() {
+                self.say(PartKind::Reasoning, thought.text("text").unwrap_or_default(), out);
+            }
+        }
+    }
+
+    fn text(&mut self, text: String, out: &mut Vec<Piece>) {
+        self.content.push_str(&text);
+        let Some(reader) = self.reader.as_mut() else { return self.say(PartKind::Text, text, out) };
+        let mut seen = Vec::new();
+        reader.push(&text, &mut seen);
+        for seen in seen {
+            // The reader tells of one part; its content is taken from it in the end.
+            match seen {
+                Seen::Text => self.begin(Part::Text(String::new()), PartKind::Text, out),
+                Seen::Call(name) => {
+                    let id = json::made_up_id(&self.id, 0);
+                    let fields = Merged::default();
+                    let call = Call { index: None, id, name: name.clone(), arguments: String::new(), fields };
+                    self.calls.push(call);
+                    self.begin(Part::Call(0), PartKind::ToolCall { name }, out);
+                }
+                Seen::More(text) => self.append(text, out),
+            }
+        }
+    }
+
+    fn begin(&mut self, part: Part, kind: PartKind, out: &mut Vec<Piece>) {
+        out.push(Piece::Start { part: self.parts.len() as u32, kind });
+        self.parts.push(part);
+    }
+
+    /// Appends to the last part.
+    fn append(&mut self, text: String, out: &mut Vec<Piece>) {
+        let part = self.parts.len().saturating_sub(1);
+        match self.parts.last_mut() {
+            Some(Part::Text(said) | Part::Reasoning(said)) => said.push_str(&text),
+            Some(Part::Call(call)) => self.calls[*call].arguments.push_str(&text),
+            None => return,
+        }
+        out.push(Piece::Delta { part: part as u32, text });
+    }
+
+    /// Text or reasoning: goes on in the last part where that is of its kind, else begins one.
+    fn say(&mut self, kind: PartKind, text: String, out: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        let goes_on = matches!(
+            (self.parts.last(), &kind),
+            (Some(Part::Text(_)), PartKind::Text) | (Some(Part::Reasoning(_)), PartKind::Reasoning)
+        );
+        if !goes_on {
+            let part = match kind {
+                PartKind::Reasoning => Part::Reasoning(String::new()),
+                _ => Part::Text(String::new()),
+            };
+            self.begin(part, kind, out);
+        }
+        self.append(text, out);
+    }
+
+    fn call_delta(&mut self, delta: &RawObject, out: &mut Vec<Piece>) {
+        let function = delta.get("function").and_then(RawObject::parse).unwrap_or_default();
+        let (index, id) = (delta.number("index"), delta.text("id").unwrap_or_default());
+        let name = function.text("name").unwrap_or_default();
+        // Arguments are a string; a server that gives an object means its text.
+        let arguments = match function.get("arguments") {
+            Some(raw) if raw.starts_with('{') => raw.to_owned(),
+            Some(raw) => serde_json::from_str(raw).unwrap_or_default(),
+            None => String::new(),
+        };
+        let at = match self.same_call(index, &id, &name, &arguments) {
+            Some(at) => at,
+            None => {
+                self.calls.push(Call {
+                    index,
+                    id: id.clone(),
+                    name: name.clone(),
+                    arguments: String::new(),
+                    fields: Merged::default(),
+                });
+                let at = self.calls.len() - 1;
+                self.begin(Part::Call(at), PartKind::ToolCall { name: name.clone() }, out);
+                at
+            }
+        };
+        let call = &mut self.calls[at];
+        if call.id.is_empty() {
+            call.id = id;
+        }
+        if call.name.is_empty() {
+            call.name = name;
+        }
+        for (key, value) in &delta.0 {
+            if !matches!(key.as_str(), "index" | "id" | "type" | "function") {
+                call.fields.merge(key, value.get(), None);
+            }
+        }
+        if arguments.is_empty() {
+            return;
+        }
+        call.arguments.push_str(&arguments);
+        let part = self.parts.iter().position(|part| matches!(part, Part::Call(call) if *call == at));
+        out.push(Piece::Delta { part: part.unwrap_or(0) as u32, text: arguments });
+    }
+
+    /// Which call a delta goes on with; `None` where it begins one. Servers count calls by `index`,
+    /// or give every call the same index, or none; they name the call once, or in every delta.
+    fn same_call(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let at = match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index)?,
+            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id)?,
+            None => self.calls.len().checked_sub(1)?,
+        };
+        let call = &self.calls[at];
+        let other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
+        if other_id && !name.is_empty() {
+            return None;
+        }
+        // Nothing but the content can tell: a second name, or a second object.
+        let untold = !name.is_empty() && (id.is_empty() || call.id.is_empty());
+        let whole = || json::is_object(&call.arguments);
+        let renamed = name != call.name && !call.name.is_empty() && (call.arguments.is_empty() || whole());
+        let second = untold && (renamed || arguments.trim_start().starts_with('{') && whole());
+        (!second).then_some(at)
+    }
+
+    fn finish(&mut self, reason: &str) -> Result<(), ModelError> {
+        self.stop = Some(match reason {
+            "length" | "max_tokens" => StopReason::Length,
+            "content_filter" | "refusal" => {
+                StopReason::Refused("the vendor's content filter stopped it".into())
+            }
+            "error" => return Err(failure::in_stream("{}")),
+            // DeepSeek, where its machines are too busy to go on.
+            "insufficient_system_resource" => {
+                let message = reason.to_owned();
+                return Err(ModelError::Overloaded { message, retry_after: None });
+            }
+            _ => StopReason::End,
+        });
+        Ok(())
+    }
+
+    /// Unique ids for all calls, as they will be sent back.
+    fn settle_ids(&mut self) {
+        for at in 0..self.calls.len() {
+            let (before, rest) = self.calls.split_at_mut(at);
+            let call = &mut rest[0];
+            if call.id.is_empty() || before.iter().any(|other| other.id == call.id) {
+                let seed = format!("{}/{}/{}", self.id, call.name, call.arguments);
+                call.id = json::made_up_id(&seed, at);
+            }
+        }
+    }
+
+    fn native(&self) -> Native {
+        let mut body = RawObject::default();
+        body.set_text("role", "assistant");
+        match self.content.is_empty() {
+            true => body.set("content", "null".to_owned()),
+            false => body.set_text("content", &self.content),
+        }
+        if !self.refusal.is_empty() {
+            body.set_text("refusal", &self.refusal);
+        }
+        if !self.calls.is_empty() && self.origin.wire == WIRE {
+            let calls = self.calls.iter().map(|call| {
+                let mut function = RawObject::default();
+                function.set_text("name", &json::sound_name(&call.name));
+                function.set_text("arguments", &json::sound_arguments(&call.arguments));
+                let mut text = String::new();
+                function.write(&mut text);
+                let mut whole = RawObject::default();
+                whole.set_text("id", &call.id);
+                whole.set_text("type", "function");
+                whole.set("function", text);
+                call.fields.write_into(&mut whole);
+                let mut text = String::new();
+                whole.write(&mut text);
+                text
+            });
+            body.set("tool_calls", format!("[{}]", calls.collect::<Vec<_>>().join(",")));
+        }
+        self.fields.write_into(&mut body);
+        let mut text = String::new();
+        body.write(&mut text);
+        let call_ids = self.calls.iter().map(|call| call.id.clone()).collect();
+        Native { origin: self.origin.clone(), body: text, call_ids }
+    }
+
+    fn reply_parts(&self) -> Vec<ReplyPart> {
+        let part = |part: &Part| match part {
+            Part::Text(text) => ReplyPart::Text(text.clone()),
+            Part::Reasoning(text) => ReplyPart::Reasoning(text.clone()),
+            Part::Call(at) => ReplyPart::Call {
+                name: self.calls[*at].name.clone(),
+                arguments: self.calls[*at].arguments.clone(),
+            },
+        };
+        let mut parts: Vec<ReplyPart> = self.parts.iter().map(part).collect();
+        // An object that is neither a call nor a text was not shown while it came.
+        let silent = !self.parts.iter().any(|part| !matches!(part, Part::Reasoning(_)));
+        if let (Some(Shape::Text(text)), true) = (self.reader.as_ref().map(Reader::shape), silent) {
+            parts.push(ReplyPart::Text(text));
+        }
+        parts.retain(|part| !matches!(part, ReplyPart::Text(t) | ReplyPart::Reasoning(t) if t.is_empty()));
+        parts
+    }
+}
+
+impl Decoder for OpenAiDecoder {
+    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if event.data.trim() == "[DONE]" {
+            self.closed = self.stop.is_some();
+            return Ok(());
+        }
+        if event.name == "error" {
+            return Err(failure::in_stream(&event.data));
+        }
+        if event.data.trim().is_empty() {
+            return Ok(());
+        }
+        let chunk: Chunk = serde_json::from_str(&event.data)
+            .map_err(|error| ModelError::Garbage(format!("a chunk is not what was wanted: {error}")))?;
+        if chunk.error.is_some() {
+            return Err(failure::in_stream(&event.data));
+        }
+        if let (true, Some(id)) = (self.id.is_empty(), chunk.id) {
+            self.id = id;
+        }
+        for choice in chunk.choices.unwrap_or_default() {
+            // More than one choice was not asked for.
+            if choice.index.unwrap_or(0) != 0 {
+                continue;
+            }
+            if let Some(error) = choice.error {
+                return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
+            }
+            self.delta(choice.delta.unwrap_or_default(), out);
+            match choice.finish_reason.as_deref() {
+                None | Some("") => {}
+                Some(reason) => self.finish(reason)?,
+            }
+        }
+        // Before the finish it is a running count; what counts comes with it or after.
+        if let (true, Some(counts)) = (self.stop.is_some(), chunk.usage) {
+            self.usage = counts.usage();
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn closed(&self) -> bool {
+        self.closed
+    }
+
+    fn reply(mut self: Box<Self>) -> Result<Reply, ModelError> {
+        let Some(stop) = self.stop.clone() else {
+            return Err(ModelError::Cut("the stream ended before its `finish_reason`".into()));
+        };
+        let stop = match (stop, self.refusal.is_empty()) {
+            (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
+            (stop, _) => stop,
+        };
+        self.settle_ids();
+        let parts = self.reply_parts();
+        Ok(Reply { parts, native: Some(self.native()), usage: self.usage, stop })
+    }
+}

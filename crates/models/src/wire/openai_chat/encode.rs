@@ -1,0 +1,198 @@
+//! Entries as chat messages, for native tool calls. A user fragment is the bare inside of a string,
+//! so that the glue alone decides whether neighbours become one message.
+
+use agent::entry::Entry;
+use agent::id::CallId;
+use agent::message::{ModelMessage, Native, Origin, Part, Role};
+use agent::port::ReasoningReplay;
+use agent::prompt::{Item, Prompt};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::{Dialect, ToolMode, tool_mode};
+use crate::wire::json::{self, RawObject};
+use crate::wire::{Between, Lane, Live};
+
+/// Fields that servers deliver reasoning in, and take it back in.
+pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+
+/// Tools and the system message.
+pub(super) fn head(mode: ToolMode, prompt: &Prompt) -> Bytes {
+    let mut out = String::new();
+    let mut system = prompt.system.to_string();
+    if !prompt.tools.is_empty() {
+        match mode {
+            ToolMode::Native => out.push_str(&tools(prompt)),
+            ToolMode::JsonSchema => system.push_str(&tool_mode::manual(prompt)),
+        }
+    }
+    out.push_str(r#","messages":["#);
+    if !system.trim().is_empty() {
+        out.push_str(&format!(r#"{{"role":"system","content":{}}},"#, json::string(&system)));
+    }
+    Bytes::from(out)
+}
+
+fn tools(prompt: &Prompt) -> String {
+    let tools = prompt.tools.iter().map(|tool| {
+        format!(
+            r#"{{"type":"function","function":{{"name":{},"description":{},"parameters":{}}}}}"#,
+            json::string(&tool.name),
+            json::string(&tool.description),
+            tool.schema
+        )
+    });
+    format!(r#","tools":[{}]"#, tools.collect::<Vec<_>>().join(","))
+}
+
+/// One item.
+pub(super) fn fragment(
+    origin: &Origin,
+    dialect: Dialect,
+    item: &Item,
+    live: Live<'_>,
+) -> Option<(Lane, Bytes)> {
+    let entry = match item {
+        Item::Layer(text) => return user(text),
+        Item::Entry(entry) => entry,
+    };
+    match entry.message.role {
+        Role::User => user(&texts(&entry.message)),
+        Role::Assistant => {
+            let message = assistant(origin, dialect, &entry.message, live.reasoning)?;
+            Some((Lane::Assistant, Bytes::from(message)))
+        }
+        Role::Tool => outcomes(origin, dialect, &entry.message, live.asked),
+    }
+}
+
+/// The frame between two fragments.
+pub(super) fn glue(dialect: Dialect, between: Between) -> &'static str {
+    use Lane::{Assistant, Outcomes, User};
+    match (between.before, between.after) {
+        (None, Some(User)) => r#"{"role":"user","content":""#,
+        (None, Some(Outcomes)) => "",
+        (None, Some(Assistant)) => r#"{"role":"user","content":"Continue."},"#,
+        (None, None) => r#"{"role":"user","content":"Continue."}"#,
+        (Some(User), Some(User)) if dialect.merge_user => r"\n\n",
+        (Some(User), Some(User)) => r#""},{"role":"user","content":""#,
+        (Some(User), Some(Assistant | Outcomes)) => r#""},"#,
+        (Some(User), None) => r#""}"#,
+        (Some(Outcomes), Some(User)) if dialect.assistant_after_tool => {
+            r#",{"role":"assistant","content":"Noted."},{"role":"user","content":""#
+        }
+        (Some(Assistant | Outcomes), Some(User)) => r#",{"role":"user","content":""#,
+        (Some(Assistant), Some(Assistant)) => r#",{"role":"user","content":"Continue."},"#,
+        (Some(Assistant | Outcomes), Some(Assistant | Outcomes)) => ",",
+        (Some(Assistant), None) => r#",{"role":"user","content":"Continue."}"#,
+        (Some(Outcomes), None) => "",
+    }
+}
+
+/// A user's text, bare.
+pub(super) fn user(text: &str) -> Option<(Lane, Bytes)> {
+    (!text.trim().is_empty()).then(|| (Lane::User, Bytes::from(json::bare(text))))
+}
+
+/// All text of a message.
+pub(super) fn texts(message: &ModelMessage) -> String {
+    let text = |part: &Part| match part {
+        Part::Text { text } => Some(text.clone()),
+        // Nothing makes attachments yet; their place is kept.
+        Part::Image { .. } | Part::File { .. } => Some("[attachment]".to_owned()),
+        _ => None,
+    };
+    message.parts.iter().filter_map(text).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The native block, where it is this wire's and this model's and speaks of the same calls.
+pub(super) fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
+    let calls = message.calls().count();
+    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
+}
+
+fn assistant(origin: &Origin, dialect: Dialect, message: &ModelMessage, reasoning: bool) -> Option<String> {
+    let native = matching(origin, message).and_then(|native| RawObject::parse(&native.body));
+    let calls = match &native {
+        Some(native) => replayed_calls(native, message.calls().count()),
+        None => canonical_calls(dialect, message),
+    };
+    let content = match &native {
+        Some(native) => native.get("content").filter(|raw| *raw != "null").map(str::to_owned),
+        None => Some(json::string(&texts(message))),
+    };
+    let content = content.unwrap_or_else(|| r#""""#.to_owned());
+    let mut fields = String::new();
+    for key in REASONING.iter().filter(|_| reasoning) {
+        if let Some(raw) = native.as_ref().and_then(|native| native.get(key)).filter(|raw| *raw != "null") {
+            fields.push_str(&format!(r#","{key}":{raw}"#));
+        }
+    }
+    // DeepSeek refuses a turn that called without this field, even an empty one.
+    if dialect.reasoning == ReasoningReplay::All && !calls.is_empty() && !fields.contains("reasoning_content")
+    {
+        fields.push_str(r#","reasoning_content":"""#);
+    }
+    if calls.is_empty() {
+        let blank = serde_json::from_str::<String>(&content).is_ok_and(|text| text.trim().is_empty());
+        return (!blank).then(|| format!(r#"{{"role":"assistant","content":{content}{fields}}}"#));
+    }
+    Some(format!(r#"{{"role":"assistant","content":{content}{fields},"tool_calls":[{}]}}"#, calls.join(",")))
+}
+
+fn replayed_calls(native: &RawObject, count: usize) -> Vec<String> {
+    let raw = native.get("tool_calls").unwrap_or("[]");
+    let calls: Vec<&RawValue> = serde_json::from_str(raw).unwrap_or_default();
+    calls.into_iter().take(count).map(|call| call.get().to_owned()).collect()
+}
+
+fn canonical_calls(dialect: Dialect, message: &ModelMessage) -> Vec<String> {
+    let call = |(id, name, arguments): (&CallId, &str, &str)| {
+        format!(
+            r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
+            json::string(&our_id(dialect, id)),
+            json::string(&json::sound_name(name)),
+            json::string(&json::sound_arguments(arguments))
+        )
+    };
+    message.calls().map(call).collect()
+}
+
+fn our_id(dialect: Dialect, id: &CallId) -> String {
+    if dialect.short_ids { json::short_id(&id.0) } else { id.0.clone() }
+}
+
+fn outcomes(
+    origin: &Origin,
+    dialect: Dialect,
+    message: &ModelMessage,
+    asked: Option<&Entry>,
+) -> Option<(Lane, Bytes)> {
+    let mut results = Vec::new();
+    let mut orphans = Vec::new();
+    for part in &message.parts {
+        let Part::ToolResult { id, name, text, .. } = part else { continue };
+        match asked.and_then(|entry| sent_id(origin, dialect, &entry.message, id)) {
+            Some(sent) => results.push(format!(
+                r#"{{"role":"tool","tool_call_id":{},"content":{}}}"#,
+                json::string(&sent),
+                json::string(if text.is_empty() { "(no output)" } else { text })
+            )),
+            // An outcome whose call is not in the window would be refused as a message of its own.
+            None => orphans.push(format!("[outcome of {}] {}", json::string(name), json::string(text))),
+        }
+    }
+    if results.is_empty() {
+        return user(&orphans.join("\n"));
+    }
+    Some((Lane::Outcomes, Bytes::from(results.join(","))))
+}
+
+/// The id that the call was (or will be) sent with.
+fn sent_id(origin: &Origin, dialect: Dialect, asked: &ModelMessage, call: &CallId) -> Option<String> {
+    let (index, (id, ..)) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
+    match matching(origin, asked) {
+        Some(native) => native.call_ids.get(index).cloned(),
+        None => Some(our_id(dialect, id)),
+    }
+}

@@ -1,0 +1,183 @@
+//! The chat completions wire of OpenAI and of everyone who speaks it: dialect flags tell how far
+//! they do.
+
+mod decode;
+mod encode;
+mod shape;
+mod tool_mode;
+
+use agent::message::Origin;
+use agent::port::ReasoningReplay;
+use agent::prompt::{Item, Prompt, ToolChoice};
+use bytes::Bytes;
+
+pub use decode::OpenAiDecoder;
+
+use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+
+/// The wire's name in native blocks, for native tool calls.
+pub const WIRE: &str = "openai-chat";
+/// The same where calls are written as the JSON text of the reply.
+pub const WIRE_JSON: &str = "openai-chat-json";
+
+/// How tools are offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolMode {
+    /// By the wire's own tool calls.
+    #[default]
+    Native,
+    /// As a JSON schema of the reply, for models that call no tool by themselves.
+    JsonSchema,
+}
+
+/// Where a server differs from OpenAI's own. A single system message stands first whatever the
+/// dialect (`system_first_only` holds for all), so that needs no flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    /// Consecutive user messages are one.
+    pub merge_user: bool,
+    /// A user message may not follow an outcome: a short word of the assistant stands between.
+    pub assistant_after_tool: bool,
+    /// Which reasoning is sent back. With `All` every turn that calls carries the field, even empty.
+    pub reasoning: ReasoningReplay,
+    /// The bound of the reply is called `max_completion_tokens`.
+    pub max_completion_tokens: bool,
+    /// Takes `stream_options`.
+    pub stream_options: bool,
+    /// Call ids must be nine letters and digits.
+    pub short_ids: bool,
+}
+
+impl Dialect {
+    /// OpenAI's own.
+    pub const OPENAI: Self = Self {
+        merge_user: false,
+        assistant_after_tool: false,
+        reasoning: ReasoningReplay::None,
+        max_completion_tokens: true,
+        stream_options: true,
+        short_ids: false,
+    };
+    /// What nearly every compatible server takes.
+    pub const COMPATIBLE: Self = Self { merge_user: true, max_completion_tokens: false, ..Self::OPENAI };
+    /// Servers of open weights: reasoning within a cycle helps them and is taken.
+    pub const LOCAL: Self = Self { reasoning: ReasoningReplay::Cycle, ..Self::COMPATIBLE };
+    /// DeepSeek wants the reasoning of every turn that calls.
+    pub const DEEPSEEK: Self = Self { reasoning: ReasoningReplay::All, ..Self::COMPATIBLE };
+    /// Mistral.
+    pub const MISTRAL: Self =
+        Self { assistant_after_tool: true, stream_options: false, short_ids: true, ..Self::COMPATIBLE };
+}
+
+/// The wire, set up for one model.
+#[derive(Clone, Debug)]
+pub struct OpenAiChat {
+    /// What native blocks are marked with.
+    pub origin: Origin,
+    /// Tokens reserved for the reply.
+    pub max_output: u32,
+    /// Sampling temperature, where one is wanted.
+    pub temperature: Option<f64>,
+    /// `reasoning_effort`, where one is wanted.
+    pub effort: Option<String>,
+    /// Whether the model takes `tool_choice: required`.
+    pub forced_tool_choice: bool,
+    /// How tools are offered.
+    pub tool_mode: ToolMode,
+    /// Where the server differs.
+    pub dialect: Dialect,
+}
+
+impl OpenAiChat {
+    /// The wire with a model's own defaults.
+    pub fn new(model: &str, max_output: u32, tool_mode: ToolMode, dialect: Dialect) -> Self {
+        let wire = match tool_mode {
+            ToolMode::Native => WIRE,
+            ToolMode::JsonSchema => WIRE_JSON,
+        };
+        Self {
+            origin: Origin { wire: wire.to_owned(), model: model.to_owned() },
+            max_output,
+            temperature: None,
+            effort: None,
+            forced_tool_choice: true,
+            tool_mode,
+            dialect,
+        }
+    }
+}
+
+impl Wire for OpenAiChat {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Bearer
+    }
+
+    fn headers(&self, _: Opening) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    fn opening(&self, prompt: &Prompt, _: Opening) -> Bytes {
+        let bound = if self.dialect.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+        let mut out = format!(
+            r#"{{"model":{},"stream":true,"{bound}":{}"#,
+            json::string(&self.origin.model),
+            self.max_output
+        );
+        if self.dialect.stream_options {
+            out.push_str(r#","stream_options":{"include_usage":true}"#);
+        }
+        if let Some(temperature) = self.temperature {
+            out.push_str(&format!(r#","temperature":{temperature}"#));
+        }
+        if let Some(effort) = &self.effort {
+            out.push_str(&format!(r#","reasoning_effort":{}"#, json::string(effort)));
+        }
+        match self.tool_mode {
+            _ if prompt.tools.is_empty() => {}
+            ToolMode::JsonSchema => out.push_str(&tool_mode::response_format(prompt)),
+            ToolMode::Native => match prompt.choice {
+                ToolChoice::Required if self.forced_tool_choice => {
+                    out.push_str(r#","tool_choice":"required""#);
+                }
+                ToolChoice::Auto | ToolChoice::Required => {}
+                ToolChoice::None => out.push_str(r#","tool_choice":"none""#),
+            },
+        }
+        Bytes::from(out)
+    }
+
+    fn head(&self, prompt: &Prompt) -> Bytes {
+        encode::head(self.tool_mode, prompt)
+    }
+
+    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+        match self.tool_mode {
+            ToolMode::Native => encode::fragment(&self.origin, self.dialect, item, live),
+            ToolMode::JsonSchema => tool_mode::fragment(&self.origin, item),
+        }
+    }
+
+    fn glue(&self, between: Between) -> &'static str {
+        encode::glue(self.dialect, between)
+    }
+
+    fn tail(&self) -> &'static str {
+        "]}"
+    }
+
+    fn replay(&self) -> ReasoningReplay {
+        self.dialect.reasoning
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(OpenAiDecoder::new(self.origin.clone(), self.tool_mode))
+    }
+}

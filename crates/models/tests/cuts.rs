@@ -1,0 +1,73 @@
+//! A stream cut at every byte: before the vendor's word for the end nothing of it counts, after it
+//! everything does.
+
+use agent::port::{ModelError, Reply};
+use testkit::stubs::{Answer, Stub, Vendor};
+
+use crate::support::{Life, agree, voice_at};
+
+async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &str) {
+    let stub = Stub::start(vendor).await;
+    let voice = voice_at(name, &stub.url());
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    stub.push(answer.clone());
+    let (_, whole): (_, Reply) = life.ask(voice.as_ref()).await.unwrap();
+    let body = reqwest_body(&stub, &answer, vendor).await;
+    let finish = body.find(last_word).expect("the stream says why it stops");
+    let line_end = finish + body[finish..].find('\n').unwrap();
+    let mut seen = (0, 0);
+    for at in 0..body.len() {
+        stub.push(answer.clone().cut_at(at));
+        match life.ask(voice.as_ref()).await {
+            Ok((pieces, reply)) => {
+                assert!(at >= line_end, "cut at {at} of {finish}: accepted too early");
+                agree(&pieces, &reply);
+                assert_eq!(
+                    (&reply.parts, &reply.native, &reply.stop),
+                    (&whole.parts, &whole.native, &whole.stop)
+                );
+                assert!(reply.usage == whole.usage || reply.usage.output.is_none());
+                seen.1 += 1;
+            }
+            Err(error) => {
+                assert!(at <= line_end, "cut at {at} of {finish}: {error:?}");
+                assert!(matches!(error, ModelError::Cut(_)) && error.retryable(), "cut at {at}: {error:?}");
+                seen.0 += 1;
+            }
+        }
+    }
+    assert!(seen.0 > 0 && seen.1 > 0, "{seen:?}");
+}
+
+/// What the stub would have sent.
+async fn reqwest_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
+    models::client::install_crypto();
+    stub.demand(None);
+    stub.push(answer.clone());
+    let path = if vendor == Vendor::OpenAi { "chat/completions" } else { "messages" };
+    let request = stub.requests()[0].raw.clone();
+    let client = models::client::Clients::default().get(1_000).unwrap();
+    let sent = client.post(format!("{}/{path}", stub.url())).body(request).send().await.unwrap();
+    sent.text().await.unwrap()
+}
+
+fn answer() -> Answer {
+    Answer::new()
+        .reasoning("hm")
+        .text("é")
+        .call("a1", "send_message", r#"{"text":"x"}"#, 6)
+        .call("b2", "done", "{}", 2)
+        .usage(9, 4, 3)
+}
+
+#[tokio::test]
+async fn an_anthropic_stream_cut_at_every_byte() {
+    cut_everywhere(Vendor::Anthropic, "anthropic/claude-fable-5-2", answer(), "\"stop_reason\":\"tool_use\"")
+        .await;
+}
+
+#[tokio::test]
+async fn an_openai_stream_cut_at_every_byte() {
+    cut_everywhere(Vendor::OpenAi, "openai/gpt-5", answer(), "\"finish_reason\":\"tool_calls\"").await;
+}

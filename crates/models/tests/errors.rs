@@ -1,0 +1,120 @@
+//! What goes wrong on the way: statuses, waits, silence, and what operators are told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::config::ModelTimeouts;
+use agent::port::{Memo, ModelError, ModelRequest, Piece};
+use futures_util::StreamExt as _;
+use testkit::stubs::{Answer, Stub, Vendor};
+use tokio::sync::Semaphore;
+
+use crate::support::{Life, voice_at};
+
+const BOTH: [(Vendor, &str); 2] =
+    [(Vendor::OpenAi, "openai/gpt-5"), (Vendor::Anthropic, "anthropic/claude-fable-5-2")];
+
+async fn fails(vendor: Vendor, name: &str, answer: Answer) -> ModelError {
+    let stub = Stub::start(vendor).await;
+    stub.push(answer);
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    life.ask(voice_at(name, &stub.url()).as_ref()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_status_is_told_by_what_to_do_next() {
+    for (vendor, name) in BOTH {
+        let error = fails(vendor, name, Answer::status(429, "{}").header("retry-after", "7")).await;
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error:?}");
+        assert!(matches!(error, ModelError::RateLimited { .. }));
+        let error = fails(vendor, name, Answer::status(401, r#"{"error":{"message":"no key"}}"#)).await;
+        assert_eq!(error, ModelError::Auth("HTTP 401: no key".into()));
+        let error = fails(vendor, name, Answer::status(400, r#"{"error":{"message":"bad"}}"#)).await;
+        assert_eq!(error, ModelError::Invalid("HTTP 400: bad".into()));
+        let error = fails(vendor, name, Answer::status(529, "busy")).await;
+        assert!(matches!(error, ModelError::Overloaded { .. }), "{error:?}");
+        let error = fails(vendor, name, Answer::status(404, "{}")).await;
+        assert!(matches!(error, ModelError::NoModel(_)), "{error:?}");
+        let moved = Answer::status(302, "").header("location", "http://127.0.0.1:1/");
+        assert!(
+            matches!(fails(vendor, name, moved).await, ModelError::NoModel(_)),
+            "redirects are not followed"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_a_vendor_echoes_is_told_to_nobody() {
+    for (vendor, name) in BOTH {
+        let echo = r#"{"error":{"message":"wrong key sk-canary-0123456789","type":"x"}}"#;
+        for answer in [Answer::status(401, echo), Answer::payloads(echo)] {
+            let error = fails(vendor, name, answer).await;
+            assert!(!format!("{error:?} {error}").contains("canary"), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_is_garbage_or_the_error_it_holds() {
+    for (vendor, name) in BOTH {
+        let page = Answer::status(200, "<html>gateway").header("content-type", "text/html");
+        assert!(matches!(fails(vendor, name, page).await, ModelError::Garbage(_)));
+        let error = Answer::status(200, r#"{"error":{"code":429,"message":"x"}}"#)
+            .header("content-type", "application/json");
+        assert!(matches!(fails(vendor, name, error).await, ModelError::RateLimited { .. }));
+        let noise = Answer::raw("data: not json\n\n");
+        assert!(matches!(fails(vendor, name, noise).await, ModelError::Garbage(_)));
+        assert!(matches!(fails(vendor, name, Answer::raw("")).await, ModelError::Cut(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_network_failure_with_its_address() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    let url = stub.url().replace("http://", "http://user:secret@");
+    drop(stub);
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    // The port is free again as soon as the task is gone; until then a connection is reset.
+    let error = life.ask(voice_at("openai/gpt-5", &url).as_ref()).await.unwrap_err();
+    let ModelError::Network(text) = &error else { panic!("{error:?}") };
+    assert!(text.contains("127.0.0.1") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn bytes_that_show_nothing_are_signs_of_life() {
+    let stub = Stub::start(Vendor::Anthropic).await;
+    let permits = Arc::new(Semaphore::new(0));
+    stub.push(Answer::new().text("hi").chunked(16).paced(Arc::clone(&permits)));
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let voice = voice_at("anthropic/claude-fable-5-2", &stub.url());
+    let (mut memo, timeouts) = (Memo::default(), ModelTimeouts::default());
+    let mut stream =
+        voice.stream(ModelRequest { prompt: &life.prompt, memo: &mut memo, timeouts: &timeouts });
+    permits.add_permits(1);
+    assert_eq!(stream.next().await.unwrap().unwrap(), Piece::Alive);
+    permits.add_permits(1);
+    assert_eq!(stream.next().await.unwrap().unwrap(), Piece::Alive);
+    permits.close();
+    let rest: Vec<_> = stream.collect().await;
+    assert!(matches!(rest.last(), Some(Ok(Piece::Done(_)))));
+}
+
+#[tokio::test]
+async fn dropping_the_stream_drops_the_connection() {
+    for (vendor, name) in BOTH {
+        let stub = Stub::start(vendor).await;
+        stub.push(Answer::new().text("half").hangs());
+        let mut life = Life::new();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let voice = voice_at(name, &stub.url());
+        let timeouts = ModelTimeouts::default();
+        let mut stream =
+            voice.stream(ModelRequest { prompt: &life.prompt, memo: &mut life.memo, timeouts: &timeouts });
+        while !matches!(stream.next().await.unwrap().unwrap(), Piece::Delta { .. }) {}
+        drop(stream);
+        stub.hung_up().await;
+    }
+}

@@ -1,0 +1,319 @@
+//! The chat completions wire and its dialects against a stub that enforces their rules.
+
+use agent::message::{Native, Origin};
+use agent::port::{ModelError, ReplyPart, StopReason};
+use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode, WIRE};
+use serde_json::{Value, json};
+use testkit::stubs::rules::{Demands, check_openai, check_openai_demands, extends_openai};
+use testkit::stubs::{Answer, Said, Stub, Vendor};
+
+use crate::support::{Life, json_of, reply, voice_at, wired};
+
+async fn stub() -> Stub {
+    Stub::start(Vendor::OpenAi).await
+}
+
+fn called(name: &str, arguments: &str) -> ReplyPart {
+    ReplyPart::Call { name: name.into(), arguments: arguments.into() }
+}
+
+fn chat(dialect: Dialect) -> OpenAiChat {
+    OpenAiChat::new("m", 1_000, ToolMode::Native, dialect)
+}
+
+#[tokio::test]
+async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors_ids() {
+    let stub = stub().await;
+    let voice = voice_at("openai/gpt-5", &stub.url());
+    stub.push(
+        Answer::new()
+            .text("I'll answer.")
+            .call("call_a", "send_message", r#"{"text": "hé\"llo", "n": 1.0}"#, 3)
+            .call("call_b", "done", "{}", 1)
+            .usage(120, 100, 17),
+    );
+    let mut life = Life::new();
+    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
+    let reply = life.step(voice.as_ref()).await;
+    assert_eq!(
+        reply.parts,
+        [
+            ReplyPart::Text("I'll answer.".into()),
+            called("send_message", r#"{"text": "hé\"llo", "n": 1.0}"#),
+            called("done", "{}"),
+        ]
+    );
+    assert_eq!((reply.usage.input, reply.usage.cached, reply.usage.output), (Some(120), Some(100), Some(17)));
+    stub.push(Answer::new().text("ok"));
+    life.step(voice.as_ref()).await;
+    let requests = stub.requests();
+    let messages = &requests[1].body["messages"];
+    assert_eq!(messages[0]["role"], "system");
+    assert_eq!(messages[3]["tool_calls"][0]["function"]["arguments"], r#"{"text": "hé\"llo", "n": 1.0}"#);
+    assert_eq!(messages[4]["tool_call_id"], "call_a");
+    assert_eq!(messages[5]["tool_call_id"], "call_b");
+    extends_openai(&requests[0].body, &requests[1].body).unwrap();
+    assert_eq!(requests[0].path, "/v1/chat/completions");
+    assert_eq!(requests[0].header("authorization"), "Bearer sk-canary-0123456789");
+    assert_eq!(requests[0].body["stream_options"]["include_usage"], true);
+    assert!(requests[0].body["max_completion_tokens"].is_u64() && requests[0].body["max_tokens"].is_null());
+}
+
+#[tokio::test]
+async fn within_a_cycle_each_request_extends_the_one_before_in_every_dialect() {
+    let stub = stub().await;
+    let everything = Dialect { assistant_after_tool: true, short_ids: true, ..Dialect::DEEPSEEK };
+    for (dialect, demands) in [
+        (Dialect::OPENAI, Demands::default()),
+        (Dialect::COMPATIBLE, Demands { alternate: true, ..Demands::default() }),
+        (Dialect::DEEPSEEK, Demands { reasoning_everywhere: true, ..Demands::default() }),
+        (Dialect::MISTRAL, Demands { assistant_after_tool: true, alternate: true, ..Demands::default() }),
+        (everything, Demands { reasoning_everywhere: true, parses_arguments: true, ..Demands::default() }),
+    ] {
+        stub.demand(Some(demands));
+        let voice = wired(chat(dialect), &stub.url());
+        let mut life = Life::new();
+        let begin = stub.requests().len();
+        for cycle in 1..=2 {
+            life.wake(cycle, "[INBOX] hi", "[WORKSPACE]");
+            for step in 0..3 {
+                let id = format!("c{cycle}step{step:03}");
+                stub.push(Answer::new().reasoning("hm").call(&id, "send_message", r#"{"text":"a"}"#, 4));
+                life.step(&voice).await;
+                life.layer("[INBOX PREVIEW]");
+            }
+        }
+        let requests = stub.requests().split_off(begin);
+        for (index, pair) in requests.windows(2).enumerate().filter(|(index, _)| *index != 2) {
+            extends_openai(&pair[0].body, &pair[1].body)
+                .unwrap_or_else(|e| panic!("{dialect:?} {index}: {e}"));
+        }
+        assert!(requests.iter().all(|request| request.refused.is_none()), "{dialect:?}");
+    }
+}
+
+#[tokio::test]
+async fn reasoning_goes_back_as_far_as_the_dialect_asks() {
+    let stub = stub().await;
+    stub.demand(None);
+    for (dialect, expected) in
+        [(Dialect::OPENAI, [0, 0, 0]), (Dialect::LOCAL, [0, 1, 0]), (Dialect::DEEPSEEK, [0, 1, 2])]
+    {
+        let voice = wired(chat(dialect), &stub.url());
+        let mut life = Life::new();
+        let begin = stub.requests().len();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        for id in ["a", "b"] {
+            stub.push(Answer::new().reasoning("hm").call(id, "done", "{}", 9));
+            life.step(&voice).await;
+        }
+        life.wake(2, "[INBOX]", "[WORKSPACE]");
+        stub.push(Answer::new().text("ok"));
+        life.step(&voice).await;
+        let count = |index: usize| {
+            stub.requests()[begin + index].body.to_string().matches(r#""reasoning_content":"hm""#).count()
+        };
+        assert_eq!([count(0), count(1), count(2)], expected, "{dialect:?}");
+    }
+}
+
+#[tokio::test]
+async fn deepseek_gets_the_field_for_every_turn_that_called_even_empty() {
+    let voice = wired(chat(Dialect::DEEPSEEK), "http://localhost");
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    life.foreign_step("x", &[("done", "{}")]);
+    let body = json_of(&voice, &mut life);
+    check_openai_demands(&body, &Demands { reasoning_everywhere: true, ..Demands::default() }).unwrap();
+}
+
+#[tokio::test]
+async fn ids_that_are_missing_or_repeated_become_unique() {
+    let stub = stub().await;
+    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    stub.push(
+        Answer::new().call("", "done", r#"{"a":1}"#, 3).call("x", "done", "{}", 9).call("x", "done", "{}", 9),
+    );
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let reply = life.step(&voice).await;
+    let ids = reply.native.unwrap().call_ids;
+    assert_eq!(ids.len(), 3);
+    assert!(ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
+    stub.push(Answer::new().text("ok"));
+    life.step(&voice).await;
+    assert_eq!(stub.requests()[1].refused, None);
+}
+
+#[tokio::test]
+async fn deltas_that_count_calls_in_their_own_way_are_understood() {
+    let call = |json: Value| json!({ "tool_calls": json });
+    let function = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
+    let whole = |deltas: Vec<Value>| {
+        let mut answer = Answer::new();
+        for delta in deltas {
+            answer = answer.say(Said::Unknown(delta));
+        }
+        answer
+    };
+    let two = [called("f", r#"{"a":1}"#), called("g", r#"{"b":2}"#)];
+    let cases = [
+        (
+            "several deltas in one chunk",
+            vec![call(json!([
+                {"index": 0, "id": "1", "function": function("f", "{\"a\":")},
+                {"index": 1, "id": "2", "function": function("g", "{\"b\":")},
+                {"index": 1, "function": {"arguments": "2}"}},
+                {"index": 0, "function": {"arguments": "1}"}},
+            ]))],
+        ),
+        (
+            "id and name in every delta",
+            vec![
+                call(json!([{"index": 0, "id": "1", "function": function("f", "{\"a\"")}])),
+                call(json!([{"index": 0, "id": "1", "function": function("f", ":1}")}])),
+                call(json!([{"index": 1, "id": "2", "function": function("g", "{\"b\":")}])),
+                call(json!([{"index": 1, "id": "2", "function": function("g", "2}")}])),
+            ],
+        ),
+        (
+            "no index",
+            vec![call(
+                json!([{"id": "1", "function": function("f", r#"{"a":1}"#)}, {"id": "2", "function": function("g", r#"{"b":2}"#)}]),
+            )],
+        ),
+        (
+            "always index 0",
+            vec![
+                call(json!([{"index": 0, "id": "1", "function": function("f", r#"{"a":1}"#)}])),
+                call(json!([{"index": 0, "id": "2", "function": function("g", r#"{"b":2}"#)}])),
+            ],
+        ),
+        (
+            "neither index nor id",
+            vec![
+                call(json!([{"function": function("f", "{\"a\":")}])),
+                call(json!([{"function": {"arguments": "1}"}}])),
+                call(json!([{"function": function("g", r#"{"b":2}"#)}])),
+            ],
+        ),
+        (
+            "an object for arguments",
+            vec![
+                call(json!([{"index": 0, "id": "1", "function": {"name": "f", "arguments": {"a": 1}}}])),
+                call(json!([{"index": 1, "id": "2", "function": {"name": "g", "arguments": {"b": 2}}}])),
+            ],
+        ),
+    ];
+    let stub = stub().await;
+    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    for (what, deltas) in cases {
+        stub.push(whole(deltas));
+        let mut life = Life::new();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        assert_eq!(life.step(&voice).await.parts, two, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_fields_are_kept_and_those_of_a_call_go_back() {
+    let stub = stub().await;
+    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let extra = json!({"google": {"thought_signature": "b64=="}});
+    let call = json!({"index": 0, "id": "1", "type": "function", "extra_content": extra,
+                      "function": {"name": "done", "arguments": "{}"}});
+    stub.push(
+        Answer::new()
+            .say(Said::Unknown(json!({"hologram": [1], "tool_calls": [call]})))
+            .say(Said::Unknown(json!({"hologram": [2]}))),
+    );
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let reply = life.step(&voice).await;
+    let native: Value = serde_json::from_str(&reply.native.unwrap().body).unwrap();
+    assert_eq!(native["hologram"], json!([1, 2]));
+    stub.push(Answer::new().text("ok"));
+    life.step(&voice).await;
+    let sent = &stub.requests()[1].body["messages"][2];
+    assert_eq!(sent["tool_calls"][0]["extra_content"], extra);
+    assert!(sent["hologram"].is_null(), "a field that the vendor did not ask for could be refused");
+}
+
+#[tokio::test]
+async fn mistrals_content_lists_and_refusals_are_understood() {
+    let stub = stub().await;
+    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let thinking = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]});
+    stub.push(
+        Answer::new()
+            .say(Said::Unknown(thinking))
+            .say(Said::Unknown(json!({"content": [{"type": "text", "text": "hi"}]}))),
+    );
+    let (_, said) = life.ask(&voice).await.unwrap();
+    assert_eq!(said.parts, [ReplyPart::Reasoning("hm".into()), ReplyPart::Text("hi".into())]);
+    stub.push(
+        Answer::new()
+            .say(Said::Unknown(json!({"refusal": "I can"})))
+            .say(Said::Unknown(json!({"refusal": "not."}))),
+    );
+    let (_, refused) = life.ask(&voice).await.unwrap();
+    assert_eq!((refused.parts.len(), refused.stop), (0, StopReason::Refused("I cannot.".into())));
+}
+
+#[tokio::test]
+async fn a_native_block_of_another_model_or_wire_is_not_replayed() {
+    let voice = wired(chat(Dialect::COMPATIBLE), "http://localhost");
+    for (wire, model, replayed) in [(WIRE, "m", true), (WIRE, "other", false), ("anthropic", "m", false)] {
+        let mut life = Life::new();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let mut said = reply(vec![called("done", "{}")]);
+        let call =
+            json!({"id": "vendors", "type": "function", "function": {"name": "done", "arguments": "{}"}});
+        said.native = Some(Native {
+            origin: Origin { wire: wire.into(), model: model.into() },
+            body: json!({"role": "assistant", "content": null, "tool_calls": [call]}).to_string(),
+            call_ids: vec!["vendors".into()],
+        });
+        life.live(&said);
+        let body = json_of(&voice, &mut life);
+        check_openai(&body).unwrap();
+        assert_eq!(body["messages"][3]["tool_call_id"] == "vendors", replayed, "{wire} {model}");
+    }
+}
+
+#[tokio::test]
+async fn an_odd_transcript_is_still_one_that_servers_take() {
+    let demands = Demands {
+        alternate: true,
+        assistant_after_tool: true,
+        short_ids: true,
+        parses_arguments: true,
+        ..Demands::default()
+    };
+    let voice = wired(chat(Dialect::MISTRAL), "http://localhost");
+    let check = |life: &mut Life| check_openai_demands(&json_of(&voice, life), &demands).unwrap();
+    let mut life = Life::new();
+    check(&mut life);
+    life.foreign_step("begins", &[("a b", "{\"cut"), ("c", "")]);
+    check(&mut life);
+    life.user("and");
+    life.layer("so");
+    check(&mut life);
+    life.foreign_step("on", &[]);
+    check(&mut life);
+    life.foreign_step("and on", &[]);
+    check(&mut life);
+}
+
+#[tokio::test]
+async fn an_error_inside_the_stream_ends_it_by_its_class() {
+    let stub = stub().await;
+    let voice = voice_at("openai/gpt-5", &stub.url());
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    stub.push(Answer::new().text("half").then_error("rate_limit_error", "slow down"));
+    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    assert!(matches!(error, ModelError::RateLimited { .. }), "{error:?}");
+}

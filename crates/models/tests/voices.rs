@@ -1,0 +1,78 @@
+//! From a name to a voice, and what is said where there is none.
+
+use std::sync::Arc;
+
+use agent::port::{ModelError, ReasoningReplay, Voices as _};
+use models::scripted::{Script, Scripted};
+use models::secret::Secret;
+use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+
+use crate::support::NoClock;
+
+fn book(default: &str, keys: KeyRing) -> VoiceBook {
+    VoiceBook::new(VoiceConfig::named(default), keys, Arc::new(NoClock))
+}
+
+fn refused(default: &str) -> String {
+    let keys = KeyRing::gather(|_| None, "", "/data/secrets.toml");
+    match book(default, keys).voice(None) {
+        Ok(_) => panic!("`{default}` should be refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_missing_key_names_the_variable_and_the_file() {
+    let text = refused("anthropic/claude-opus-5");
+    assert!(text.starts_with("auth: `anthropic` wants a key"), "{text}");
+    assert!(text.contains("ANTHROPIC_API_KEY") && text.contains("/data/secrets.toml"), "{text}");
+}
+
+#[test]
+fn a_name_that_means_nothing_says_what_would() {
+    assert!(refused("antropic/claude").contains("did you mean `anthropic`?"));
+    assert!(refused("gpt-5").contains("wanted `rehearsal` or `provider/model`"));
+    assert!(refused("openai/").contains("wanted `rehearsal` or `provider/model`"));
+    assert!(refused("openai-compatible/x").contains("set `base_url`"));
+    let keys = KeyRing::default();
+    let config = VoiceConfig { base_url: Some("localhost:1".into()), ..VoiceConfig::named("vllm/x") };
+    let error = VoiceBook::new(config, keys, Arc::new(NoClock)).voice(None).err().unwrap();
+    assert!(matches!(&error, ModelError::NoModel(text) if text.contains("`http://`")), "{error:?}");
+}
+
+#[test]
+fn keys_come_from_the_environment_before_the_file() {
+    let file = "# keys\nexport OPENAI_API_KEY = \"from-file\"\nANTHROPIC_API_KEY='also'\n#GROQ_API_KEY=no\n";
+    let env = |name: &str| (name == "OPENAI_API_KEY").then(|| "from-env".to_owned());
+    let keys = KeyRing::gather(env, file, "f");
+    let names: Vec<_> = keys.providers().iter().map(|provider| provider.name).collect();
+    assert_eq!(names, ["anthropic", "openai"]);
+    assert!(!format!("{keys:?}").contains("from-"), "a key ring prints no key");
+}
+
+#[test]
+fn voices_are_made_once_and_know_themselves() {
+    let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), "", "f");
+    let book = book("deepseek/deepseek-reasoner", keys).with(VoiceConfig {
+        context_window: Some(2_000),
+        key: Some(Secret::new("own")),
+        ..VoiceConfig::named("llamacpp/tiny")
+    });
+    let first = book.voice(None).unwrap();
+    assert!(Arc::ptr_eq(&first, &book.voice(Some("deepseek/deepseek-reasoner")).unwrap()));
+    assert_eq!(first.info().reasoning_replay, ReasoningReplay::All);
+    let tiny = book.voice(Some("llamacpp/tiny")).unwrap();
+    assert_eq!((tiny.info().context_window, tiny.info().max_output), (2_000, 500));
+    let hosted = book.voice(Some("openrouter/any/thing")).unwrap();
+    assert_eq!((hosted.info().context_window, hosted.info().price), (128_000, None));
+    let priced = book.voice(Some("anthropic/claude-opus-5-5")).unwrap();
+    assert_eq!(priced.info().price.unwrap().output, 20_000_000);
+    assert!(book.voice(Some("rehearsal")).unwrap().info().rehearsal);
+}
+
+#[test]
+fn a_scripted_model_can_stand_under_any_name() {
+    let scripted = Arc::new(Scripted::new([Script::new().text("hi")]));
+    let book = book("rehearsal", KeyRing::default()).with_model("scripted/one", scripted);
+    assert_eq!(book.voice(Some("scripted/one")).unwrap().info().name, "scripted");
+}
