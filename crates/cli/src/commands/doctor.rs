@@ -77,9 +77,10 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         room(dir),
         store(dir, running),
     ];
-    checks.extend(server(&global.data_dir, running).await);
+    let (of_server, theirs) = server(&global.data_dir, running).await;
+    checks.extend(of_server);
     checks.push(local_servers().await);
-    checks.extend(model(dir, &args).await);
+    checks.extend(model(dir, &args, theirs.as_deref()).await);
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     if screen.json {
         let rows: Vec<_> = checks
@@ -190,15 +191,13 @@ fn store(dir: &Path, running: bool) -> Check {
     }
 }
 
-async fn server(data_dir: &Path, running: bool) -> Vec<Check> {
+/// The server, its model and the key in hand; and the model's name.
+async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) {
+    let none = || Check::new("server", Verdict::Warn, "none is running").hint("start one with `viv up`");
     let client = match Client::find(PathBuf::from(data_dir)) {
         Ok(client) => client,
-        Err(failure) if failure.code == "no_server" && !running => {
-            return vec![
-                Check::new("server", Verdict::Warn, "none is running").hint("start one with `viv up`"),
-            ];
-        }
-        Err(failure) => return vec![Check::of("server", failure)],
+        Err(failure) if failure.code == "no_server" && !running => return (vec![none()], None),
+        Err(failure) => return (vec![Check::of("server", failure)], None),
     };
     let ready: Ready = match client.get_as("/v1/ready").await {
         Ok(ready) => ready,
@@ -206,18 +205,11 @@ async fn server(data_dir: &Path, running: bool) -> Vec<Check> {
         Err(failure)
             if failure.exit == Exit::Unreachable && !running && std::env::var_os("VIV_URL").is_none() =>
         {
-            return vec![
-                Check::new("server", Verdict::Warn, "none is running").hint("start one with `viv up`"),
-            ];
+            return (vec![none()], None);
         }
-        Err(failure) => return vec![Check::of("server", failure)],
+        Err(failure) => return (vec![Check::of("server", failure)], None),
     };
     let mut checks = vec![answering(&client, &ready)];
-    if let Some(model) = &ready.model {
-        let what = if model.rehearsal { "a rehearsal, scripted" } else { "its default model" };
-        let detail = format!("thinks with {} ({what}), window {}", model.name, model.context_window);
-        checks.push(Check::new("thinks", if model.rehearsal { Verdict::Warn } else { Verdict::Ok }, detail));
-    }
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
             let detail = who.entity.map_or(who.kind, |entity| format!("speaks as {}", entity.name));
@@ -225,7 +217,14 @@ async fn server(data_dir: &Path, running: bool) -> Vec<Check> {
         }
         Err(failure) => Check::of("key", failure),
     });
-    checks
+    let Some(model) = ready.model else { return (checks, None) };
+    let (verdict, what) = match model.rehearsal {
+        true => (Verdict::Warn, " (a rehearsal: scripted, no model thinks)"),
+        false => (Verdict::Ok, ""),
+    };
+    let detail = format!("the server's is {}{what}, window {} tokens", model.name, model.context_window);
+    checks.push(Check::new("default", verdict, detail));
+    (checks, Some(model.name))
 }
 
 fn answering(client: &Client, ready: &Ready) -> Check {
@@ -262,16 +261,27 @@ async fn local_servers() -> Check {
     Check::new("local", Verdict::Ok, lines.join("; "))
 }
 
-/// The model that `viv up` would take with these arguments, asked for a word.
-async fn model(dir: &Path, args: &ModelArgs) -> Vec<Check> {
+/// The model that `viv up` would take with these arguments, asked for a word. `theirs` is the one
+/// of the running server, which may have keys and addresses that are not known here.
+async fn model(dir: &Path, args: &ModelArgs, theirs: Option<&str>) -> Vec<Check> {
     let chosen = match voice::choose(args, dir, Arc::new(SystemClock::new())).await {
         Ok(chosen) => chosen,
         Err(failure) => return vec![Check::of("model", failure)],
     };
     let name = &chosen.info.name;
-    if chosen.info.rehearsal {
+    if args.model.is_none() && theirs.is_some_and(|theirs| theirs != name) {
+        let detail = "not asked: the server was started with another setting than is seen from here";
         return vec![
-            Check::new("model", Verdict::Warn, format!("{name}: scripted, no model thinks ({})", chosen.why))
+            Check::new("model", Verdict::Ok, detail).hint("`--model PROVIDER/MODEL` asks one from here"),
+        ];
+    }
+    if chosen.info.rehearsal && theirs.is_some() {
+        return Vec::new();
+    }
+    if chosen.info.rehearsal {
+        let detail = format!("`viv up` would play a rehearsal: {}", chosen.why);
+        return vec![
+            Check::new("model", Verdict::Warn, detail)
                 .hint("set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`"),
         ];
     }

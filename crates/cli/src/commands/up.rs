@@ -180,10 +180,11 @@ fn announce(screen: &Screen, data_dir: &Path, url: &str, chosen: &Chosen, admin_
     if let Some(key) = admin_key {
         screen.line(&format!("\nAdmin key, shown this once and stored only hashed:\n  {}", key.open()));
     }
-    let options = if data_dir == Path::new("./.viv") { String::new() } else { format!(" --data-dir {data}") };
-    screen.line(&format!(
-        "\nIn a second terminal: {}",
-        screen.paint(Style::Bold, &format!("viv chat{options}"))
-    ));
+    let chat = if data_dir == Path::new("./.viv") {
+        format!("{}   (or `make chat`)", screen.paint(Style::Bold, "viv chat"))
+    } else {
+        screen.paint(Style::Bold, &format!("viv chat --data-dir {}", screen.clean_line(&data)))
+    };
+    screen.line(&format!("\nIn a second terminal: {chat}"));
     screen.line("Ctrl-C stops; nothing that was said is lost.");
 }

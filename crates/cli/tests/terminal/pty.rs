@@ -1,0 +1,126 @@
+//! The chat in a terminal: a real pseudo-terminal, keys and rows.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::world::{Server, viv};
+
+/// Longer than any answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Pty {
+    keys: File,
+    slave: File,
+    seen: String,
+    output: Receiver<Vec<u8>>,
+    child: Child,
+}
+
+impl Pty {
+    fn chat(server: &Server, columns: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let end = || Stdio::from(slave.try_clone().unwrap());
+        let mut command = viv(server.dir.path(), &["chat"]);
+        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let keys = File::from(master);
+        let mut reader = keys.try_clone().unwrap();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0u8; 4096];
+            while let Ok(n @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..n].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { keys, slave, seen: String::new(), output, child }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the text was printed, after what was waited for before.
+    fn until(&mut self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(_) => panic!("`{text}` was not printed; seen: {:?}", self.seen),
+            }
+        }
+    }
+
+    fn leaves(mut self) -> i32 {
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let modes = tcgetattr(&self.slave).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "the terminal was not given back");
+        code
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+#[test]
+fn a_person_talks_in_a_narrow_terminal_and_leaves() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 40);
+    chat.until("rehearsal");
+    chat.until("> ");
+    chat.press("hello there\r");
+    chat.until("You: hello there");
+    chat.until("is thinking");
+    chat.until("Ada: ");
+    chat.press("\x04");
+    assert_eq!(chat.leaves(), 0);
+}
+
+#[test]
+fn ctrl_c_cancels_what_works_and_leaves_where_nobody_does() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    chat.press("please tell me everything about yourself\r");
+    chat.until("Ada: ");
+    chat.press("\x03");
+    chat.until("(Ada stopped: canceled)");
+    chat.press("\x03");
+    assert_eq!(chat.leaves(), 0);
+}
+
+#[test]
+fn a_chat_survives_the_servers_restart() {
+    let server = Server::start();
+    let mut chat = Pty::chat(&server, 80);
+    chat.until("> ");
+    let dir = server.kill();
+    chat.until("the server is gone");
+    // Any free port will do: the credential file names it.
+    let server = Server::start_in(dir);
+    chat.until("the server is back");
+    chat.press("still there?\r");
+    chat.until("You: still there?");
+    chat.until("Ada: ");
+    drop(server);
+}
