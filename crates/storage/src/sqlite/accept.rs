@@ -1,7 +1,7 @@
 //! Accepting: a message with the events it causes, or one event, made idempotent by the client's
 //! key, the message's id and the ledger.
 
-use agent::delivery::refused_when_full;
+use agent::delivery::{refused_when_full, space_of};
 use agent::event::{Event, Fate};
 use agent::id::{AgentId, MessageId};
 use agent::life::Standing;
@@ -77,11 +77,13 @@ fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Out
     if known(db, row, &event.id)? {
         return Ok(Accepted::Duplicate { message: None });
     }
-    if let Some(space) = agent::delivery::space_of(event)
-        && space_row(db, space)?.is_none()
-    {
-        return Err(Denial::NotFound { what: "space", name: space.to_string() }.into());
-    }
+    let space = match space_of(event) {
+        None => None,
+        Some(space) => {
+            let denial = || Denial::NotFound { what: "space", name: space.to_string() };
+            Some(space_row(db, space)?.ok_or_else(denial)?)
+        }
+    };
     let mut head = Head::read(db, row)?;
     if head.standing == Standing::Retired {
         return Err(Denial::Retired(agent).into());
@@ -89,7 +91,7 @@ fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Out
     if head.waiting >= head.inbox_max && refused_when_full(event) {
         return Err(Denial::InboxFull(agent).into());
     }
-    let wake = admit(db, session, &mut head, event, &Fate::Waiting)?;
+    let wake = admit(db, session, &mut head, event, space, &Fate::Waiting)?;
     let wake = wake.map(|at| Ok::<_, super::fault::Fault>(Waken { agent, at: time(at)? })).transpose()?;
     Ok(Accepted::Fresh { message: None, wake: wake.into_iter().collect() })
 }

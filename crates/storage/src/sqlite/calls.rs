@@ -78,7 +78,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     let mut head = Head::read(db, asked.row)?;
     if head.standing != Standing::Retired {
         let event = late(&answer.id, asked.tool, &answer.outcome, answer.at);
-        admit(db, session, &mut head, &event, &Fate::Waiting)?;
+        admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
     }
     Ok(Some(Finish::Late(asked.agent)))
 }

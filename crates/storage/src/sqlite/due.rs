@@ -52,7 +52,7 @@ pub(super) fn fire_due(
     for (row, agent, n, plan) in plans {
         let Some((event, after)) = agent::plan::fire(&plan, now) else { continue };
         let mut head = Head::read(db, row)?;
-        if let Some(at) = admit(db, session, &mut head, &event, &Fate::Waiting)? {
+        if let Some(at) = admit(db, session, &mut head, &event, None, &Fate::Waiting)? {
             wake.push(Waken { agent, at: time(at)? });
         }
         put_plan(db, row, n, &after)?;

@@ -14,8 +14,8 @@ use super::Session;
 use super::fault::{Outcome, damaged};
 use super::rows::{
     CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, int, key, key_at, kind_at, ms, place_of,
-    principal_at, principal_columns, run, space_row, standing_at, time_at, to_json, trust_at, u32_at, u64_at,
-    uuid_at, uuid_or_none,
+    principal_at, principal_columns, run, standing_at, time_at, to_json, trust_at, u32_at, u64_at, uuid_at,
+    uuid_or_none,
 };
 
 /// What accepting an event needs to know of its agent.
@@ -69,17 +69,19 @@ pub(super) fn known(db: &Connection, agent: i64, id: &EventId) -> Outcome<bool> 
         .exists(params![agent, key(&id.0)])?)
 }
 
-/// Writes an event into the ledger and, where it waits, into the inbox. Returns from when on the
+/// Writes an event into the ledger and, where it waits, into the inbox. `space` is the row of the
+/// space that it refers to, if it refers to one. Returns from when on the
 /// agent is due because of it; `None` where it wakes nobody (held, settled, known, suspended).
 pub(super) fn admit(
     db: &Connection,
     session: &Session,
     head: &mut Head,
     event: &Event,
+    space: Option<i64>,
     fate: &Fate,
 ) -> Outcome<Option<i64>> {
     let seq = head.head_seq + 1;
-    if !append(db, head.agent, seq, event, fate)? {
+    if !append(db, head.agent, seq, event, space, fate)? {
         return Ok(None);
     }
     head.head_seq = seq;
@@ -100,15 +102,20 @@ pub(super) fn admit(
 }
 
 /// Writes the ledger row; `false` where the event is known already.
-fn append(db: &Connection, agent: i64, seq: i64, event: &Event, fate: &Fate) -> Outcome<bool> {
+fn append(
+    db: &Connection,
+    agent: i64,
+    seq: i64,
+    event: &Event,
+    space: Option<i64>,
+    fate: &Fate,
+) -> Outcome<bool> {
     let envelope = &event.envelope;
     let (principal_kind, principal) = principal_columns(&envelope.principal);
-    let (space, from, to, data) = match &event.data {
-        EventData::Said { space, seq, .. } => (space_row(db, *space)?, Some(int(*seq)), None, None),
-        EventData::SaidRange { space, from, to } => {
-            (space_row(db, *space)?, Some(int(*from)), Some(int(*to)), None)
-        }
-        other => (None, None, None, Some(to_json(other)?)),
+    let (from, to, data) = match &event.data {
+        EventData::Said { seq, .. } => (Some(int(*seq)), None, None),
+        EventData::SaidRange { from, to, .. } => (Some(int(*from)), Some(int(*to)), None),
+        other => (None, None, Some(to_json(other)?)),
     };
     let state = State::of(fate);
     let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \

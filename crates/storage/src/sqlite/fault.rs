@@ -3,6 +3,7 @@
 
 use agent::changes::Refusal;
 use agent::config::BadConfig;
+use agent::id::AgentId;
 use agent::port::{CallError, Denial, RegistryError, StoreError};
 use rusqlite::ErrorCode;
 
@@ -85,6 +86,18 @@ impl From<Fault> for CallError {
 /// A record that cannot be read.
 pub(super) fn damaged(what: impl Into<String>) -> Fault {
     Fault::Store(StoreError::Damaged(what.into()))
+}
+
+/// Names the agent whose record is damaged; only that agent is to be left alone.
+pub(super) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
+    move |fault| match fault {
+        Fault::Store(StoreError::Damaged(why)) => damaged(format!("agent `{agent}`: {why}")),
+        Fault::Sql(error) => match classify(&error) {
+            StoreError::Damaged(why) => damaged(format!("agent `{agent}`: {why}")),
+            _ => Fault::Sql(error),
+        },
+        other => other,
+    }
 }
 
 /// What the caller does next about an error of SQLite.

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::Sqlite;
 use super::events::said;
-use super::fault::Outcome;
+use super::fault::{Outcome, of};
 use super::reader_lives::runs;
 use super::rows::{agent_row, bytes, first, from_json, u64_at};
 use super::wake::entries;
@@ -39,7 +39,7 @@ impl Lookup for Sqlite {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
         let done = self.read(move |db, _| match agent_row(db, agent.0)? {
-            Some(row) => entries(db, agent, row, (from, u64::MAX), limit.into()),
+            Some(row) => entries(db, row, (from, u64::MAX), limit.into()).map_err(of(agent)),
             None => Ok(Vec::new()),
         });
         Box::pin(async move { Ok(done.await?) })

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::accept::message_by;
 use super::facts::{facts, members};
-use super::fault::Outcome;
+use super::fault::{Outcome, of};
 use super::reader_lives as lives;
 use super::rows::{
     ENTITY, MESSAGE, SPACE, agent_row, all, bytes, entity_at, first, int, kind_code, message_at, space_at,
@@ -246,7 +246,9 @@ impl Reader for Sqlite {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
         self.ask(move |db, _| match agent_row(db, agent.0)? {
-            Some(row) => entries(db, agent, row, (after.saturating_add(1), u64::MAX), limit.into()),
+            Some(row) => {
+                entries(db, row, (after.saturating_add(1), u64::MAX), limit.into()).map_err(of(agent))
+            }
             None => Ok(Vec::new()),
         })
     }

@@ -32,7 +32,7 @@ fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCa
         config_rev,
         config: session.configs.get(db, id, config_rev)?,
         standing: standing_at(row, 2)?,
-        open: open_at(row, 3, entity.id.0)?,
+        open: open_at(row, 3)?,
         waiting: u32_at(row, 4)?,
         held: u32_at(row, 5)?,
         cycles: u64_at(row, 6)?,

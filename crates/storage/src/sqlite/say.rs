@@ -197,7 +197,7 @@ fn hand_over(
             return collapse(db, session, head, delivery, &older, space, seq);
         }
     }
-    admit(db, session, head, &delivery.event, &delivery.fate)
+    admit(db, session, head, &delivery.event, Some(space), &delivery.fate)
 }
 
 /// What waits of one space and is not taken by the open cycle.
@@ -241,7 +241,7 @@ fn collapse(
     event.kind = if older.mention { EventKind::Mention } else { event.kind };
     event.data = EventData::SaidRange { space: space_id, from: older.from, to };
     let range = head.head_seq + 1;
-    let wake = admit(db, session, head, &event, &Fate::Waiting)?;
+    let wake = admit(db, session, head, &event, Some(space), &Fate::Waiting)?;
     if head.head_seq != range {
         return Ok(None);
     }

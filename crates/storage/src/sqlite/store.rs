@@ -6,7 +6,7 @@ use agent::life::{Lease, Waking};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
 use jiff::Timestamp;
 
-use super::fault::Fault;
+use super::fault::{Fault, of};
 use super::{Sqlite, accept, commit, due, wake};
 
 impl Store for Sqlite {
@@ -40,12 +40,14 @@ impl Store for Sqlite {
         now: Timestamp,
         known: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        let done = self.read(move |db, session| wake::wake(db, session, agent, now, known));
+        let done =
+            self.read(move |db, session| wake::wake(db, session, agent, now, known).map_err(of(agent)));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
-        let done = self.write(move |db, session| commit::commit(db, session, lease, &changes));
+        let done = self
+            .write(move |db, session| commit::commit(db, session, lease, &changes).map_err(of(lease.agent)));
         Box::pin(async move {
             match done.await {
                 Err(Fault::Refused(refusals)) => Ok(CommitOutcome::Refused(refusals)),

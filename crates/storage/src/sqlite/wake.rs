@@ -11,7 +11,6 @@ use agent::life::{Layer, Life, OpenCycle, Standing, Waking, Window};
 use agent::message::ModelMessage;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use uuid::Uuid;
 
 use super::Session;
 use super::apply::unhex;
@@ -41,7 +40,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
          JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
     );
     first(db, &sql, [bytes(agent.0)], |row| {
-        let open = open_at(row, 10, agent.0)?;
+        let open = open_at(row, 10)?;
         Ok(Found {
             agent: row.get(0)?,
             entity: entity_at(row, 16)?,
@@ -80,11 +79,8 @@ pub(super) fn wake(
     let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
     let config = session.configs.get(db, row, config_rev)?;
     let view = view(db, row)?;
-    let window = if known == Some(life.commit_n) {
-        Window::Unchanged
-    } else {
-        Window::Loaded(shown(db, agent, row, &view)?)
-    };
+    let window =
+        if known == Some(life.commit_n) { Window::Unchanged } else { Window::Loaded(shown(db, row, &view)?) };
     let limit = config.limits.events_per_cycle;
     let held = life.standing != Standing::Active || life.not_before.is_some_and(|until| until > now);
     let mut events = Vec::new();
@@ -148,55 +144,46 @@ pub(super) fn view(db: &Connection, agent: i64) -> Outcome<View> {
     Ok(found.unwrap_or_else(View::whole))
 }
 
-fn shown(db: &Connection, id: AgentId, agent: i64, view: &View) -> Outcome<Vec<Arc<Entry>>> {
+fn shown(db: &Connection, agent: i64, view: &View) -> Outcome<Vec<Arc<Entry>>> {
     let mut shown = Vec::new();
     for (from, to) in &view.ranges {
         let to = (*to).min(view.tail.saturating_sub(1));
-        shown.extend(entries(db, id, agent, (*from, to), i64::MAX)?);
+        shown.extend(entries(db, agent, (*from, to), i64::MAX)?);
     }
-    shown.extend(entries(db, id, agent, (view.tail, u64::MAX), i64::MAX)?);
+    shown.extend(entries(db, agent, (view.tail, u64::MAX), i64::MAX)?);
     Ok(shown.into_iter().map(Arc::new).collect())
 }
 
 /// Entries of a range of seqs, inclusive, oldest first, each checked against its checksum.
 pub(super) fn entries(
     db: &Connection,
-    id: AgentId,
     agent: i64,
     (from, to): (u64, u64),
     limit: i64,
 ) -> Outcome<Vec<Entry>> {
     let sql = "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry \
                WHERE agent = ? AND seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
-    all(db, sql, params![agent, int(from), int(to), limit], |row| {
-        entry_at(row).map_err(|why| damaged(format!("agent `{id}`, {why}")))
-    })
+    all(db, sql, params![agent, int(from), int(to), limit], entry_at)
 }
 
-/// The error names the entry; everything that can be wrong with it is damage.
-fn entry_at(row: &Row<'_>) -> Result<Entry, String> {
-    let seq: i64 = row.get(0).map_err(|error| error.to_string())?;
-    let read = || -> Outcome<Entry> {
-        let kind: String = row.get(3)?;
-        let message = row.get_ref(7)?.as_bytes().map_err(rusqlite::Error::from)?;
-        if i64::from(crc32fast::hash(message)) != row.get::<_, i64>(6)? {
-            return Err(damaged("its checksum does not match"));
-        }
-        let message: ModelMessage = serde_json::from_slice(message)
-            .map_err(|error| damaged(format!("it does not decode: {error}")))?;
-        Ok(Entry {
-            seq: u64_at(row, 0)?,
-            cycle: CycleId(uuid_at(row, 1)?),
-            step: u32_at(row, 2)?,
-            kind: EntryKind::parse(&kind).ok_or_else(|| damaged(format!("`{kind}` is no kind of entry")))?,
-            message,
-            tokens: u32_at(row, 4)?,
-            at: time_at(row, 5)?,
-        })
-    };
-    read().map_err(|fault| match fault {
-        super::fault::Fault::Store(agent::port::StoreError::Damaged(why)) => format!("entry {seq}: {why}"),
-        other => format!("entry {seq}: {}", agent::port::StoreError::from(other)),
+fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
+    let seq = u64_at(row, 0)?;
+    let (kind, crc): (String, i64) = (row.get(3)?, row.get(6)?);
+    let message = row.get_ref(7)?.as_bytes().map_err(rusqlite::Error::from)?;
+    if i64::from(crc32fast::hash(message)) != crc {
+        return Err(damaged(format!("entry {seq}: its checksum does not match")));
+    }
+    let message: ModelMessage = serde_json::from_slice(message)
+        .map_err(|error| damaged(format!("entry {seq}: it does not decode: {error}")))?;
+    let kind = EntryKind::parse(&kind);
+    Ok(Entry {
+        seq,
+        cycle: CycleId(uuid_at(row, 1)?),
+        step: u32_at(row, 2)?,
+        kind: kind.ok_or_else(|| damaged(format!("entry {seq}: its kind is unknown")))?,
+        message,
+        tokens: u32_at(row, 4)?,
+        at: time_at(row, 5)?,
     })
 }
 
@@ -244,7 +231,6 @@ fn layers(db: &Connection, open: &OpenCycle) -> Outcome<Vec<Layer>> {
 }
 
 /// An open cycle from its column.
-pub(super) fn open_at(row: &Row<'_>, at: usize, agent: Uuid) -> Outcome<Option<OpenCycle>> {
-    let open: Option<String> = row.get(at)?;
-    open.map(|open| from_json(&open, &format!("the open cycle of `{agent}`"))).transpose()
+pub(super) fn open_at(row: &Row<'_>, at: usize) -> Outcome<Option<OpenCycle>> {
+    row.get::<_, Option<String>>(at)?.map(|open| from_json(&open, "its open cycle")).transpose()
 }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest};
+use agent::config::AgentConfig;
 use agent::entry::{EntryKind, View};
 use agent::event::{EventKind, Fate};
-use agent::id::{ContentRef, PlanId};
+use agent::id::{ContentRef, CycleId, PlanId};
 use agent::life::{Layer, LayerRef, Plan, RestReason, Schedule, Standing, Window};
 use agent::port::Accepted;
 use agent::run::Usage;
+use serde_json::json;
 
 use super::Backend;
-use super::world::{at, everything, fresh, service, world};
+use super::world::{Living, at, everything, fresh, service, world, world_with};
 
 /// Events are lived in the decision; the log, the receipt and the audit tell it all.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
@@ -57,6 +59,22 @@ pub async fn opening_counts_an_attempt_and_appends_nothing(b: Backend) {
     w.open(w.ada).await;
     let waking = w.wake(w.ada).await;
     assert_eq!((waking.life.epoch, waking.waiting[0].attempts), (2, 2));
+}
+
+/// A full inbox was collapsed between reading and opening: the reading is out of date.
+pub async fn opening_on_an_outdated_inbox_is_lost(b: Backend) {
+    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
+    let w = world_with(b, config).await;
+    for n in 0..10 {
+        w.say(w.family, &format!("{n}")).await;
+    }
+    let stale = w.wake(w.ada).await;
+    w.say(w.family, "one too many").await;
+    let living = Living::about_to_open(w.ada, &stale);
+    let outcome = w.commit(living.lease, living.changes(CommitKind::Open)).await;
+    assert_eq!(outcome, CommitOutcome::Lost);
+    let living = w.open(w.ada).await;
+    assert_eq!(living.open.taken, [11]);
 }
 
 /// Blame keeps it, for the surroundings' fault it is taken back; the agent rests until then.
@@ -170,7 +188,7 @@ pub async fn a_suspended_agent_keeps_its_events_and_is_never_due(b: Backend) {
     let Accepted::Fresh { wake, .. } = w.say(w.family, "meanwhile").await else { panic!("wanted it") };
     assert_eq!((wake, w.due(100_000).await), (vec![], vec![]));
     let waking = w.wake(w.ada).await;
-    let mut open = Changes::new(CommitKind::Open, agent::id::CycleId(fresh()), 0, 0, at(30));
+    let mut open = Changes::new(CommitKind::Open, CycleId(fresh()), 0, 0, at(30));
     open.open = None;
     let lease = agent::life::Lease { agent: w.ada, epoch: waking.life.epoch + 1 };
     assert_eq!(w.commit(lease, open).await, CommitOutcome::Lost);
@@ -266,7 +284,7 @@ pub async fn layers_come_back_with_the_open_cycle(b: Backend) {
     assert_eq!(waking.life.open, Some(living.open.clone()));
 }
 
-fn living_call(living: &super::world::Living) -> agent::call::CallRow {
+fn living_call(living: &Living) -> agent::call::CallRow {
     let mut before = living.clone();
     before.open.step = 0;
     before.outward(0, true)

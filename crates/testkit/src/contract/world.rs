@@ -172,22 +172,8 @@ impl World {
     /// Wakes the agent and opens a cycle over all that waits.
     pub(super) async fn open(&self, agent: AgentId) -> Living {
         let waking = self.wake(agent).await;
-        self.open_as(agent, &waking).await
-    }
-
-    pub(super) async fn open_as(&self, agent: AgentId, waking: &Waking) -> Living {
-        let taken = waking.waiting.iter().map(|waiting| waiting.seq).collect();
-        let mut living = Living {
-            lease: Lease { agent, epoch: waking.life.epoch + 1 },
-            n: waking.life.commit_n,
-            head: waking.life.head_seq,
-            cycles: waking.life.cycles,
-            open: fresh_cycle(taken),
-        };
-        living.open.requesters =
-            waking.waiting.iter().map(|waiting| agent::delivery::requester(&waiting.event)).collect();
-        let mut changes = living.changes(CommitKind::Open);
-        changes.open = Some(living.open.clone());
+        let mut living = Living::about_to_open(agent, &waking);
+        let changes = living.changes(CommitKind::Open);
         living.done(self, changes).await;
         living
     }
@@ -234,6 +220,20 @@ pub(super) struct Living {
 }
 
 impl Living {
+    /// A cycle over all that waits, which is not opened yet.
+    pub(super) fn about_to_open(agent: AgentId, waking: &Waking) -> Self {
+        let mut open = fresh_cycle(waking.waiting.iter().map(|waiting| waiting.seq).collect());
+        open.requesters =
+            waking.waiting.iter().map(|waiting| agent::delivery::requester(&waiting.event)).collect();
+        Self {
+            lease: Lease { agent, epoch: waking.life.epoch + 1 },
+            n: waking.life.commit_n,
+            head: waking.life.head_seq,
+            cycles: waking.life.cycles,
+            open,
+        }
+    }
+
     /// A commit that keeps the cycle open.
     pub(super) fn changes(&self, kind: CommitKind) -> Changes {
         let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, at(1_000));
