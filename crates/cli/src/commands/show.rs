@@ -56,8 +56,8 @@ async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result
         ("state", state_of(&agent)),
         ("model", agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line)),
         ("config", format!("revision {}", agent.config_rev)),
-        ("inbox", format!("{} waiting, {} held", agent.waiting, agent.held)),
-        ("life", format!("{} cycles, {} skipped", agent.cycles, agent.skips)),
+        ("inbox", format!("waiting {}, held {}", agent.waiting, agent.held)),
+        ("life", format!("cycles {}, skipped {}", agent.cycles, agent.skips)),
         ("tokens", tokens_of(&agent)),
         ("made", ago(agent.created_at, Timestamp::now())),
     ];

@@ -1,5 +1,7 @@
 //! The terminal, as people and scripts meet it: the built binary, whole output and exit codes.
 
+#![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
+
 mod chat;
 mod mishaps;
 mod pty;
