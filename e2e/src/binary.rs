@@ -1,0 +1,155 @@
+//! One life of the binary: started, ready, killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use crate::{Result, Trouble};
+
+/// How long a start may take before the harness gives up: far above any start that was seen.
+const START: Duration = Duration::from_secs(30);
+
+/// How the binary is started, the same for every life.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The binary.
+    pub viv: PathBuf,
+    /// Where it keeps everything.
+    pub data_dir: PathBuf,
+    /// Base URL of the model.
+    pub model_url: String,
+    /// Where its log goes, all lives behind each other.
+    pub log: PathBuf,
+}
+
+/// What the binary prints once it serves.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Ready {
+    /// Whether it does.
+    pub ready: bool,
+    /// Its address.
+    pub url: String,
+    /// The administrator's key; only ever printed at the first start.
+    pub admin_key: Option<String>,
+}
+
+/// A running process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Life {
+    child: Child,
+    line: Option<oneshot::Receiver<String>>,
+    started: Instant,
+    log: PathBuf,
+}
+
+/// Finds the binary: `VIV_BIN`, else beside this test's own.
+pub fn find() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("VIV_BIN") {
+        return there(PathBuf::from(named));
+    }
+    let own =
+        std::env::current_exe().map_err(|error| Trouble::new(format!("cannot find myself: {error}")))?;
+    // target/debug/deps/main-… stands two below the binaries.
+    there(own.ancestors().nth(2).unwrap_or(Path::new(".")).join("viv"))
+}
+
+fn there(viv: PathBuf) -> Result<PathBuf> {
+    if viv.is_file() {
+        return Ok(viv);
+    }
+    let shown = viv.display();
+    Err(Trouble::new(format!(
+        "wanted the binary at `{shown}`: build it with `cargo build --bin viv`, or name it in `VIV_BIN`"
+    )))
+}
+
+impl Launch {
+    /// Starts it; it is not ready yet.
+    pub fn start(&self) -> Result<Life> {
+        let trouble = |what: &str, error: std::io::Error| Trouble::new(format!("{what}: {error}"));
+        let log = append(&self.log).map_err(|error| trouble("cannot open the log", error))?;
+        let mut child = Command::new(&self.viv)
+            .args(["up", "--listen", "127.0.0.1:0", "--model", "openai/stub", "--json"])
+            .args(["--context-window", "32768", "--base-url", &self.model_url, "--data-dir"])
+            .arg(&self.data_dir)
+            .env("OPENAI_API_KEY", "test")
+            .env("VIV_LOG", "warn")
+            .env_remove("ANTHROPIC_API_KEY")
+            .env_remove("VIV_URL")
+            .env_remove("VIV_KEY")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| trouble("cannot start the binary", error))?;
+        let started = Instant::now();
+        let (sender, line) = oneshot::channel();
+        if let Some(out) = child.stdout.take() {
+            thread::spawn(move || {
+                let mut first = String::new();
+                // A process that dies before its line closes the pipe: the receiver is told by the drop.
+                if BufReader::new(out).read_line(&mut first).is_ok_and(|read| read > 0) {
+                    let _ = sender.send(first);
+                }
+            });
+        }
+        Ok(Life { child, line: Some(line), started, log: self.log.clone() })
+    }
+}
+
+fn append(log: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(log)
+}
+
+impl Life {
+    /// Waits for the line that says it serves; how long it took since the start.
+    pub async fn ready(&mut self) -> Result<(Ready, Duration)> {
+        let line = self.line.take().ok_or_else(|| Trouble::new("its readiness was asked for twice"))?;
+        let line = match tokio::time::timeout(START, line).await {
+            Ok(Ok(line)) => line,
+            Ok(Err(_)) => return Err(self.trouble("it ended before it was ready")),
+            Err(_) => return Err(self.trouble("it was not ready in time")),
+        };
+        let took = self.started.elapsed();
+        let ready: Ready = serde_json::from_str(&line)
+            .map_err(|error| self.trouble(&format!("its ready line `{}` is none: {error}", line.trim())))?;
+        if !ready.ready {
+            return Err(self.trouble(&format!("it is not ready: `{}`", line.trim())));
+        }
+        Ok((ready, took))
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(self.trouble(&format!("it ended by itself with {status}")));
+        }
+        let gone = self.child.kill().and_then(|()| self.child.wait());
+        gone.map(|_| ()).map_err(|error| Trouble::new(format!("cannot kill the binary: {error}")))
+    }
+
+    fn trouble(&self, what: &str) -> Trouble {
+        Trouble::new(format!("{what}; its log ends so:\n{}", tail(&self.log)))
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // Fails only where it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last lines of a log.
+pub fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}

@@ -1,0 +1,236 @@
+//! The whole history as the doors tell it, in the few words that the checks need.
+
+use std::collections::BTreeMap;
+
+use agent::entry::EntryKind;
+use agent::event::{EventData, Fate};
+use agent::message::Part;
+use agent::run::Ending;
+use serde::de::DeserializeOwned;
+use server::api::{Agent, Consciousness, Facts, LogEntry, LoggedEvent, Message, Page, Run, Space};
+
+use crate::Result;
+use crate::client::Client;
+use crate::follow::{self, Told};
+use crate::world::{AGENTS, SPACES};
+
+/// Commits that a server replays at most.
+const REPLAY: u64 = 900;
+
+/// Everything that is there.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Every space.
+    pub spaces: Vec<Timeline>,
+    /// Every agent.
+    pub agents: Vec<Lived>,
+}
+
+/// One space.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Identity.
+    pub id: String,
+    /// Handle.
+    pub name: String,
+    /// The last seq, as the space says.
+    pub head: u64,
+    /// Handles of its agents.
+    pub agents: Vec<String>,
+    /// Its messages, as they come.
+    pub messages: Vec<Words>,
+}
+
+/// One message.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Words {
+    /// Identity.
+    pub id: String,
+    /// Place in the space.
+    pub seq: u64,
+    /// The sender's id.
+    pub sender: String,
+    /// The text.
+    pub text: String,
+    /// The call that said it; people's have none.
+    pub call: Option<String>,
+}
+
+/// One agent.
+#[derive(Clone, Debug, Default)]
+pub struct Lived {
+    /// Identity.
+    pub id: String,
+    /// Handle.
+    pub name: String,
+    /// Its ledger, newest first.
+    pub events: Vec<Happened>,
+    /// Its log.
+    pub log: Vec<Entry>,
+    /// Its runs, newest first.
+    pub runs: Vec<Receipt>,
+    /// Its notes.
+    pub notes: BTreeMap<String, String>,
+    /// Commits of its life, as the agent says.
+    pub commit_n: u64,
+    /// Its last commits, replayed from the store.
+    pub replayed: Told,
+}
+
+/// One event of a ledger.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Happened {
+    /// Identity.
+    pub id: String,
+    /// Place in the inbox.
+    pub seq: u64,
+    /// Its state.
+    pub state: String,
+    /// The cycle that lived it.
+    pub cycle: Option<String>,
+    /// The message that it refers to, else nothing.
+    pub message: Option<String>,
+    /// What a service sent, else nothing.
+    pub payload: Option<String>,
+}
+
+/// One entry of a log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// Place in the log.
+    pub seq: u64,
+    /// The cycle.
+    pub cycle: String,
+    /// `inbox`, `assistant`, `outcomes`, ….
+    pub kind: String,
+    /// Its text.
+    pub text: String,
+    /// Calls: id, tool, arguments.
+    pub calls: Vec<(String, String, String)>,
+    /// Outcomes: the call's id, whether it failed.
+    pub outcomes: Vec<(String, bool)>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Receipt {
+    /// The cycle.
+    pub cycle: String,
+    /// Its number.
+    pub ordinal: u64,
+    /// Events that it lived.
+    pub events: u64,
+    /// How it ended; with the reason where it is not `rested`.
+    pub ending: String,
+}
+
+/// Reads it all.
+pub async fn read(client: &Client) -> Result<History> {
+    let mut history = History::default();
+    for place in SPACES {
+        let space: Space = client.get(&format!("/v1/spaces/{}", place.name)).await?;
+        let agents = place.agents.iter().map(|name| (*name).to_owned()).collect();
+        let messages = messages(client, place.name).await?;
+        let Space { id, name, head_seq: head, .. } = space;
+        history.spaces.push(Timeline { id: id.to_string(), name, head, agents, messages });
+    }
+    for name in AGENTS {
+        history.agents.push(lived(client, name).await?);
+    }
+    Ok(history)
+}
+
+async fn lived(client: &Client, name: &str) -> Result<Lived> {
+    let agent: Agent = client.get(&format!("/v1/agents/{name}")).await?;
+    let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
+    let runs: Vec<Run> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
+    let facts: Facts = client.get(&format!("/v1/agents/{name}/facts")).await?;
+    let after = agent.commit_n.saturating_sub(REPLAY);
+    Ok(Lived {
+        id: agent.id.to_string(),
+        name: name.to_owned(),
+        events: events.into_iter().map(happened).collect(),
+        log: log(client, name).await?,
+        runs: runs.into_iter().map(receipt).collect(),
+        notes: facts.memories.into_iter().map(|memory| (memory.key, memory.value)).collect(),
+        commit_n: agent.commit_n,
+        replayed: follow::replay(client, name, after, agent.commit_n).await,
+    })
+}
+
+async fn messages(client: &Client, space: &str) -> Result<Vec<Words>> {
+    let (mut found, mut after) = (Vec::new(), 0);
+    loop {
+        let path = format!("/v1/spaces/{space}/messages?limit=200&after={after}");
+        let page: Page<Message> = client.get(&path).await?;
+        let Some(last) = page.items.last() else { return Ok(found) };
+        after = last.seq;
+        found.extend(page.items.into_iter().map(|message| {
+            let Message { id, seq, sender, text, call, .. } = message;
+            Words { id: id.to_string(), seq, sender: sender.to_string(), text, call: call.map(|call| call.0) }
+        }));
+    }
+}
+
+async fn log(client: &Client, agent: &str) -> Result<Vec<Entry>> {
+    let (mut found, mut after) = (Vec::new(), 0);
+    loop {
+        let path = format!("/v1/agents/{agent}/consciousness?limit=200&after={after}");
+        let part: Consciousness = client.get(&path).await?;
+        let Some(last) = part.entries.last() else { return Ok(found) };
+        after = last.seq;
+        found.extend(part.entries.into_iter().map(entry));
+    }
+}
+
+async fn pages<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>> {
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page: Page<T> = client.get(&format!("{path}?limit=200{cursor}")).await?;
+        found.extend(page.items);
+        match page.next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn happened(event: LoggedEvent) -> Happened {
+    let state = event.fate.as_str().to_owned();
+    let cycle = match event.fate {
+        Fate::Lived { cycle, .. } => Some(cycle.to_string()),
+        _ => None,
+    };
+    let (message, payload) = match event.data {
+        EventData::Said { message, .. } => (Some(message.to_string()), None),
+        EventData::Service { payload, .. } => (None, Some(payload.to_string())),
+        _ => (None, None),
+    };
+    Happened { id: event.id.0, seq: event.seq, state, cycle, message, payload }
+}
+
+fn entry(entry: LogEntry) -> Entry {
+    let LogEntry { seq, cycle, kind, message, .. } = entry;
+    let calls =
+        message.calls().map(|(id, name, arguments)| (id.0.clone(), name.to_owned(), arguments.to_owned()));
+    let outcomes = message.parts.iter().filter_map(|part| match part {
+        Part::ToolResult { id, error, .. } => Some((id.0.clone(), *error)),
+        _ => None,
+    });
+    Entry {
+        seq,
+        cycle: cycle.to_string(),
+        kind: EntryKind::as_str(kind).to_owned(),
+        calls: calls.collect(),
+        outcomes: outcomes.collect(),
+        text: message.text(),
+    }
+}
+
+fn receipt(run: Run) -> Receipt {
+    let ending = match run.ending {
+        Ending::Rested => "rested".to_owned(),
+        other => format!("{}: {}", other.as_str(), run.reason.unwrap_or_default()),
+    };
+    Receipt { cycle: run.id.to_string(), ordinal: run.ordinal, events: run.events.into(), ending }
+}

@@ -1,0 +1,113 @@
+//! Reads what an agent is shown: the events of an inbox entry, and the tokens in any text.
+
+use serde_json::Value;
+
+/// Who an event is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A person, in a space.
+    Human,
+    /// Another agent, in a space.
+    Agent,
+    /// A service.
+    Service,
+}
+
+/// One event as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// From whom.
+    pub from: From,
+    /// Where an answer belongs: a space's id or handle.
+    pub space: String,
+    /// The words, or a service's token.
+    pub text: String,
+}
+
+/// How every inbox begins.
+const HEADER: &str = "[INBOX — ";
+
+/// Whether the text is an inbox, maybe behind a notice.
+pub fn is_inbox(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(HEADER))
+}
+
+/// The events of an inbox, in the order shown. What it cannot read it gives back as an error: a
+/// harness that overlooks lines proves nothing.
+pub fn events(text: &str) -> Result<Vec<Shown>, String> {
+    let behind = text.lines().skip_while(|line| !line.starts_with(HEADER)).skip(2);
+    let numbered = behind.take_while(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    numbered
+        .map(|line| event(line).ok_or_else(|| format!("an inbox line that nobody can read: `{line}`")))
+        .collect()
+}
+
+fn event(line: &str) -> Option<Shown> {
+    let (_, rest) = line.split_once(". [")?;
+    if let Some(rest) = rest.strip_prefix("service ") {
+        let payload: Value = serde_json::from_str(&rest[rest.find(": {")? + 2..]).ok()?;
+        let text = |name: &str| payload[name].as_str().map(str::to_owned);
+        return Some(Shown { from: From::Service, space: text("space")?, text: text("token")? });
+    }
+    let (_, rest) = rest.split_once("| id: ")?;
+    let (space, rest) = rest.split_once("] ")?;
+    let (from, rest) = match (rest.split_once(" (human), "), rest.split_once(" (agent), ")) {
+        (Some((_, rest)), _) => (From::Human, rest),
+        (None, Some((_, rest))) => (From::Agent, rest),
+        (None, None) => return None,
+    };
+    let (_, quoted) = rest.split_once(": ")?;
+    Some(Shown { from, space: space.to_owned(), text: serde_json::from_str(quoted).ok()? })
+}
+
+/// The token of a message's number.
+pub fn token(number: u64) -> String {
+    format!("t-{number:06}-t")
+}
+
+/// Every token in a text, in order, as often as it stands there.
+pub fn tokens(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("t-") {
+        let Some(piece) = text.get(at..at + 10) else { continue };
+        let digits = &piece[2..8];
+        if piece.ends_with("-t") && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            found.push(piece.to_owned());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inbox_is_read_as_it_is_shown() {
+        let text = "[NOTICE] x\n\n[INBOX — 3 new events, now 2026-11-21T14:03:05Z]\n\n\
+            1. [space \"Home\" | id: 0192] You (human), 2.1 s ago, mentions you: \"SKIP t-000001-t: \\\"x\\\"\"\n\
+            2. [space \"Home\" | id: 0192] Ben (agent), just now: \"got t-000002-t\"\n\
+            3. [service \"kill\"] 4.0 s ago: {\"token\":\"t-000003-t\",\"space\":\"desk\"}\n\
+            You may address these in any order. Consider priorities and how they relate.";
+        assert!(is_inbox(text));
+        let shown = |from, space: &str, text: &str| Shown { from, space: space.into(), text: text.into() };
+        assert_eq!(
+            events(text).unwrap(),
+            [
+                shown(From::Human, "0192", "SKIP t-000001-t: \"x\""),
+                shown(From::Agent, "0192", "got t-000002-t"),
+                shown(From::Service, "desk", "t-000003-t"),
+            ]
+        );
+        assert!(events("[INBOX — 1 new event, now X]\n\n1. what").is_err());
+    }
+
+    #[test]
+    fn tokens_are_found_wherever_they_stand() {
+        assert_eq!(
+            tokens("got t-000001-t t-000002-t,t-000002-t t-12-t t-00000x-t"),
+            ["t-000001-t", "t-000002-t", "t-000002-t"]
+        );
+        assert_eq!(tokens(&format!("é{}", token(7))), [token(7)]);
+    }
+}

@@ -1,0 +1,44 @@
+//! The world of the kill loop: three agents, two people, three spaces.
+
+use serde_json::json;
+
+use crate::Result;
+use crate::client::Client;
+
+/// Handles of the agents.
+pub const AGENTS: [&str; 3] = ["ada", "ben", "cora"];
+/// The spaces, with the people in them and the agents.
+pub const SPACES: [Place; 3] = [
+    Place { name: "home", people: &["you", "mia"], agents: &["ada"] },
+    Place { name: "pair", people: &["you"], agents: &["ben", "cora"] },
+    Place { name: "desk", people: &["you", "mia"], agents: &["ada", "cora"] },
+];
+
+/// A space.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Handle.
+    pub name: &'static str,
+    /// People in it.
+    pub people: &'static [&'static str],
+    /// Agents in it.
+    pub agents: &'static [&'static str],
+}
+
+/// Makes what the first start did not: it leaves `you`, `ada` and `home`.
+pub async fn found(client: &Client) -> Result<()> {
+    client.make("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
+    // Death of the process counts as an attempt at the events in hand: here it says nothing about
+    // them, however often it hits the same ones.
+    let config = json!({"limits": {"max_attempts": 100}});
+    client.amend("/v1/agents/ada", &json!({"config": config})).await?;
+    for agent in ["ben", "cora"] {
+        client.make("/v1/agents", &json!({"name": agent, "config": config})).await?;
+    }
+    client.make("/v1/spaces/home/members", &json!({"entity": "mia"})).await?;
+    for Place { name, people, agents } in &SPACES[1..] {
+        let members: Vec<_> = people.iter().chain(agents.iter()).collect();
+        client.make("/v1/spaces", &json!({"name": name, "members": members})).await?;
+    }
+    Ok(())
+}
