@@ -9,12 +9,10 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use super::fault::{Fault, Outcome};
-use super::lock;
+use super::{lock, schema};
 
 /// Connections at most, and questions that are answered at once.
 const READERS: usize = 4;
-/// Statements that one connection keeps prepared.
-pub(super) const STATEMENTS: usize = 256;
 
 pub(super) struct Readers {
     file: PathBuf,
@@ -59,9 +57,8 @@ impl Readers {
 fn connect(file: &Path) -> Outcome<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(file, flags)?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    schema::tune(&db)?;
     db.pragma_update(None, "query_only", true)?;
     db.pragma_update(None, "cache_size", -2_048)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
     Ok(db)
 }

@@ -5,10 +5,10 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::fault::Outcome;
-use super::readers::STATEMENTS;
 
 /// Numbered, run once, in order, never changed after a release.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
@@ -16,6 +16,8 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 pub(super) const FORMAT: i64 = 1;
 /// The oldest SQLite whose write-ahead log is known to be sound under our use.
 const SQLITE_MIN: i32 = 3_051_003;
+/// Statements that one connection keeps prepared.
+const STATEMENTS: usize = 256;
 /// Says that a file is a store of ours (`PRAGMA application_id`): "vivi".
 const APPLICATION: i64 = 0x7669_7669;
 
@@ -158,7 +160,7 @@ pub(super) fn unreadable(dir: &Path, error: &rusqlite::Error) -> OpenError {
 /// Checks what the file is, brings it up to date and notes that it is in use.
 fn ready(db: &Connection, dir: &Path) -> Result<(i64, bool), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(dir, &error);
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    tune(db).map_err(sql)?;
     let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     let tables: i64 =
@@ -189,7 +191,15 @@ fn pragmas(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", -1)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
-    db.pragma_update(None, "cache_size", -16_384)?;
+    db.pragma_update(None, "cache_size", -16_384)
+}
+
+/// What the writer's connection and those that only read have in common.
+pub(super) fn tune(db: &Connection) -> rusqlite::Result<()> {
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    // No plan may depend on the values bound to it: else partial indexes make SQLite prepare a
+    // statement again for every other value, which costs more than running it.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.busy_timeout(std::time::Duration::from_secs(5))
 }
 
