@@ -190,6 +190,9 @@ pub(super) fn write_all(db: &Connection, counters: &Arc<Counters>, queue: &Recei
             checkpoint(db, counters);
         }
     }
+    if broken.is_none() {
+        checkpoint(db, counters);
+    }
 }
 
 /// Copies the log back, after the answers are out. A reader in the way only delays it.
