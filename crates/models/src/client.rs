@@ -99,7 +99,8 @@ impl Model for Voice {
         let encoded = kept.encode(wire, request.prompt);
         // The body for a second attempt is made of the same segments: nothing is encoded twice.
         let dropping = Opening { drop_block: true, ..encoded.opening };
-        let again = (!encoded.opening.drop_block).then(|| Again {
+        let may_drop = wire.binds_reasoning() && !encoded.opening.drop_block;
+        let again = may_drop.then(|| Again {
             body: kept.body(wire, request.prompt, dropping),
             opening: dropping,
             flag: kept.drop_block(),
@@ -177,14 +178,11 @@ impl Call {
         }
         let hints = hints(response.headers());
         let text = self.address.redact(read_bounded(response).await);
-        if status == 400 && text.contains("bound to a different conversation") {
-            if let Some(again) = self.again.take() {
-                tracing::warn!(
-                    "the vendor refused reasoning as bound to a different conversation: dropping it"
-                );
-                again.flag.store(true, Ordering::Relaxed);
-                return Ok(Phase::Send(self, again.body, again.opening));
-            }
+        let is_bound = status == 400 && text.contains("bound to a different conversation");
+        if let Some(again) = self.again.take_if(|_| is_bound) {
+            tracing::warn!("the vendor refused reasoning as bound to a different conversation: dropping it");
+            again.flag.store(true, Ordering::Relaxed);
+            return Ok(Phase::Send(self, again.body, again.opening));
         }
         Err(match status {
             200..=299 => not_a_stream(&text),

@@ -146,7 +146,10 @@ fn replay(
     for kept in 0..lines.len() {
         let head = sse(&lines[..kept]);
         let half = &lines[kept][..floor(lines[kept], lines[kept].len() / 2)];
-        for cut in [head.clone(), format!("{head}data: {half}")] {
+        // Half a line is tried at some places and everywhere near the end: each costs a whole stream.
+        let halves = kept % 9 == 0 || kept + 3 > finish;
+        let cuts = [Some(head.clone()), halves.then(|| format!("{head}data: {half}"))];
+        for cut in cuts.into_iter().flatten() {
             match decode(decoder(), cut.as_bytes(), usize::MAX) {
                 Ok((_, accepted)) => {
                     assert!(kept > finish, "{path:?} cut behind line {kept} was accepted");
@@ -282,9 +285,8 @@ fn recorded_llamacpp_streams_cut_at_every_byte() {
             }
             other => panic!("{path:?}: {other:?}"),
         }
-        if name(&path) == "tools-required-cut-by-length.sse" {
-            assert_eq!(whole.stop, StopReason::Length);
-        }
+        let said = text.contains("\"finish_reason\":\"length\"");
+        assert_eq!(whole.stop == StopReason::Length, said, "{path:?}");
         let finish = text.find("\"finish_reason\":\"").unwrap();
         let line_end = finish + text[finish..].find('\n').unwrap();
         for at in 0..bytes.len() {

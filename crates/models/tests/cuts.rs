@@ -13,7 +13,7 @@ async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(answer.clone());
     let (_, whole): (_, Reply) = life.ask(voice.as_ref()).await.unwrap();
-    let body = reqwest_body(&stub, &answer, vendor).await;
+    let body = whole_body(&stub, &answer, vendor).await;
     let finish = body.find(last_word).expect("the stream says why it stops");
     let line_end = finish + body[finish..].find('\n').unwrap();
     let mut seen = (0, 0);
@@ -41,7 +41,7 @@ async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &
 }
 
 /// What the stub would have sent.
-async fn reqwest_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
+async fn whole_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
     models::client::install_crypto();
     stub.demand(None);
     stub.push(answer.clone());

@@ -1,5 +1,10 @@
 //! The voices through the real client, against stubs that are as strict as the vendors, and against
 //! recorded streams of real servers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail by panicking, and say what they skip"
+)]
 
 mod anthropic;
 mod corpus;

@@ -137,3 +137,29 @@ fn an_answer_is_streamed_word_by_word() {
     assert!(pieces.len() > 20);
     assert_eq!(pieces.concat(), acts[0].arguments.to_string());
 }
+
+#[tokio::test]
+async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is() {
+    struct Still;
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+        fn monotonic_ms(&self) -> u64 {
+            0
+        }
+        fn sleep(&self, _: Duration) -> agent::port::BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+    use futures_util::StreamExt as _;
+    let model = Rehearsal::with_pause(Arc::new(Still), Duration::ZERO);
+    assert!(model.info().rehearsal);
+    let prompt = prompt(vec![inbox(1, 1, &[&said("Husam", "hi")])]);
+    let (mut memo, timeouts) = (agent::port::Memo::default(), agent::config::ModelTimeouts::default());
+    let request = ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts };
+    let pieces: Vec<_> = model.stream(request).map(Result::unwrap).collect().await;
+    let deltas = pieces.iter().filter(|piece| matches!(piece, Piece::Delta { .. })).count();
+    assert!(deltas > 20, "{deltas}");
+    assert!(matches!(pieces.last(), Some(Piece::Done(reply)) if reply.parts.len() == 1));
+}

@@ -13,35 +13,35 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Between, Body, Lane, Live, Opening, Wire};
 
-/// What identifies an encoded fragment: the item and everything else that its bytes depend on.
-#[derive(Clone, Debug)]
-enum Key {
-    Entry { entry: Arc<Entry>, reasoning: bool, bridge: bool },
-    Layer(Arc<str>),
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Layer(a), Self::Layer(b)) => Arc::ptr_eq(a, b) || a == b,
-            (
-                Self::Entry { entry: a, reasoning: ra, bridge: ba },
-                Self::Entry { entry: b, reasoning: rb, bridge: bb },
-            ) => ra == rb && ba == bb && (Arc::ptr_eq(a, b) || a == b),
-            _ => false,
-        }
-    }
+/// What else than the item its bytes depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flags {
+    reasoning: bool,
+    bridge: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Mark {
-    key: Key,
+    item: Item,
+    flags: Flags,
     /// Who spoke last, this item included.
     lane: Option<Lane>,
     /// Whether anything of it is sent.
     sent: bool,
     /// Length of the chain behind it.
     end: usize,
+}
+
+impl Mark {
+    /// Whether it was made of this. Nearly always the very same allocation, so no text is compared.
+    fn is_of(&self, item: &Item, flags: Flags) -> bool {
+        self.flags == flags
+            && match (&self.item, item) {
+                (Item::Entry(a), Item::Entry(b)) => Arc::ptr_eq(a, b) || a == b,
+                (Item::Layer(a), Item::Layer(b)) => Arc::ptr_eq(a, b) || a == b,
+                _ => false,
+            }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -211,32 +211,16 @@ impl Kept {
         let mut encoded = 0;
         let mut same = true;
         for (index, item) in prompt.items.iter().enumerate() {
-            let key = policy.key(item, asked);
-            if same && self.chain.marks.get(index).is_some_and(|mark| mark.key == key) {
-                asked = assistant(item).or(asked);
-                continue;
-            }
-            if same {
+            let flags = policy.flags(wire, item, asked);
+            let kept = same && self.chain.marks.get(index).is_some_and(|mark| mark.is_of(item, flags));
+            if same && !kept {
                 self.chain.truncate(index);
                 same = false;
             }
-            encoded += 1;
-            let base = self.chain.segments.iter().map(Bytes::len).sum::<usize>();
-            let before = self.chain.marks.last().and_then(|mark| mark.lane);
-            let (reasoning, bridge) = match key {
-                Key::Entry { reasoning, bridge, .. } => (reasoning, bridge),
-                Key::Layer(_) => (false, false),
-            };
-            let live = Live { reasoning, asked: asked.map(Arc::as_ref) };
-            let fragment = wire.fragment(item, live);
-            let sent = fragment.is_some();
-            let mut lane = before;
-            if let Some((after, bytes)) = fragment {
-                fresh.extend_from_slice(wire.glue(Between { before, after: Some(after), bridge }).as_bytes());
-                fresh.extend_from_slice(&bytes);
-                lane = Some(after);
+            if !kept {
+                encoded += 1;
+                self.encode_item(wire, item, flags, asked, &mut fresh);
             }
-            self.chain.marks.push(Mark { key, lane, sent, end: base + fresh.len() });
             asked = assistant(item).or(asked);
         }
         if same {
@@ -244,6 +228,30 @@ impl Kept {
         }
         self.chain.append(fresh);
         encoded
+    }
+
+    fn encode_item(
+        &mut self,
+        wire: &dyn Wire,
+        item: &Item,
+        flags: Flags,
+        asked: Option<&Arc<Entry>>,
+        fresh: &mut BytesMut,
+    ) {
+        let before = self.chain.marks.last().and_then(|mark| mark.lane);
+        let mut end = self.chain.len();
+        let mut lane = before;
+        let live = Live { reasoning: flags.reasoning, asked: asked.map(Arc::as_ref) };
+        let fragment = wire.fragment(item, live);
+        let sent = fragment.is_some();
+        if let Some((after, bytes)) = fragment {
+            let glue = wire.glue(Between { before, after: Some(after), bridge: flags.bridge });
+            fresh.extend_from_slice(glue.as_bytes());
+            fresh.extend_from_slice(&bytes);
+            lane = Some(after);
+            end += glue.len() + bytes.len();
+        }
+        self.chain.marks.push(Mark { item: item.clone(), flags, lane, sent, end });
     }
 }
 
@@ -283,18 +291,16 @@ impl Policy {
         sent && entry.seq >= self.from && entry.message.role == Role::Assistant
     }
 
-    fn key(&self, item: &Item, asked: Option<&Arc<Entry>>) -> Key {
-        match item {
-            Item::Layer(text) => Key::Layer(Arc::clone(text)),
-            Item::Entry(entry) => {
-                // Manual-thinking models want the last turn of a tool loop to begin with reasoning.
-                // Where the cycle before cannot show any, a plain word of ours ends that loop.
-                let bridge = self.manual
-                    && entry.cycle == self.cycle
-                    && asked.is_some_and(|before| before.cycle != self.cycle && !self.reasoning(before));
-                Key::Entry { entry: Arc::clone(entry), reasoning: self.reasoning(entry), bridge }
-            }
-        }
+    fn flags(&self, wire: &dyn Wire, item: &Item, asked: Option<&Arc<Entry>>) -> Flags {
+        let Some(entry) = entry(item) else { return Flags::default() };
+        // Manual-thinking models want the last turn of a tool loop to begin with reasoning. Where the
+        // cycle before cannot show any, a plain word of ours ends that loop.
+        let bridge = self.manual
+            && entry.cycle == self.cycle
+            && asked.is_some_and(|before| {
+                before.cycle != self.cycle && !(self.reasoning(before) && wire.reasons(before))
+            });
+        Flags { reasoning: self.reasoning(entry), bridge }
     }
 }
 
@@ -325,6 +331,11 @@ fn assistant(item: &Item) -> Option<&Arc<Entry>> {
 mod tests {
     use super::*;
 
+    fn mark(end: usize) -> Mark {
+        let item = Item::Layer(Arc::from(""));
+        Mark { item, flags: Flags::default(), lane: Some(Lane::User), sent: true, end }
+    }
+
     #[test]
     fn segments_stay_few_and_a_truncated_chain_keeps_its_bytes() {
         let mut chain = Chain::default();
@@ -332,12 +343,7 @@ mod tests {
         for n in 0..1_000usize {
             let piece = format!("{{\"n\":{n}}}");
             whole.extend_from_slice(piece.as_bytes());
-            chain.marks.push(Mark {
-                key: Key::Layer(Arc::from("")),
-                lane: Some(Lane::User),
-                sent: true,
-                end: whole.len(),
-            });
+            chain.marks.push(mark(whole.len()));
             chain.append(BytesMut::from(piece.as_bytes()));
         }
         assert!(chain.segments.len() <= 16, "{} segments", chain.segments.len());
@@ -351,8 +357,7 @@ mod tests {
     fn a_breakpoint_stands_inside_the_last_block_of_its_fragment() {
         let mut chain = Chain::default();
         for end in [2, 4, 6] {
-            let key = Key::Layer(Arc::from(""));
-            chain.marks.push(Mark { key, lane: Some(Lane::User), sent: true, end });
+            chain.marks.push(mark(end));
             chain.append(BytesMut::from(&b"{}"[..]));
         }
         let mut body = Body::default();

@@ -29,10 +29,11 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
     let retry_after = retry_after(hints);
     let should_retry = hints.should_retry.as_deref().map(str::trim);
     let overloaded = |message| ModelError::Overloaded { message, retry_after };
-    if said.is_about(&TOO_LONG) && matches!(status, 400 | 413 | 422 | 429 | 500) {
-        return ModelError::TooLong(message);
-    }
     match status {
+        400 | 413 | 422 | 500 if said.is_about(&TOO_LONG) => ModelError::TooLong(message),
+        // One request above a limit per minute never fits; others merely come too soon.
+        429 if said.is_about(&["request too large"]) => ModelError::TooLong(message),
+        403 if said.is_about(&FLAGGED) => ModelError::Invalid(message),
         401..=403 => ModelError::Auth(message),
         400 | 422 | 429 if said.is_about(&UNPAID) => ModelError::Auth(message),
         400 | 422 if said.is_about(&BAD_KEY) => ModelError::Auth(message),
@@ -46,7 +47,7 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
         _ if should_retry == Some("true") => overloaded(message),
         500..=599 if should_retry == Some("false") => ModelError::Invalid(message),
         501 | 505 => ModelError::Invalid(message),
-        408 | 409 | 425 | 500..=599 => overloaded(message),
+        408 | 409 | 425 | 498 | 500..=599 => overloaded(message),
         _ => ModelError::Invalid(message),
     }
 }
@@ -92,6 +93,7 @@ const TOO_LONG: [&str; 14] = [
 ];
 const UNPAID: [&str; 4] =
     ["insufficient_quota", "credit balance is too low", "billing_error", "billing_hard_limit"];
+const FLAGGED: [&str; 2] = ["moderation", "flagged"];
 const BAD_KEY: [&str; 3] = ["incorrect api key", "invalid api key", "api key not valid"];
 const NO_MODEL: [&str; 3] = ["model_not_found", "model not found", "is not a valid model"];
 const GRAMMAR: [&str; 5] = [
@@ -184,6 +186,8 @@ mod tests {
         check(403, "<html>", "auth");
         check(404, r#"{"error":"model \"m\" not found, try pulling it first"}"#, "no such model");
         check(429, &error("slow down"), "rate limited");
+        check(429, &error("Too many tokens, please wait before trying again."), "rate limited");
+        check(403, &error("your input was flagged"), "invalid request");
         check(429, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#, "auth");
         check(429, &error("Request too large for gpt-4o on tokens per min"), "context too long");
         check(400, &error("messages: must alternate"), "invalid request");

@@ -50,11 +50,10 @@ impl Feed {
     /// said why it stopped; else the stream was cut and nothing of it counts.
     pub fn end(&mut self, broken: Option<String>) -> Result<Vec<Piece>, ModelError> {
         let mut out = Vec::new();
-        if let Some(event) = self.sse.take().and_then(Sse::end).filter(is_whole) {
-            if let Err(error) = self.event(&event, &mut out) {
-                out.extend(self.spoiled(error)?);
-                return Ok(out);
-            }
+        let last = self.sse.take().and_then(Sse::end).filter(is_whole);
+        if let Some(Err(error)) = last.map(|event| self.event(&event, &mut out)) {
+            out.extend(self.spoiled(error)?);
+            return Ok(out);
         }
         if let (Some(word), Some(false)) = (broken, self.decoder.as_ref().map(|d| d.finished())) {
             return Err(ModelError::Cut(word));

@@ -104,6 +104,10 @@ pub trait Wire: Send + Sync {
     }
     /// Which reasoning is sent back.
     fn replay(&self) -> ReasoningReplay;
+    /// Whether the vendor may refuse reasoning as bound to another conversation.
+    fn binds_reasoning(&self) -> bool {
+        false
+    }
     /// Whether the turn before the cycle keeps its reasoning too (manual-thinking models).
     fn keeps_last_turn(&self) -> bool {
         false

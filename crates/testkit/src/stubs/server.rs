@@ -233,6 +233,10 @@ fn body(shared: &Arc<Shared>, answer: &Answer, bytes: Vec<u8>, cut: bool) -> Bod
                 std::future::pending::<()>().await;
             }
             let next = chunks.pop_front();
+            if matches!(next, Some(Err(_))) {
+                // What was sent is flushed before the connection breaks.
+                tokio::task::yield_now().await;
+            }
             guard.over = chunks.is_empty() && !hangs;
             next.map(|chunk| (chunk, (chunks, guard)))
         }

@@ -5,6 +5,8 @@ use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::sse::Event;
 use crate::wire::json::{self, Merged, RawObject};
@@ -61,15 +63,15 @@ struct Message {
     message: Option<Start>,
     content_block: Option<RawObject>,
     delta: Option<RawObject>,
-    usage: Option<Counts>,
-    input_transformations: Option<Vec<serde::de::IgnoredAny>>,
+    usage: Option<Box<RawValue>>,
+    input_transformations: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Start {
     id: Option<String>,
-    usage: Option<Counts>,
-    input_transformations: Option<Vec<serde::de::IgnoredAny>>,
+    usage: Option<Box<RawValue>>,
+    input_transformations: Option<Box<RawValue>>,
 }
 
 /// Decodes one streamed message.
@@ -101,7 +103,7 @@ impl AnthropicDecoder {
     fn start(&mut self, start: Start) {
         self.id = start.id.unwrap_or_default();
         log_drops(start.input_transformations);
-        if let Some(counts) = start.usage {
+        if let Some(counts) = counts(start.usage) {
             // The number of generated tokens stands in the end; here it only says that it began.
             self.counts = Counts { output_tokens: None, output_tokens_details: None, ..counts };
         }
@@ -193,7 +195,7 @@ impl AnthropicDecoder {
         out.push(Piece::Delta { part, text });
     }
 
-    fn message_delta(&mut self, delta: Option<RawObject>, usage: Option<Counts>) {
+    fn message_delta(&mut self, delta: Option<RawObject>, usage: Option<Box<RawValue>>) {
         let delta = delta.unwrap_or_default();
         let Some(reason) = delta.text("stop_reason") else { return };
         self.stop = Some(match reason.as_str() {
@@ -202,7 +204,7 @@ impl AnthropicDecoder {
             "refusal" => StopReason::Refused(refusal(&delta)),
             _ => StopReason::End,
         });
-        if let Some(late) = usage {
+        if let Some(late) = counts(usage) {
             let counts = &mut self.counts;
             counts.input_tokens = late.input_tokens.or(counts.input_tokens);
             counts.cache_creation_input_tokens =
@@ -353,8 +355,14 @@ fn lacks(field: &str) -> ModelError {
     ModelError::Garbage(format!("an event lacks its `{field}`"))
 }
 
-fn log_drops(transformations: Option<Vec<serde::de::IgnoredAny>>) {
-    let dropped = transformations.map_or(0, |list| list.len());
+/// What is not understood of a count is unknown, never an error.
+fn counts(raw: Option<Box<RawValue>>) -> Option<Counts> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+fn log_drops(transformations: Option<Box<RawValue>>) {
+    let list: Option<Vec<IgnoredAny>> = transformations.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let dropped = list.map_or(0, |list| list.len());
     if dropped > 0 {
         tracing::warn!(dropped, "the vendor transformed the input: reasoning was dropped");
     }

@@ -193,6 +193,10 @@ impl Wire for Anthropic {
         ReasoningReplay::Cycle
     }
 
+    fn binds_reasoning(&self) -> bool {
+        true
+    }
+
     fn keeps_last_turn(&self) -> bool {
         matches!(self.thinking, Thinking::Manual { .. })
     }

@@ -16,9 +16,9 @@ use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
 struct Chunk {
-    id: Option<String>,
+    id: Option<Box<RawValue>>,
     choices: Option<Vec<Choice>>,
-    usage: Option<Counts>,
+    usage: Option<Box<RawValue>>,
     error: Option<Box<RawValue>>,
 }
 
@@ -393,7 +393,7 @@ impl Decoder for OpenAiDecoder {
             return Err(failure::in_stream(&event.data));
         }
         if let (true, Some(id)) = (self.id.is_empty(), chunk.id) {
-            self.id = id;
+            self.id = id.get().trim_matches('"').to_owned();
         }
         for choice in chunk.choices.unwrap_or_default() {
             // More than one choice was not asked for.
@@ -410,7 +410,8 @@ impl Decoder for OpenAiDecoder {
             }
         }
         // Before the finish it is a running count; what counts comes with it or after.
-        if let (true, Some(counts)) = (self.stop.is_some(), chunk.usage) {
+        let counts = chunk.usage.and_then(|raw| serde_json::from_str::<Option<Counts>>(raw.get()).ok()?);
+        if let (true, Some(counts)) = (self.stop.is_some(), counts) {
             self.usage = counts.usage();
         }
         Ok(())
