@@ -1,3 +1,5 @@
+//! What the rehearsal answers to prompts as the rules write them.
+
 use super::*;
 use std::sync::Arc;
 
