@@ -18,8 +18,8 @@ use crate::errors::{Exit, Failure, Result};
 pub(crate) struct House {
     store: Sqlite,
     keeper: Keeper,
-    router: axum::Router,
-    shutdown: CancellationToken,
+    doors: Arc<Doors>,
+    options: Options,
 }
 
 /// Puts it together and starts the keeper; the doors stay shut until [`House::open_doors`].
@@ -44,7 +44,6 @@ pub(crate) fn assemble(
         ids: Arc::clone(&ids),
         live,
     });
-    let shutdown = CancellationToken::new();
     let doors = Doors {
         store: shared,
         registry: Arc::new(store.clone()),
@@ -62,21 +61,21 @@ pub(crate) fn assemble(
             random
         }),
     };
-    let options =
-        Options { hosts, shutdown: shutdown.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    let router = server::router(Arc::new(doors), options);
-    House { store, keeper, router, shutdown }
+    let shutdown = CancellationToken::new();
+    let options = Options { hosts, shutdown, version: env!("CARGO_PKG_VERSION").to_owned() };
+    House { store, keeper, doors: Arc::new(doors), options }
 }
 
 impl House {
     /// Serves on the listener until the house is stopped.
     pub(crate) fn open_doors(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
-        tokio::spawn(server::serve(listener, self.router.clone(), self.shutdown.clone()))
+        let router = server::router(Arc::clone(&self.doors), self.options.clone());
+        tokio::spawn(server::serve(listener, router, self.options.shutdown.clone()))
     }
 
     /// Shuts the doors, lets the steps in hand end, closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
-        self.shutdown.cancel();
+        self.options.shutdown.cancel();
         self.keeper.stop().await;
         self.store.close().await.map_err(|error| {
             Failure::new(Exit::Failed, "store_failed", format!("the store did not close in peace: {error}"))

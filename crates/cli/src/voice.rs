@@ -8,15 +8,11 @@ use agent::port::{Clock, ModelError, ModelInfo, Voices};
 use models::catalog;
 use models::local::{self, LocalServer};
 use models::rehearsal;
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
-use models::wire::openai_chat::ToolMode;
+use models::voices::{KeyRing, ToolMode, VoiceBook, VoiceConfig};
 
 use crate::args::{ModelArgs, ToolModeArg};
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets;
-
-/// The model that is taken where only a provider's key is found: able, and not the dearest.
-const FIRST: [(&str, &str); 2] = [("anthropic", "claude-sonnet-5-5"), ("openai", "gpt-5-mini")];
 
 /// The default model of a server.
 pub(crate) struct Chosen {
@@ -37,7 +33,7 @@ pub(crate) async fn choose(args: &ModelArgs, data_dir: &Path, clock: Arc<dyn Clo
         Some(name) => (named(name, args).await?, "as asked for".to_owned()),
         None if args.base_url.is_some() => {
             return Err(Failure::usage("`--base-url` says where a model is, but not which")
-                .hint("add --model PROVIDER/MODEL, such as `openai-compatible/my-model`"));
+                .hint("add --model PROVIDER/MODEL"));
         }
         None => match keyed(&keys) {
             Some(found) => found,
@@ -62,17 +58,10 @@ async fn named(name: &str, args: &ModelArgs) -> Result<VoiceConfig> {
         return Ok(VoiceConfig::named(name));
     }
     let config = VoiceConfig { base_url: args.base_url.clone(), ..VoiceConfig::named(name) };
-    // A llama.cpp server says itself how large a window it was started with.
-    let provider = name.split('/').next().and_then(catalog::provider);
-    let address = config.base_url.as_deref().or(provider.and_then(|provider| provider.base_url));
-    let (Some(provider), Some(address)) = (provider, address.and_then(host_and_port)) else {
-        return Ok(config);
-    };
-    let found = match provider.name {
-        "llamacpp" => local::probe_llamacpp(&address).await,
-        "ollama" => local::probe_ollama(&address).await,
-        _ => None,
-    };
+    // Some servers say themselves how large a window they were started with.
+    let Some(provider) = name.split('/').next().and_then(catalog::provider) else { return Ok(config) };
+    let Some(address) = config.base_url.as_deref().or(provider.base_url) else { return Ok(config) };
+    let found = local::probe_for(provider, address).await;
     Ok(match found.as_ref().and_then(LocalServer::voice) {
         Some(found) => {
             VoiceConfig { tool_mode: found.tool_mode, context_window: found.context_window, ..config }
@@ -81,15 +70,9 @@ async fn named(name: &str, args: &ModelArgs) -> Result<VoiceConfig> {
     })
 }
 
-fn host_and_port(url: &str) -> Option<String> {
-    let url = reqwest::Url::parse(url).ok()?;
-    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
-}
-
 fn keyed(keys: &KeyRing) -> Option<(VoiceConfig, String)> {
-    let first = |name: &str| FIRST.iter().find(|(provider, _)| *provider == name).map(|(_, model)| *model);
-    let (provider, model) =
-        keys.providers().into_iter().find_map(|provider| Some((provider, first(provider.name)?)))?;
+    let mut found = keys.providers().into_iter();
+    let (provider, model) = found.find_map(|provider| Some((provider, catalog::first_model(provider)?)))?;
     let name = format!("{}/{model}", provider.name);
     Some((VoiceConfig::named(name), format!("its key was found: {}", provider.key_env)))
 }

@@ -110,6 +110,15 @@ pub fn provider(name: &str) -> Option<&'static Provider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
+/// The model that is taken where only the provider's key is found: able, and not the dearest.
+pub fn first_model(provider: &Provider) -> Option<&'static str> {
+    match provider.name {
+        "anthropic" => Some("claude-sonnet-5-5"),
+        "openai" => Some("gpt-5-mini"),
+        _ => None,
+    }
+}
+
 /// What is known of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -230,6 +239,14 @@ mod tests {
         assert_eq!((hosted.context_window, hosted.price), (limits::WINDOW_HOSTED, None));
         let local = of("ollama", "qwen3:0.6b");
         assert_eq!((local.context_window, local.price), (limits::WINDOW_LOCAL, None));
+    }
+
+    #[test]
+    fn the_first_model_of_a_provider_is_one_that_is_known_and_priced() {
+        let first = PROVIDERS.iter().filter_map(|provider| Some((provider, first_model(provider)?)));
+        let prices: Vec<bool> =
+            first.map(|(provider, model)| facts(provider, model).price.is_some()).collect();
+        assert_eq!(prices, [true, true]);
     }
 
     #[test]

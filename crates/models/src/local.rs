@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::bounds::{PROBE_MAX_BYTES, PROBE_MS};
+use crate::catalog::Provider;
 use crate::client::Clients;
 use crate::voices::VoiceConfig;
 use crate::wire::openai_chat::ToolMode;
@@ -61,6 +62,17 @@ pub async fn probe() -> Vec<LocalServer> {
 pub async fn probe_at(ollama: &str, llamacpp: &str) -> Vec<LocalServer> {
     let (ollama, llamacpp) = futures_util::join!(probe_ollama(ollama), probe_llamacpp(llamacpp));
     [ollama, llamacpp].into_iter().flatten().collect()
+}
+
+/// Asks the server at `base_url`, where it is of a kind that answers questions about itself.
+pub async fn probe_for(provider: &Provider, base_url: &str) -> Option<LocalServer> {
+    let url = reqwest::Url::parse(base_url).ok()?;
+    let address = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
+    match provider.name {
+        "ollama" => probe_ollama(&address).await,
+        "llamacpp" => probe_llamacpp(&address).await,
+        _ => None,
+    }
 }
 
 /// Asks an Ollama server.

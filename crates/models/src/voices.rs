@@ -14,7 +14,8 @@ use crate::rehearsal::{self, Rehearsal};
 use crate::secret::Secret;
 use crate::wire::Wire;
 use crate::wire::anthropic::{Anthropic, Thinking};
-use crate::wire::openai_chat::{OpenAiChat, ToolMode};
+use crate::wire::openai_chat::OpenAiChat;
+pub use crate::wire::openai_chat::ToolMode;
 
 /// Tokens reserved for a reply where nothing says otherwise.
 const OUTPUT_DEFAULT: u32 = 16_384;
