@@ -97,7 +97,7 @@ pub struct Native {
 /// Where a native block comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// Wire format, such as `anthropic` or `openai-chat`.
+    /// Wire format, by the name that its codec gives itself.
     pub wire: String,
     /// The model's name at the vendor.
     pub model: String,

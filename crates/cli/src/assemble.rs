@@ -73,6 +73,11 @@ impl House {
         tokio::spawn(server::serve(listener, router, self.options.shutdown.clone()))
     }
 
+    /// Waits until the store is broken, and tells why.
+    pub(crate) async fn broken(&self) -> String {
+        self.store.broken().await
+    }
+
     /// Shuts the doors, lets the steps in hand end, closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
         self.options.shutdown.cancel();

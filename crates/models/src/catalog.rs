@@ -185,7 +185,8 @@ pub fn facts(provider: &Provider, model: &str) -> Facts {
     let anthropic = provider.speaks == Speaks::Anthropic;
     Facts {
         context_window: row.map_or(window, |row| row.1),
-        max_output: row.map_or(window / 4, |row| row.2),
+        // A small model that runs away is cut soon: its window is small and its machine is slow.
+        max_output: row.map_or(if provider.local { window / 8 } else { window / 4 }, |row| row.2),
         price: row.and_then(|row| row.3).map(|(input, cached, output)| Price { input, cached, output }),
         forced_tool_choice: !anthropic || takes_forced_choice(model),
         manual_thinking: anthropic && thinks_manually(model),

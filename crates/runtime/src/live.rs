@@ -97,6 +97,15 @@ impl Live {
         self.bus.publish(&topics, Arc::new(update));
     }
 
+    /// Tells why an awake agent does not get on, such as that its model is asked again.
+    pub fn note(&self, agent: AgentId, reason: String) {
+        let all = self.lock();
+        let Some(activity) = all.activities.get(&agent) else { return };
+        let topics = topics_of(agent, &activity.spaces);
+        let (state, cycle) = (activity.state, Some(activity.cycle));
+        self.bus.publish(&topics, Arc::new(Update::State { agent, state, cycle, reason: Some(reason) }));
+    }
+
     /// The agent sleeps. Its drafts, if any are left, are void.
     pub fn rest(&self, agent: AgentId, reason: Option<String>) {
         let mut all = self.lock();

@@ -68,6 +68,8 @@ impl Asking<'_> {
                 return Asked::Thought(Err(error));
             };
             tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
+            let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
+            self.ports.live.note(self.lease.agent, reason);
             if let Err(glance) = self.unless_canceled(clock.sleep(pause)).await {
                 return Asked::Interrupted(glance);
             }

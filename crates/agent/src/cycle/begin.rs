@@ -21,8 +21,14 @@ const BYTES_PER_TOKEN: u64 = 3;
 impl Cycle {
     /// Decides what this waking is about. `window` holds the entries that the view shows.
     pub fn begin(waking: Waking, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
-        let Waking { mut life, waiting, .. } = waking;
+        let Waking { mut life, mut waiting, .. } = waking;
         let left_open = life.open.take();
+        // Canceled, then died before anything was lived: exactly its events are canceled now.
+        let canceled_dead = left_open.as_ref().filter(|open| !open.lived && waking.cancel == Some(open.id));
+        if let Some(dead) = canceled_dead {
+            waiting.retain(|waiting| dead.taken.contains(&waiting.seq));
+        }
+        let canceled_dead = canceled_dead.is_some();
         let cap = cap_after_death(&life, left_open.as_ref(), &waiting);
         let resumed = left_open.filter(|open| open.lived);
         let room = Budget::of(setup.model.context_window, setup.model.max_output, 0, 0).tokens / 4;
@@ -35,7 +41,7 @@ impl Cycle {
         let canceled = |open: &OpenCycle| waking.cancel == Some(open.id);
         let state = match (&resumed, &batch) {
             (Some(open), _) if kept_back && !canceled(open) => State::Rest(Rested::Idle),
-            (None, _) if kept_back => State::Rest(Rested::Idle),
+            (None, _) if kept_back && !canceled_dead => State::Rest(Rested::Idle),
             _ if life.standing != Standing::Active => State::Rest(Rested::Idle),
             (Some(_), _) => State::Resume,
             (None, Some(_)) => State::Fresh,
@@ -74,7 +80,7 @@ impl Cycle {
             calls,
             running: false,
             arrived: Vec::new(),
-            overlap: waking.clean,
+            overlap: waking.clean && !canceled_dead,
             cancel: false,
             park: None,
             setup,
@@ -82,7 +88,7 @@ impl Cycle {
             fixed_tokens,
             state,
         };
-        cycle.cancel = waking.cancel == Some(cycle.open.id);
+        cycle.cancel = canceled_dead || waking.cancel == Some(cycle.open.id);
         cycle
     }
 

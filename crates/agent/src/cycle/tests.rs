@@ -381,6 +381,20 @@ fn a_cancel_before_anything_was_lived_settles_the_events() {
 }
 
 #[test]
+fn a_cancel_holds_although_the_process_died_before_anything_was_lived() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    let (opened, _) = drive(&mut cycle);
+    let mut again = waking(vec![service(1, 1), service(2, 0)]);
+    again.life.open.clone_from(&opened[0].open);
+    again.cancel = Some(cycle.id());
+    let mut cycle = begin_with(again);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    let settled: Vec<_> = commits[1].settle.iter().map(|s| (s.seq, s.fate.as_str())).collect();
+    assert_eq!(settled, [(1, "canceled")], "what came later still waits");
+}
+
+#[test]
 fn a_cancel_in_the_middle_leaves_no_call_unanswered() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);

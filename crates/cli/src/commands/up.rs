@@ -55,7 +55,16 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     }
     announce(&screen, data_dir, &local.url, &chosen, admin_key.as_ref());
 
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        why = house.broken() => {
+            // Nothing can be written, so nothing may be served: end as a crash does and recover at
+            // the next start.
+            credentials::remove(data_dir, &local);
+            return Err(Failure::new(Exit::Failed, "store_broken", why)
+                .hint("nothing that was acknowledged is lost; look at the disk, then start again"));
+        }
+    }
     if !screen.json {
         screen.note("stopping; again to stop at once");
     }

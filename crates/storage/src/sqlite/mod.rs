@@ -37,6 +37,7 @@ use std::thread::JoinHandle;
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
 use rusqlite::Connection;
+use tokio::sync::watch;
 
 use self::fault::{Fault, Outcome};
 use self::readers::Readers;
@@ -66,6 +67,8 @@ struct Inner {
     mode: Mode,
     session: Arc<Session>,
     counters: Arc<Counters>,
+    /// Why the store is broken, once it is; told by the writer.
+    broken: watch::Receiver<Option<String>>,
 }
 
 enum Mode {
@@ -92,12 +95,13 @@ impl Sqlite {
         }))
         .map_err(|error| schema::unreadable(dir, &error))?;
         let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
+        let (tell_broken, broken) = watch::channel(None);
         let counted = Arc::clone(&counters);
         let lock = opened.lock;
         let writer = std::thread::Builder::new()
             .name("viv-writer".into())
             .spawn(move || {
-                writer::write_all(&db, &counted, &queue);
+                writer::write_all(&db, &counted, &queue, &tell_broken);
                 drop(db);
                 // Whoever waits for the directory finds the file at rest.
                 drop(lock);
@@ -109,7 +113,7 @@ impl Sqlite {
             readers: Readers::new(opened.file),
         };
         let session = Session { boot: opened.boot, clean: opened.clean, configs: Configs::default(), clock };
-        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
     }
 
     /// An empty store in memory, gone with its last clone. No threads: every command runs on its
@@ -118,12 +122,26 @@ impl Sqlite {
         let db = schema::open_memory()?;
         let session = Session { boot: 1, clean: true, configs: Configs::default(), clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
-        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters: Arc::default() }) })
+        let (_, broken) = watch::channel(None);
+        let (session, counters) = (Arc::new(session), Arc::default());
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken }) })
     }
 
     /// Figures of the writer since the store was opened.
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()
+    }
+
+    /// Waits until the store is broken (an fsync failed, say) and tells why. Nothing can be written
+    /// any more: the process must end, and recovers from the log at its next start.
+    pub async fn broken(&self) -> String {
+        let mut broken = self.inner.broken.clone();
+        let told = broken.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match told {
+            Some(why) => why,
+            // The writer ended in good order: this never comes true.
+            None => std::future::pending().await,
+        }
     }
 
     /// Ends what is queued, notes that all is well and lets the directory go. Later commands are

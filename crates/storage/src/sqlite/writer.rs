@@ -13,7 +13,7 @@ use agent::limits;
 use agent::port::StoreError;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::fault::{Fault, Outcome, again, classify};
 
@@ -174,7 +174,12 @@ fn step(db: &Connection, sql: &str) -> Result<(), StoreError> {
 }
 
 /// The writer thread: until every sender is gone.
-pub(super) fn write_all(db: &Connection, counters: &Arc<Counters>, queue: &Receiver<Box<dyn Work>>) {
+pub(super) fn write_all(
+    db: &Connection,
+    counters: &Arc<Counters>,
+    queue: &Receiver<Box<dyn Work>>,
+    tell_broken: &watch::Sender<Option<String>>,
+) {
     let mut broken: Option<StoreError> = None;
     while let Ok(first) = queue.recv() {
         let mut group = vec![first];
@@ -184,6 +189,7 @@ pub(super) fn write_all(db: &Connection, counters: &Arc<Counters>, queue: &Recei
             continue;
         }
         if let Err(error @ StoreError::Broken(_)) = serve(db, counters, group) {
+            tell_broken.send_replace(Some(error.to_string()));
             broken = Some(error);
         }
         if counters.frames.load(Ordering::Relaxed) >= CHECKPOINT_FRAMES {
