@@ -21,18 +21,16 @@ pub(crate) fn active(hands: &Hands<'_>) -> Option<SpaceId> {
 /// The space of that id, handle or display name.
 pub(crate) fn named<'a>(facts: &'a Facts, name: &str) -> Result<&'a SpaceFacts, ToolError> {
     let name = name.trim();
-    let Some(found) = facts.find_space(name) else {
-        let wanted = format!("wanted one of your spaces, got `{}`", cut(name));
-        return Err(ToolError::new(format!("{wanted}; {}", spaces(facts))));
-    };
-    let by_display =
-        found.space.id.to_string() != name.to_lowercase() && found.space.name != name.to_lowercase();
-    let same = |other: &&SpaceFacts| same_text(&other.space.display_name, &found.space.display_name);
-    if by_display && facts.spaces.iter().filter(same).count() > 1 {
-        let wanted = format!("several of your spaces are called `{}`: give an id or a handle", cut(name));
-        return Err(ToolError::new(format!("{wanted}; {}", spaces(facts))));
+    if let Some(found) = facts.find_space(name) {
+        return Ok(found);
     }
-    Ok(found)
+    let called = facts.spaces.iter().filter(|facts| same_text(&facts.space.display_name, name)).count();
+    let wanted = if called > 1 {
+        format!("several of your spaces are called `{}`: give an id or a handle", cut(name))
+    } else {
+        format!("wanted one of your spaces, got `{}`", cut(name))
+    };
+    Err(ToolError::new(format!("{wanted}; {}", spaces(facts))))
 }
 
 /// The named space, or the active one where none is named. Membership is looked at again: an active
