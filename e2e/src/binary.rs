@@ -79,7 +79,7 @@ impl Launch {
             .args(["--context-window", "32768", "--base-url", &self.model_url, "--data-dir"])
             .arg(&self.data_dir)
             .env("OPENAI_API_KEY", "test")
-            .env("VIV_LOG", "warn")
+            .env("VIV_LOG", std::env::var("VIV_LOG").unwrap_or_else(|_| "warn".to_owned()))
             .env_remove("ANTHROPIC_API_KEY")
             .env_remove("VIV_URL")
             .env_remove("VIV_KEY")

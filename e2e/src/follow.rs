@@ -1,13 +1,15 @@
 //! Follows each agent's commits over all lives, as a watcher would: with `Last-Event-ID` after
 //! every kill. What a watcher was once told must still be true afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::client::Client;
 
@@ -39,6 +41,20 @@ impl Told {
         self.commits.last().map_or(0, |commit| commit.n)
     }
 
+    /// Cycles that were opened again behind a decision: a kill had cut them in two.
+    pub fn resumed(&self) -> usize {
+        let mut decided: Option<&str> = None;
+        let mut resumed = BTreeSet::new();
+        for commit in &self.commits {
+            match commit.kind.as_str() {
+                "decide" => decided = Some(&commit.cycle),
+                "open" if decided == Some(&commit.cycle) => drop(resumed.insert(&commit.cycle)),
+                _ => {}
+            }
+        }
+        resumed.len()
+    }
+
     fn hear(&mut self, event: &str, data: &str) {
         match event {
             "commit" => match serde_json::from_str::<Commit>(data) {
@@ -61,12 +77,24 @@ impl Told {
 
 /// What was told of each agent, by handle.
 #[derive(Clone, Debug, Default)]
-pub struct Followers(Arc<Mutex<BTreeMap<String, Told>>>);
+pub struct Followers {
+    told: Arc<Mutex<BTreeMap<String, Told>>>,
+    /// Commits of all agents.
+    count: watch::Sender<usize>,
+}
 
 impl Followers {
     /// What was told so far.
     pub fn told(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until so many more commits were told, or the patience is over.
+    pub async fn hear(&self, more: usize, patience: Duration) {
+        let mut count = self.count.subscribe();
+        let goal = *count.borrow() + more;
+        // In time or not: whoever waits goes on.
+        let _ = tokio::time::timeout(patience, count.wait_for(|count| *count >= goal)).await;
     }
 
     /// Follows an agent until the server dies.
@@ -77,6 +105,9 @@ impl Followers {
             let hear = |event: &str, data: &str| {
                 if let Some(told) = self.told().get_mut(agent) {
                     told.hear(event, data);
+                }
+                if event == "commit" {
+                    self.count.send_modify(|count| *count += 1);
                 }
                 true
             };

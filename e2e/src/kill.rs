@@ -13,7 +13,7 @@ use crate::binary::{self, Launch, Life};
 use crate::check::{self, Breach};
 use crate::client::Client;
 use crate::dice::Dice;
-use crate::follow::Followers;
+use crate::follow::{Followers, Told};
 use crate::history::{self, History};
 use crate::load::{Load, Turn};
 use crate::stub::{Heard, Stub};
@@ -22,6 +22,9 @@ use crate::{Result, Trouble};
 
 /// How long a life is under load.
 const LOAD_MS: (u64, u64) = (50, 400);
+/// Half of the lives end instead right behind a commit: so many at most are heard first, within so
+/// many milliseconds, and then the blow falls within so many.
+const COMMITS: (u64, u64, u64) = (8, 1_500, 12);
 /// One in so many lives is killed before it is ready, within so many milliseconds.
 const EARLY: (u64, u64) = (8, 80);
 /// How long the last life may take to live all that waits.
@@ -38,6 +41,8 @@ pub struct Torture {
     pub kills: u64,
     /// The seed of everything that is left to chance.
     pub seed: u64,
+    /// Sabotage: the store forgets this life, as if nothing of it had ever been durable.
+    pub forget: Option<u64>,
 }
 
 impl Torture {
@@ -47,6 +52,7 @@ impl Torture {
             viv: binary::find()?,
             kills: number("VIV_KILLS")?.unwrap_or(40),
             seed: number("VIV_SEED")?.unwrap_or_else(crate::dice::new_seed),
+            forget: None,
         })
     }
 }
@@ -68,6 +74,7 @@ pub struct Report {
     accepted: usize,
     known: usize,
     cycles: usize,
+    resumed: usize,
     lived: usize,
     skipped: usize,
     replies: usize,
@@ -78,7 +85,8 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, early, accepted, known, cycles, lived, skipped, replies, heard, .. } = self;
+        let Self { kills, early, accepted, known, cycles, resumed, lived, skipped, replies, heard, .. } =
+            self;
         let mut ready = self.ready.clone();
         ready.sort();
         let ms = |at: usize| ready.get(at).map_or(0, Duration::as_millis);
@@ -86,7 +94,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{kills} kills ({early} before ready), {accepted} accepted, {known} answered as known; {lived} events lived in \
-             {cycles} cycles, {skipped} skipped, {replies} replies; {} model requests, {} streams cut; ready in {median} ms \
+             {cycles} cycles ({resumed} taken up again), {skipped} skipped, {replies} replies; {} model requests, {} streams cut; ready in {median} ms \
              (median; at most {most}); {} promises broken; {:.1} s",
             heard.requests,
             heard.cut,
@@ -115,7 +123,7 @@ pub async fn run(torture: Torture) -> Result<Report> {
     let dir = tempfile::Builder::new().prefix("viv-kill-").tempdir().map_err(trouble)?;
     let stub = Stub::start().await?;
     let mut house = House::new(&torture, dir.path(), &stub);
-    let done = house.live_and_die(torture.kills, &stub).await;
+    let done = house.live_and_die(&torture, &stub).await;
     let (history, wrong) = match done {
         Ok(history) => (history, stub.heard().wrong),
         Err(why) => {
@@ -141,6 +149,7 @@ pub async fn run(torture: Torture) -> Result<Report> {
         accepted: ledger.accepted(),
         known: ledger.known(),
         cycles: history.agents.iter().map(|agent| agent.runs.len()).sum(),
+        resumed: house.followers.told().values().map(Told::resumed).sum(),
         lived: events("lived"),
         skipped: events("skipped"),
         replies: words.filter(|words| words.call.is_some()).count(),
@@ -169,9 +178,15 @@ impl House {
         }
     }
 
-    async fn live_and_die(&mut self, kills: u64, stub: &Stub) -> Result<History> {
-        for life in 0..kills {
-            self.one_life(life).await?;
+    async fn live_and_die(&mut self, torture: &Torture, stub: &Stub) -> Result<History> {
+        for life in 0..torture.kills {
+            if torture.forget == Some(life) {
+                let before = Before::of(&self.launch.data_dir)?;
+                self.one_life(life).await?;
+                before.restore()?;
+            } else {
+                self.one_life(life).await?;
+            }
             if let Some(wrong) = stub.heard().wrong.first() {
                 return Err(Trouble::new(format!("life {life}: the model was asked {wrong}")));
             }
@@ -201,7 +216,14 @@ impl House {
         }
         let (mut life, client, following) = self.begin().await?;
         let load = tokio::spawn(Arc::clone(&self.load).run(client, turn));
-        pause(dice.between(LOAD_MS.0, LOAD_MS.1)).await;
+        if dice.one_in(2) {
+            pause(dice.between(LOAD_MS.0, LOAD_MS.1)).await;
+        } else {
+            let (most, patience, blow) = COMMITS;
+            let commits = dice.between(1, most) as usize;
+            self.followers.hear(commits, Duration::from_millis(patience)).await;
+            pause(dice.between(0, blow)).await;
+        }
         self.end(&mut life, following).await?;
         load.await.map_err(|error| Trouble::new(format!("a producer died: {error}")))
     }
@@ -270,6 +292,32 @@ impl House {
                 return;
             }
         }
+    }
+}
+
+/// A data directory as it was.
+struct Before {
+    dir: PathBuf,
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Before {
+    fn of(dir: &Path) -> Result<Self> {
+        let read = || -> std::io::Result<_> {
+            let files = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
+            files.map(|path| path.and_then(|path| Ok((path.clone(), std::fs::read(path)?)))).collect()
+        };
+        let files = read().map_err(|error| Trouble::new(format!("cannot read the data: {error}")))?;
+        Ok(Self { dir: dir.to_owned(), files })
+    }
+
+    fn restore(self) -> Result<()> {
+        let write = || -> std::io::Result<()> {
+            std::fs::remove_dir_all(&self.dir)?;
+            std::fs::create_dir(&self.dir)?;
+            self.files.iter().try_for_each(|(path, bytes)| std::fs::write(path, bytes))
+        };
+        write().map_err(|error| Trouble::new(format!("cannot put the data back: {error}")))
     }
 }
 

@@ -14,9 +14,9 @@ use crate::ledger::{Door, Item, Ledger};
 use crate::world::{AGENTS, Place, SPACES};
 
 /// Producers at once.
-const PRODUCERS: u64 = 6;
+const PRODUCERS: u64 = 16;
 /// New items of one producer in one life: keeps what must be lived in the end within minutes.
-const EACH_MOST: u64 = 40;
+const EACH_MOST: u64 = 8;
 /// Items of earlier lives that each life sends once more.
 const OLD_ONES: u64 = 5;
 

@@ -21,11 +21,11 @@ use crate::mind::{self, Thought};
 use crate::{Result, Trouble};
 
 /// One in so many inboxes gets a stream that breaks off at its first attempt.
-const CUT_ONE_IN: u64 = 16;
+const CUT_ONE_IN: u64 = 32;
 /// One in so many gets a slow one.
 const SLOW_ONE_IN: u64 = 3;
 /// Characters of arguments in one piece.
-const PIECE: usize = 12;
+const PIECE: usize = 24;
 
 /// What happened at the stub.
 #[derive(Clone, Debug, Default)]
