@@ -8,7 +8,7 @@ use super::{After, Cycle, Next, Rested, Setup, State};
 use crate::call::{CallState, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Settlement};
 use crate::entry::{Entry, EntryKind};
-use crate::event::Fate;
+use crate::event::{Fate, Waiting};
 use crate::inbox::{self, Batch};
 use crate::life::{Lease, Life, OpenCycle, Standing, Waking};
 use crate::message::ModelMessage;
@@ -21,43 +21,11 @@ const BYTES_PER_TOKEN: u64 = 3;
 impl Cycle {
     /// Decides what this waking is about. `window` holds the entries that the view shows.
     pub fn begin(waking: Waking, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
-        let Waking { mut life, mut waiting, .. } = waking;
-        let left_open = life.open.take();
-        // Canceled, then died before anything was lived: exactly its events are canceled now.
-        let canceled_dead = left_open.as_ref().filter(|open| !open.lived && waking.cancel == Some(open.id));
-        if let Some(dead) = canceled_dead {
-            waiting.retain(|waiting| dead.taken.contains(&waiting.seq));
-        }
-        let canceled_dead = canceled_dead.is_some();
-        let cap = cap_after_death(&life, left_open.as_ref(), &waiting);
-        let resumed = left_open.filter(|open| open.lived);
-        let room = Budget::of(setup.model.context_window, setup.model.max_output, 0, 0).tokens / 4;
-        let max_bytes = usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
-        let batch = match &resumed {
-            Some(_) => None,
-            None => inbox::take(&waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
-        };
-        let kept_back = life.not_before.is_some_and(|until| until > now);
-        let canceled = |open: &OpenCycle| waking.cancel == Some(open.id);
-        let state = match (&resumed, &batch) {
-            (Some(open), _) if kept_back && !canceled(open) => State::Rest(Rested::Idle),
-            (None, _) if kept_back && !canceled_dead => State::Rest(Rested::Idle),
-            _ if life.standing != Standing::Active => State::Rest(Rested::Idle),
-            (Some(_), _) => State::Resume,
-            (None, Some(_)) => State::Fresh,
-            (None, None) => State::Rest(Rested::Idle),
-        };
-        let suspects_left = batch
-            .as_ref()
-            .is_some_and(|batch| waiting.iter().skip(batch.events.len()).any(|waiting| waiting.attempts > 0));
-        let open = match (resumed, &batch) {
-            (Some(open), _) => open,
-            (None, Some(batch)) => opened(batch, setup.fresh, waking.config_rev, now),
-            (None, None) => opened(&nothing(), setup.fresh, waking.config_rev, now),
-        };
+        let Chosen { state, taken, open, cap, suspects_left, canceled } = choose(&waking, &setup, now);
+        let life = waking.life;
         let (system, fixed_tokens) = super::think::fixed(&waking.entity, &waking.config, &setup.tools);
         let calls = waking.calls.into_iter().filter(|row| row.step == open.step).collect();
-        let mut cycle = Self {
+        Self {
             agent: life.agent,
             me: waking.entity,
             config: waking.config,
@@ -74,22 +42,20 @@ impl Cycle {
             window,
             layers: waking.layers,
             open,
-            taken: batch.map(|batch| batch.events).unwrap_or_default(),
+            taken,
             suspects_left,
             inbox: None,
             calls,
             running: false,
             arrived: Vec::new(),
-            overlap: waking.clean && !canceled_dead,
-            cancel: false,
+            overlap: waking.clean && !canceled,
+            cancel: canceled,
             park: None,
             setup,
             system,
             fixed_tokens,
             state,
-        };
-        cycle.cancel = canceled_dead || waking.cancel == Some(cycle.open.id);
-        cycle
+        }
     }
 
     pub(super) fn next_fresh(&mut self, now: Timestamp) -> Next {
@@ -180,13 +146,56 @@ impl Cycle {
     }
 }
 
+/// What a waking is about.
+struct Chosen {
+    state: State,
+    taken: Vec<Waiting>,
+    open: OpenCycle,
+    cap: Option<u32>,
+    suspects_left: bool,
+    /// The cycle in hand, or the one whose events are taken again, was canceled.
+    canceled: bool,
+}
+
+fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
+    let life = &waking.life;
+    let left_open = life.open.as_ref();
+    let canceled = left_open.is_some_and(|open| waking.cancel == Some(open.id));
+    let resumed = left_open.filter(|open| open.lived);
+    // Canceled, then died before anything was lived: exactly its events are canceled now.
+    let dead = left_open.filter(|open| canceled && !open.lived);
+    let waiting: Vec<Waiting> = match dead {
+        Some(dead) => waking.waiting.iter().filter(|w| dead.taken.contains(&w.seq)).cloned().collect(),
+        None => waking.waiting.clone(),
+    };
+    let cap = cap_after_death(life, left_open, &waiting);
+    let room = Budget::of(setup.model.context_window, setup.model.max_output, 0, 0).tokens / 4;
+    let max_bytes = usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
+    let batch = match resumed {
+        Some(_) => None,
+        None => inbox::take(&waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
+    };
+    let kept_back = life.not_before.is_some_and(|until| until > now) && !canceled;
+    let state = match (resumed, &batch) {
+        _ if kept_back || life.standing != Standing::Active => State::Rest(Rested::Idle),
+        (Some(_), _) => State::Resume,
+        (None, Some(_)) => State::Fresh,
+        (None, None) => State::Rest(Rested::Idle),
+    };
+    let taken = batch.as_ref().map_or(0, |batch| batch.events.len());
+    let suspects_left = batch.is_some() && waiting.iter().skip(taken).any(|w| w.attempts > 0);
+    let open = match (resumed, &batch) {
+        (Some(open), _) => open.clone(),
+        (None, Some(batch)) => opened(batch, setup.fresh, waking.config_rev, now),
+        (None, None) => opened(&nothing(), setup.fresh, waking.config_rev, now),
+    };
+    let taken = batch.map(|batch| batch.events).unwrap_or_default();
+    Chosen { state, taken, open, cap, suspects_left, canceled }
+}
+
 /// How large a batch may be, given how the last cycle ended. A process that died twice with the same
 /// events before they were lived may have died of one of them.
-fn cap_after_death(
-    life: &Life,
-    left_open: Option<&OpenCycle>,
-    waiting: &[crate::event::Waiting],
-) -> Option<u32> {
+fn cap_after_death(life: &Life, left_open: Option<&OpenCycle>, waiting: &[Waiting]) -> Option<u32> {
     let Some(open) = left_open.filter(|open| !open.lived) else { return life.batch_cap };
     let twice = waiting.iter().any(|w| open.taken.contains(&w.seq) && w.attempts >= 2);
     if !twice || open.taken.len() < 2 {
