@@ -164,16 +164,20 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
     let resumed = left_open.filter(|open| open.lived);
     // Canceled, then died before anything was lived: exactly its events are canceled now.
     let dead = left_open.filter(|open| canceled && !open.lived);
-    let waiting: Vec<Waiting> = match dead {
-        Some(dead) => waking.waiting.iter().filter(|w| dead.taken.contains(&w.seq)).cloned().collect(),
-        None => waking.waiting.clone(),
+    let mut of_the_dead = Vec::new();
+    let waiting: &[Waiting] = match dead {
+        Some(dead) => {
+            of_the_dead.extend(waking.waiting.iter().filter(|w| dead.taken.contains(&w.seq)).cloned());
+            &of_the_dead
+        }
+        None => &waking.waiting,
     };
-    let cap = cap_after_death(life, left_open, &waiting);
+    let cap = cap_after_death(life, left_open, waiting);
     let room = Budget::of(setup.model.context_window, setup.model.max_output, 0, 0).tokens / 4;
     let max_bytes = usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
     let batch = match resumed {
         Some(_) => None,
-        None => inbox::take(&waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
+        None => inbox::take(waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
     };
     let kept_back = life.not_before.is_some_and(|until| until > now) && !canceled;
     let state = match (resumed, &batch) {
