@@ -1,0 +1,185 @@
+//! Durable accepts under load: how many share one fsync, and what one costs the writer's thread
+//! beside its bare inserts.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agent::config::AgentConfig;
+use agent::port::Accepted;
+use anyhow::{Context, Result, bail};
+use models::scripted::Script;
+use rusqlite::{Connection, params};
+use tokio::task::JoinSet;
+
+use crate::Bench;
+use crate::house::{self, Home, House};
+use crate::instant;
+use crate::measure::{Samples, own_cpu_us, short, thread_cpu_us};
+use crate::report::{Goal, Metric};
+
+/// Who speak at once, each in a space of its own.
+const PRODUCERS: usize = 64;
+/// Messages of each producer in one round.
+const MESSAGES: usize = 100;
+/// Rounds, the first to warm up.
+const ROUNDS: usize = 6;
+/// Bytes of one message.
+const TEXT_BYTES: usize = 256;
+/// The name of the store's writer thread.
+const WRITER: &str = "viv-writer";
+
+/// What one round came to.
+struct Round {
+    per_group: f64,
+    cpu_us: f64,
+    per_second: f64,
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let dir = bench.scratch()?;
+    let data = dir.path().join("data");
+    let threads = house::threads()?;
+    let rounds = threads.block_on(accept_all(&data))?;
+    let of = |what: fn(&Round) -> f64| rounds.iter().skip(1).map(what).collect::<Samples>();
+    let (grouped, cpu, speed) = (of(|r| r.per_group), of(|r| r.cpu_us), of(|r| r.per_second));
+    // A group of the same size; rounded, and never none.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let group = grouped.median().round().max(1.0) as usize;
+    let bare = bare_inserts(&data, group)?;
+
+    let total = PRODUCERS * MESSAGES;
+    let note = format!(
+        "{PRODUCERS} producers of {TEXT_BYTES} B, {total} accepts a round ({}); {} accepts/s; floor: one fsync \
+         for each",
+        grouped.spread(),
+        short(speed.median()),
+    );
+    let value = (grouped.median(), "accepts");
+    let shared = Metric::new("core.accepts_per_fsync", value, 1.0, Goal::ValueAtLeast(15.0), note);
+    let note = format!(
+        "CPU of the writer's thread per accept ({}), fsync and copying the log back included; floor: the same \
+         rows by plain prepared statements into the same tables, {group} accepts a transaction ({})",
+        cpu.spread(),
+        bare.spread(),
+    );
+    let value = (cpu.median(), "us");
+    let ratio = Metric::new("core.accept_cpu_ratio", value, bare.median(), Goal::RatioAtMost(3.0), note);
+    Ok(vec![shared, ratio])
+}
+
+async fn accept_all(data: &Path) -> Result<Vec<Round>> {
+    // Nobody tells the keeper, and nobody lives: its sweeps come after the rounds.
+    let house =
+        Arc::new(House::build(data, |clock| instant::voices(clock, |_| Script::new().text("Noted.")))?);
+    let mut homes = Vec::new();
+    for n in 0..PRODUCERS {
+        homes.push(house.home(&format!("agent{n}"), patient()).await?);
+    }
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        rounds.push(round(&house, &homes).await?);
+    }
+    let house = Arc::into_inner(house).context("a producer is left")?;
+    house.stop().await?;
+    Ok(rounds)
+}
+
+/// An agent that waits as long as it may before it wakes: only accepting is measured.
+fn patient() -> AgentConfig {
+    AgentConfig { debounce: 60_000, ..AgentConfig::default() }
+}
+
+async fn round(house: &Arc<House>, homes: &[Home]) -> Result<Round> {
+    let (cpu, groups, began) = (thread_cpu_us(WRITER)?, house.stats().groups, Instant::now());
+    let mut producers = JoinSet::new();
+    for home in homes {
+        let (house, home) = (Arc::clone(house), *home);
+        producers.spawn(async move {
+            for _ in 0..MESSAGES {
+                match house.accept(house.message(&home, &"x".repeat(TEXT_BYTES))).await? {
+                    Accepted::Fresh { .. } => {}
+                    other => bail!("wanted a fresh message, got {other:?}"),
+                }
+            }
+            Ok(())
+        });
+    }
+    while let Some(ended) = producers.join_next().await {
+        ended.context("a producer broke")??;
+    }
+    let took = began.elapsed().as_secs_f64();
+    // The last copying of the log is part of what accepting costs.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let accepts = (homes.len() * MESSAGES) as f64;
+    Ok(Round {
+        per_group: accepts / (house.stats().groups - groups) as f64,
+        cpu_us: (thread_cpu_us(WRITER)? - cpu) / accepts,
+        per_second: accepts / took,
+    })
+}
+
+/// The inserts of as many accepts into the very tables that the rounds left behind: a message, its
+/// event, and that it waits. Nothing is read, nothing is decided, no head is moved.
+fn bare_inserts(data: &Path, group: usize) -> Result<Samples> {
+    let db = Connection::open(data.join("vivarium.db"))?;
+    for (name, value) in [("journal_mode", "WAL"), ("synchronous", "FULL")] {
+        db.pragma_update(None, name, value)?;
+    }
+    for (name, value) in [("wal_autocheckpoint", 2_000), ("cache_size", -16_384)] {
+        db.pragma_update(None, name, value)?;
+    }
+    let mut message = db.prepare(
+        "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
+         trust, root, hop, cycle, call, mentions, text, data) \
+         VALUES (?, ?, ?, ?, 1, 0, 0, ?, 0, ?, 2, ?, 0, NULL, NULL, NULL, ?, NULL)",
+    )?;
+    let mut event = db.prepare(
+        "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \
+         trust, root, hop, space, from_seq, to_seq, data, cycle, step, reason) \
+         VALUES (?, ?, ?, 0, 0, ?, 0, 0, ?, 0, 2, ?, 0, ?, ?, NULL, NULL, NULL, NULL, NULL)",
+    )?;
+    let mut waiting = db.prepare(
+        "INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES (?, ?, 0, 0, ?, 1)",
+    )?;
+    let places = places(&db)?;
+    let text = "x".repeat(TEXT_BYTES);
+    let (begin, commit) = (&mut db.prepare("BEGIN IMMEDIATE")?, &mut db.prepare("COMMIT")?);
+    let mut rounds = Samples::default();
+    let (mut n, at) = (0usize, 1_800_000_000_000i64);
+    for _ in 0..ROUNDS {
+        let before = own_cpu_us();
+        for _ in 0..PRODUCERS * MESSAGES / group {
+            begin.raw_execute()?;
+            for _ in 0..group {
+                let (space, agent, head) = places[n % places.len()];
+                let seq = head + 1 + i64::try_from(n / places.len())?;
+                // As ids are: a time that grows, then nothing that repeats.
+                let id = id(n);
+                message.execute(params![space, seq, id, seq, at, id, id, text])?;
+                event.execute(params![agent, seq, id, at, id, id, space, seq])?;
+                waiting.execute(params![agent, seq, at])?;
+                n += 1;
+            }
+            commit.raw_execute()?;
+        }
+        rounds.push((own_cpu_us() - before) / (PRODUCERS * MESSAGES / group * group) as f64);
+    }
+    Ok(rounds)
+}
+
+/// The spaces with their agents, and how far their logs go.
+fn places(db: &Connection) -> Result<Vec<(i64, i64, i64)>> {
+    let mut found = db.prepare(
+        "SELECT m.space, m.entity, h.head_seq FROM member m JOIN inbox_head h ON h.agent = m.entity",
+    )?;
+    let places = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(places.collect::<rusqlite::Result<Vec<_>>>()?)
+}
+
+fn id(n: usize) -> [u8; 16] {
+    let mixed = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let mut random = [0; 10];
+    random[..8].copy_from_slice(&mixed);
+    *uuid::Builder::from_unix_timestamp_millis(1_800_000_000_000 + n as u64 / 8, &random).as_uuid().as_bytes()
+}

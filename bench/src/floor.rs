@@ -1,0 +1,64 @@
+//! The floor of a wake: what one round trip over the loopback and one hop between two tasks cost
+//! here, with the same connection code, the same client and the same threads.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::routing::post;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::house;
+use crate::measure::us;
+use crate::talk::Line;
+
+/// Measures the floor, again and again.
+pub(crate) struct Floor {
+    line: Line,
+    request: Vec<u8>,
+    /// Asks the first task to send to the second, which answers how long it took.
+    hop: (mpsc::Sender<()>, mpsc::Receiver<f64>),
+}
+
+impl Floor {
+    /// Serves a route that reads its body and says a word, and starts two tasks.
+    pub(crate) fn start(threads: &Runtime, body: &str) -> Result<Self> {
+        let router = Router::new().route("/", post(|body: String| async move { body.len().to_string() }));
+        let address = threads.block_on(house::serve(router, CancellationToken::new()))?;
+        let line = Line::open(address)?;
+        let request = line.post("/", "none", body);
+        let (ask, mut asked) = mpsc::channel::<()>(1);
+        let (send, mut sent) = mpsc::channel::<Instant>(1);
+        let (tell, told) = mpsc::channel::<f64>(1);
+        threads.spawn(async move {
+            while asked.recv().await.is_some() {
+                if send.send(Instant::now()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        threads.spawn(async move {
+            while let Some(at) = sent.recv().await {
+                if tell.send(us(at.elapsed())).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { line, request, hop: (ask, told) })
+    }
+
+    /// One round trip, in microseconds.
+    pub(crate) fn round_trip(&mut self) -> Result<f64> {
+        let began = self.line.send(&self.request)?;
+        self.line.answer()?;
+        Ok(us(began.elapsed()))
+    }
+
+    /// One hop from task to task, in microseconds.
+    pub(crate) fn hop(&mut self) -> Result<f64> {
+        self.hop.0.blocking_send(()).context("the task is gone")?;
+        self.hop.1.blocking_recv().context("the task is gone")
+    }
+}

@@ -1,0 +1,221 @@
+//! A server in this process, put together as `viv up` does it, and worlds in it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use agent::config::AgentConfig;
+use agent::event::{Principal, Trust};
+use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
+use agent::port::{
+    Accept, Accepted, Bus, Clock, Credential, CredentialKind, Heard, Ids, Listener, NewAgent, NewCredential,
+    NewHuman, NewSpace, Registry, Store, Toolbox, Voices,
+};
+use agent::run::Ending;
+use agent::space::NewMessage;
+use agent::update::{Topic, Update};
+use anyhow::{Context, Result, bail};
+use runtime::bus::LocalBus;
+use runtime::clock::{SystemClock, SystemIds};
+use runtime::live::Live;
+use runtime::{Keeper, Ports};
+use server::{Doors, Options, keys};
+use storage::sqlite::{Sqlite, Stats};
+use testkit::hands::{Counters, TestToolbox, fire, look, put};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::watched::Watched;
+
+/// A house in which agents live.
+pub(crate) struct House {
+    /// The store, watched.
+    pub(crate) watched: Arc<Watched>,
+    store: Sqlite,
+    keeper: Keeper,
+    bus: Arc<LocalBus>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    voices: Arc<dyn Voices>,
+    toolbox: Arc<dyn Toolbox>,
+    shutdown: CancellationToken,
+}
+
+/// One person, one agent, and the space in which they talk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    /// The person.
+    pub(crate) you: EntityId,
+    /// The agent.
+    pub(crate) agent: AgentId,
+    /// The space.
+    pub(crate) space: SpaceId,
+}
+
+/// The threads that a server has.
+pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")
+}
+
+impl House {
+    /// Opens the store in `dir` and starts the keeper. Called within a runtime.
+    pub(crate) fn build(dir: &Path, voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>) -> Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let ids: Arc<dyn Ids> = Arc::new(SystemIds);
+        let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
+        let watched = Arc::new(Watched::new(store.clone()));
+        let bus = Arc::new(LocalBus::new());
+        let counters = Counters::new();
+        let toolbox = TestToolbox::new(Arc::new(tools::prebuilt()));
+        let toolbox = toolbox.with(look(&counters)).with(put(&counters)).with(fire(&counters));
+        let toolbox: Arc<dyn Toolbox> = Arc::new(toolbox);
+        let voices = voices(Arc::clone(&clock));
+        let keeper = runtime::start(Ports {
+            store: watched.clone(),
+            lookup: Arc::new(store.clone()),
+            voices: Arc::clone(&voices),
+            toolbox: Arc::clone(&toolbox),
+            tokens: Arc::new(models::tokens::O200k::new()),
+            clock: Arc::clone(&clock),
+            ids: Arc::clone(&ids),
+            live: Arc::new(Live::new(bus.clone())),
+        });
+        let shutdown = CancellationToken::new();
+        Ok(Self { watched, store, keeper, bus, clock, ids, voices, toolbox, shutdown })
+    }
+
+    /// Figures of the store's writer.
+    pub(crate) fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+
+    /// Makes a home called after `name`, with an agent of that config.
+    pub(crate) async fn home(&self, name: &str, config: AgentConfig) -> Result<Home> {
+        let at = self.clock.now();
+        let you = EntityId(self.ids.uuid());
+        let agent = AgentId(self.ids.uuid());
+        let space = SpaceId(self.ids.uuid());
+        let (person, room) = (format!("you-{name}"), format!("home-{name}"));
+        let human = NewHuman { id: you, name: person, display_name: "You".to_owned(), external_id: None, at };
+        self.store.create_human(human).await?;
+        let new = NewAgent { id: agent, name: name.to_owned(), display_name: name.to_owned(), config, at };
+        self.store.create_agent(new).await?;
+        let new = NewSpace {
+            id: space,
+            name: room,
+            display_name: "Home".to_owned(),
+            description: String::new(),
+            members: vec![you, agent.entity()],
+            at,
+        };
+        self.store.open_space(new).await?;
+        Ok(Home { you, agent, space })
+    }
+
+    /// A new message of the person.
+    pub(crate) fn message(&self, home: &Home, text: &str) -> NewMessage {
+        let id = MessageId(self.ids.uuid());
+        NewMessage {
+            id,
+            space: home.space,
+            sender: home.you,
+            text: text.to_owned(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: self.clock.now(),
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(home.you),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        }
+    }
+
+    /// Accepts a message without telling the keeper.
+    pub(crate) async fn accept(&self, message: NewMessage) -> Result<Accepted> {
+        self.watched.accept(Accept::Say(message), None).await.context("the store does not accept")
+    }
+
+    /// Says something, as the doors do behind the socket.
+    pub(crate) async fn say(&self, home: &Home, text: &str) -> Result<()> {
+        match self.accept(self.message(home, text)).await? {
+            Accepted::Fresh { wake, .. } => self.keeper.node().signal(&wake),
+            other => bail!("wanted a fresh message, got {other:?}"),
+        }
+        Ok(())
+    }
+
+    /// Hears of the agent from now on.
+    pub(crate) fn listen(&self, agent: AgentId) -> Ears {
+        Ears(self.bus.subscribe(Topic::Agent(agent)))
+    }
+
+    /// Hangs the doors on a free port of the loopback; its address and a key of the person.
+    pub(crate) async fn open_doors(&self, home: &Home) -> Result<(SocketAddr, String)> {
+        let key = keys::key(&[7; 32]);
+        let credential = Credential {
+            id: CredentialId(self.ids.uuid()),
+            kind: CredentialKind::Entity(home.you),
+            label: "bench".to_owned(),
+        };
+        let (secret_hash, at) = (keys::hash(&key), self.clock.now());
+        self.store
+            .add_credential(NewCredential { credential, secret_hash, at, replace_label: false })
+            .await?;
+        let doors = Doors {
+            store: self.watched.clone(),
+            registry: Arc::new(self.store.clone()),
+            reader: Arc::new(self.store.clone()),
+            bus: self.bus.clone(),
+            node: self.keeper.node().clone(),
+            clock: Arc::clone(&self.clock),
+            ids: Arc::clone(&self.ids),
+            voices: Arc::clone(&self.voices),
+            toolbox: Arc::clone(&self.toolbox),
+            // Nobody makes keys here.
+            key_source: Box::new(|| [0; 32]),
+        };
+        let options = Options { shutdown: self.shutdown.clone(), ..Options::default() };
+        let router = server::router(Arc::new(doors), options);
+        Ok((serve(router, self.shutdown.clone()).await?, key))
+    }
+
+    /// Shuts everything.
+    pub(crate) async fn stop(self) -> Result<()> {
+        self.shutdown.cancel();
+        self.keeper.stop().await;
+        self.store.close().await.context("the store did not close in peace")
+    }
+}
+
+/// Serves a router on a free port of the loopback, as the real doors are served.
+pub(crate) async fn serve(router: axum::Router, shutdown: CancellationToken) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("no loopback port")?;
+    let address = listener.local_addr().context("a socket without an address")?;
+    tokio::spawn(server::serve(listener, router, shutdown));
+    Ok(address)
+}
+
+/// Hears one agent.
+pub(crate) struct Ears(Box<dyn Listener>);
+
+impl Ears {
+    /// Waits until a cycle of the agent ends well.
+    pub(crate) async fn ended(&mut self) -> Result<()> {
+        loop {
+            match self.0.next().await {
+                Some(Heard::Update(update)) => match &*update {
+                    Update::CycleEnded { ending: Ending::Rested, .. } => return Ok(()),
+                    Update::CycleEnded { ending, reason, .. } => {
+                        bail!("wanted a cycle that rests, got {ending:?}: {reason:?}")
+                    }
+                    _ => {}
+                },
+                Some(Heard::Missed(_)) => {}
+                None => bail!("the bus is gone"),
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A model in the process that answers at once: what is measured with it is everything but a model.
+
+use std::sync::Arc;
+
+use agent::entry::EntryKind;
+use agent::port::{
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, Voices,
+};
+use agent::prompt::{Item, Prompt};
+use models::scripted::Script;
+use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+
+const NAME: &str = "instant";
+
+/// What the model says in a step, counted from 0 within its cycle.
+type Author = dyn Fn(usize) -> Script + Send + Sync;
+
+struct Instant {
+    info: ModelInfo,
+    author: Box<Author>,
+}
+
+/// Voices of which the only one answers at once, step by step as `author` says.
+pub(crate) fn voices(
+    clock: Arc<dyn Clock>,
+    author: impl Fn(usize) -> Script + Send + Sync + 'static,
+) -> Arc<dyn Voices> {
+    let info = ModelInfo {
+        name: NAME.to_owned(),
+        context_window: 1_000_000,
+        max_output: 4_096,
+        reasoning_replay: ReasoningReplay::None,
+        forced_tool_choice: false,
+        price: None,
+        rehearsal: true,
+    };
+    let model = Arc::new(Instant { info, author: Box::new(author) });
+    let book = VoiceBook::new(VoiceConfig::named(NAME), KeyRing::default(), clock);
+    Arc::new(book.with_model(NAME, model))
+}
+
+impl Model for Instant {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        (self.author)(steps_so_far(request.prompt)).play()
+    }
+}
+
+/// Decisions of the present cycle that the prompt shows.
+fn steps_so_far(prompt: &Prompt) -> usize {
+    let entries = prompt.items.iter().rev().filter_map(|item| match item {
+        Item::Entry(entry) => Some(entry),
+        Item::Layer(_) => None,
+    });
+    let of_cycle = entries.take_while(|entry| entry.cycle == prompt.cycle);
+    of_cycle.filter(|entry| entry.kind == EntryKind::Assistant).count()
+}

@@ -1,0 +1,90 @@
+//! `make bench`: what a living agent adds to the disk, the loopback and the model, each figure
+//! against a floor that is measured in the same run, on the same machine and file system.
+//!
+//! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
+//! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
+//! `steps`, `history`, `process`) as arguments measure only those and write nothing.
+//!
+//! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
+//! notice when something passes them, `measure` and `machine` hold clocks and the disk's own speed.
+
+mod accepts;
+mod cycles;
+mod floor;
+mod history;
+mod house;
+mod instant;
+mod machine;
+mod measure;
+mod process;
+mod report;
+mod steps;
+mod stub;
+mod talk;
+mod wake;
+mod watched;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::machine::Machine;
+use crate::report::Metric;
+
+type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
+
+/// What is measured, in the order of the table.
+const GROUPS: [Group; 6] = [
+    ("wake", wake::measure),
+    ("accepts", accepts::measure),
+    ("cycles", cycles::measure),
+    ("steps", steps::measure),
+    ("history", history::measure),
+    ("process", process::measure),
+];
+
+/// What every group may use.
+struct Bench {
+    /// Cargo's target directory: scratch data, the report.
+    target: PathBuf,
+}
+
+impl Bench {
+    /// An empty directory on the file system that is measured, gone with its handle.
+    fn scratch(&self) -> Result<tempfile::TempDir> {
+        tempfile::Builder::new().prefix("bench-").tempdir_in(&self.target).context("no scratch directory")
+    }
+}
+
+fn main() -> Result<()> {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if wanted.first().is_some_and(|first| first == process::FLOOR_ARGUMENT) {
+        return process::be_the_floor();
+    }
+    if let Some(unknown) = wanted.iter().find(|name| GROUPS.iter().all(|(known, _)| known != *name)) {
+        let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
+        bail!("wanted groups among `{}`, got `{unknown}`", known.join("`, `"));
+    }
+    let bench = Bench { target: target_dir() };
+    std::fs::create_dir_all(&bench.target).context("the target directory cannot be made")?;
+    let mut metrics = Vec::new();
+    for (name, measure) in GROUPS {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            report::progress(name);
+            metrics.extend(measure(&bench).with_context(|| format!("`{name}` could not be measured"))?);
+        }
+    }
+    let machine = Machine::look(&bench)?;
+    report::print(&metrics, &machine);
+    if wanted.is_empty() {
+        report::write(&metrics, &bench.target.join("bench.json"))?;
+    }
+    Ok(())
+}
+
+fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"),
+    }
+}

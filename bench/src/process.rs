@@ -1,0 +1,156 @@
+//! The process `viv up` as a person starts it: time to ready, resident memory at rest, its size.
+//! The floor is this very program doing nothing but having threads.
+#![allow(clippy::print_stdout, reason = "the floor is ready when it says so")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::Bench;
+use crate::measure::{Samples, short};
+use crate::report::{Goal, Metric};
+
+/// Makes this program the floor instead.
+pub(crate) const FLOOR_ARGUMENT: &str = "--be-the-floor";
+/// Starts that are timed.
+const STARTS: usize = 15;
+/// Processes whose memory is looked at.
+const LOOKS: usize = 5;
+/// How long a process rests before anyone looks.
+const REST: Duration = Duration::from_secs(2);
+
+/// A process that is ready, ended when dropped.
+struct Running {
+    child: Child,
+    ready_ms: f64,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Gone already, or gone now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let viv = viv(bench)?;
+    let size = std::fs::metadata(&viv).context("no size of the binary")?.len() as f64 / 1e6;
+    let (mut first, mut again, mut bare) = (Samples::default(), Samples::default(), Samples::default());
+    for _ in 0..STARTS {
+        let dir = bench.scratch()?;
+        first.push(up(&viv, dir.path())?.ready_ms);
+        again.push(up(&viv, dir.path())?.ready_ms);
+        bare.push(floor()?.ready_ms);
+    }
+    let ready_note = format!(
+        "first start, founding a world ({}); a later one, after a kill: {} ms ({}); floor: a program with threads \
+         and nothing else",
+        first.spread(),
+        short(again.median()),
+        again.spread(),
+    );
+    let goal = Goal::ValueBelow(150.0);
+    let ready = Metric::new("core.ready_ms", (first.median(), "ms"), bare.median(), goal, ready_note);
+
+    let (mut idle, mut own, mut after, mut least) =
+        (Samples::default(), Samples::default(), Samples::default(), Samples::default());
+    for _ in 0..LOOKS {
+        let dir = bench.scratch()?;
+        let running = up(&viv, dir.path())?;
+        std::thread::sleep(REST);
+        idle.push(resident(&running.child, "VmRSS")?);
+        own.push(resident(&running.child, "RssAnon")?);
+        say(&viv, dir.path())?;
+        std::thread::sleep(REST);
+        after.push(resident(&running.child, "VmRSS")?);
+        let bare = floor()?;
+        least.push(resident(&bare.child, "VmRSS")?);
+    }
+    let rss_note = format!(
+        "resident memory of `viv up` at rest ({}), {} MB of it not pages of files; {} MB after its first answer, the \
+         token table loaded; the binary has {size:.1} MB; floor: a program with threads and nothing else",
+        idle.spread(),
+        short(own.median()),
+        short(after.median()),
+    );
+    let goal = Goal::ValueBelow(30.0);
+    let rss = Metric::new("core.idle_rss_mb", (idle.median(), "MB"), least.median(), goal, rss_note);
+    Ok(vec![rss, ready])
+}
+
+/// The release binary: built by `make bench` beforehand.
+fn viv(bench: &Bench) -> Result<PathBuf> {
+    let viv = std::env::var_os("VIV_BIN").map_or_else(|| bench.target.join("release/viv"), PathBuf::from);
+    if !viv.exists() {
+        bail!("wanted the binary `{}`; build it with `cargo build --release --bin viv`", viv.display());
+    }
+    Ok(viv)
+}
+
+fn up(viv: &Path, dir: &Path) -> Result<Running> {
+    let mut command = Command::new(viv);
+    command.args(["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json", "--data-dir"]);
+    start(command.arg(dir.join("data")), |line| {
+        serde_json::from_str::<Value>(line).is_ok_and(|line| line["ready"] == true)
+    })
+}
+
+fn floor() -> Result<Running> {
+    let me = std::env::current_exe().context("this program cannot be found")?;
+    start(Command::new(me).arg(FLOOR_ARGUMENT), |line| line.trim() == "ready")
+}
+
+/// Starts a process and waits for the line that says that it is ready.
+fn start(command: &mut Command, is_ready: impl Fn(&str) -> bool) -> Result<Running> {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let began = Instant::now();
+    let mut child = command.spawn().context("a process cannot be started")?;
+    let output = child.stdout.take().context("a process without output")?;
+    let mut running = Running { child, ready_ms: 0.0 };
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).context("a process that says nothing")?;
+    running.ready_ms = began.elapsed().as_secs_f64() * 1e3;
+    if !is_ready(&line) {
+        bail!("wanted a process that is ready, got `{}`", line.trim());
+    }
+    Ok(running)
+}
+
+/// One exchange, so that tokens are counted.
+fn say(viv: &Path, dir: &Path) -> Result<()> {
+    let mut command = Command::new(viv);
+    command
+        .args(["say", "--wait", "--json", "Hello, how are you?"])
+        .env_remove("VIV_URL")
+        .env_remove("VIV_KEY");
+    let said =
+        command.env("VIV_DATA_DIR", dir.join("data")).output().context("`viv say` cannot be started")?;
+    if !said.status.success() {
+        bail!("`viv say` failed: {}", String::from_utf8_lossy(&said.stderr).trim());
+    }
+    Ok(())
+}
+
+/// A line of a process's state, in megabytes.
+fn resident(child: &Child, name: &str) -> Result<f64> {
+    let state =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id())).context("the process is gone")?;
+    let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    Ok(kib.with_context(|| format!("no `{name}` is stated"))? * 1024.0 / 1e6)
+}
+
+/// The floor: threads, a word, and waiting to be ended.
+pub(crate) fn be_the_floor() -> Result<()> {
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    threads.block_on(async { tokio::task::yield_now().await });
+    println!("ready");
+    // Ends with whoever started it.
+    std::io::stdin().read_to_end(&mut Vec::new()).context("no input")?;
+    Ok(())
+}

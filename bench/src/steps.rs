@@ -1,0 +1,127 @@
+//! What one more tool step costs: fsyncs, and time. Cycles with a few steps are compared with
+//! cycles with many, so that waking and ending fall out.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use agent::config::AgentConfig;
+use anyhow::Result;
+use models::scripted::Script;
+use serde_json::json;
+
+use crate::Bench;
+use crate::house::{self, Ears, Home, House};
+use crate::instant;
+use crate::machine::Disk;
+use crate::measure::{Samples, short};
+use crate::report::{Goal, Metric};
+
+/// Steps of the short cycles and of the long ones.
+const FEW: usize = 2;
+const MANY: usize = 12;
+/// Pairs of a short and a long cycle, per tool.
+const PAIRS: usize = 40;
+/// Pairs before the first that counts.
+const WARM_UP: usize = 5;
+/// Frames of the log that one step writes in each of its transactions.
+const FRAMES: usize = 6;
+/// The tools: one that the runtime runs inside its commit, one outside that may be repeated, one
+/// outside that may not.
+const TOOLS: [(&str, &str); 3] =
+    [("set_memories", "inward"), ("put", "outward, repeatable"), ("fire", "outward, unsafe")];
+/// The tool that stands in the table.
+const STATED: usize = 1;
+
+/// What a further step costs with one tool.
+#[derive(Default)]
+struct Cost {
+    fsyncs: Samples,
+    ms: Samples,
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let dir = bench.scratch()?;
+    let threads = house::threads()?;
+    let mut disk = Disk::open(dir.path())?;
+    let fsync = (0..200).map(|_| disk.fsync(FRAMES)).collect::<Result<Samples>>()?;
+    let fsync_ms = fsync.median() / 1e3;
+    let costs = threads.block_on(run(dir.path()))?;
+    let each = |what: fn(&Cost) -> f64| {
+        let words = TOOLS.iter().zip(&costs).map(|((_, kind), cost)| format!("{kind} {}", short(what(cost))));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let cost = &costs[STATED];
+    let note = format!(
+        "transactions of one more step with an outward, repeatable tool; {}; floor: the decision alone. An \
+         unsafe call pays one more, the barrier that marks it as begun",
+        each(|cost| cost.fsyncs.median()),
+    );
+    let value = (cost.fsyncs.median(), "fsyncs");
+    let counted = Metric::new("core.step_fsyncs", value, 1.0, Goal::ValueAtMost(2.0), note);
+    // The goal is stated where an fsync takes 0.3 ms; a faster disk makes it stricter, a slower one
+    // excuses no more than its own time.
+    let goal = 3.0 + 2.0 * (fsync_ms - 0.3);
+    let floor = cost.fsyncs.median() * fsync_ms;
+    let note = format!(
+        "{}; an fsync takes {} ms here, so the goal of 3 ms at 0.3 ms is {} ms; floor: the step's fsyncs; {}",
+        cost.ms.spread(),
+        short(fsync_ms),
+        short(goal),
+        each(|cost| cost.ms.median()),
+    );
+    let value = (cost.ms.median(), "ms");
+    Ok(vec![counted, Metric::new("core.step_ms", value, floor, Goal::ValueBelow(goal), note)])
+}
+
+/// What the model does in the cycle in hand: so many steps with that tool.
+#[derive(Default)]
+struct Plan {
+    steps: AtomicUsize,
+    tool: AtomicUsize,
+}
+
+async fn run(dir: &Path) -> Result<Vec<Cost>> {
+    let plan = Arc::new(Plan::default());
+    let told = Arc::clone(&plan);
+    let author = move |step| match TOOLS[told.tool.load(Ordering::Relaxed)].0 {
+        _ if step >= told.steps.load(Ordering::Relaxed) => Script::new().text("That is all."),
+        tool @ "set_memories" => {
+            let memory = json!({"key": "mood", "value": format!("calm, for the {step}. time")});
+            Script::new().call(tool, &json!({"memories": [memory]}))
+        }
+        tool => Script::new().call(tool, &json!({"note": "a note of some length that is written down"})),
+    };
+    let house = House::build(&dir.join("data"), |clock| instant::voices(clock, author))?;
+    let names = TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let config = AgentConfig { tools: Some(names), ..AgentConfig::default() };
+    let home = house.home("ada", config).await?;
+    let mut ears = house.listen(home.agent);
+    let mut costs = Vec::new();
+    for tool in 0..TOOLS.len() {
+        plan.tool.store(tool, Ordering::Relaxed);
+        let mut cost = Cost::default();
+        for pair in 0..WARM_UP + PAIRS {
+            let few = cycle(&house, &home, &mut ears, &plan, FEW).await?;
+            let many = cycle(&house, &home, &mut ears, &plan, MANY).await?;
+            if pair >= WARM_UP {
+                cost.fsyncs.push((many.0 - few.0) / (MANY - FEW) as f64);
+                cost.ms.push((many.1 - few.1) / (MANY - FEW) as f64);
+            }
+        }
+        costs.push(cost);
+    }
+    house.stop().await?;
+    Ok(costs)
+}
+
+/// One cycle of so many steps: its transactions, and its milliseconds.
+async fn cycle(house: &House, home: &Home, ears: &mut Ears, plan: &Plan, steps: usize) -> Result<(f64, f64)> {
+    plan.steps.store(steps, Ordering::Relaxed);
+    let (groups, began) = (house.stats().groups, Instant::now());
+    house.say(home, "Please do what you do.").await?;
+    ears.ended().await?;
+    let took = began.elapsed().as_secs_f64() * 1e3;
+    Ok(((house.stats().groups - groups) as f64, took))
+}

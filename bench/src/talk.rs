@@ -1,0 +1,79 @@
+//! The smallest HTTP client that keeps its connection: one blocking socket, whole messages.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long an answer may let us wait.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One connection.
+pub(crate) struct Line {
+    out: TcpStream,
+    input: BufReader<TcpStream>,
+    address: SocketAddr,
+}
+
+impl Line {
+    /// Connects.
+    pub(crate) fn open(address: SocketAddr) -> Result<Self> {
+        let out = TcpStream::connect(address).context("the server cannot be reached")?;
+        out.set_nodelay(true)?;
+        out.set_read_timeout(Some(PATIENCE))?;
+        let input = BufReader::new(out.try_clone()?);
+        Ok(Self { out, input, address })
+    }
+
+    /// A POST of JSON, ready to be sent.
+    pub(crate) fn post(&self, path: &str, key: &str, body: &str) -> Vec<u8> {
+        let (host, length) = (self.address, body.len());
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    /// Sends a request; the time just before its first byte left.
+    pub(crate) fn send(&mut self, request: &[u8]) -> Result<Instant> {
+        let began = Instant::now();
+        self.out.write_all(request).context("the server hung up")?;
+        Ok(began)
+    }
+
+    /// Reads the answer to the last request.
+    pub(crate) fn answer(&mut self) -> Result<()> {
+        let first = read_message(&mut self.input)?;
+        if !first.contains(" 200 ") && !first.contains(" 201 ") {
+            bail!("wanted success, got `{}`", first.trim());
+        }
+        Ok(())
+    }
+}
+
+/// Reads one message, head and body; its first line (what is left of it).
+pub(crate) fn read_message(input: &mut impl BufRead) -> Result<String> {
+    let mut first = String::new();
+    input.read_line(&mut first).context("the peer hung up")?;
+    let mut length = 0u64;
+    loop {
+        let mut line = String::new();
+        input.read_line(&mut line).context("the peer hung up")?;
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().context("a length that is no number")?;
+        }
+    }
+    let body = std::io::copy(&mut input.take(length), &mut std::io::sink())?;
+    if body < length {
+        bail!("wanted a body of {length} bytes, got {body}");
+    }
+    Ok(first)
+}

@@ -1,0 +1,137 @@
+//! A store that notices when something passes it: the stages of a waking, and the openings held
+//! back to prove that no request waits for them. Changes nothing else.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use agent::changes::{Changes, CommitKind, CommitOutcome, Glance};
+use agent::id::AgentId;
+use agent::life::{Lease, Waking};
+use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
+use jiff::Timestamp;
+use storage::sqlite::Sqlite;
+use tokio::sync::watch;
+
+use crate::measure::process_cpu_us;
+
+/// What passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Whoever measures began.
+    Began,
+    /// An accept is asked for.
+    AcceptAsked,
+    /// It is durable.
+    Accepted,
+    /// A waking is to be read.
+    WakeAsked,
+    /// It is read.
+    Woken,
+    /// A commit of that kind is done.
+    Committed(CommitKind),
+    /// The request arrived at the model.
+    Arrived,
+}
+
+/// When it passed, and what the process had used by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// What.
+    pub(crate) point: Point,
+    /// When.
+    pub(crate) at: Instant,
+    /// CPU time of the process, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// The store in between.
+pub(crate) struct Watched {
+    inner: Sqlite,
+    marks: Mutex<Vec<Mark>>,
+    /// Whether openings wait.
+    held: watch::Sender<bool>,
+}
+
+impl Watched {
+    /// Watches `inner`.
+    pub(crate) fn new(inner: Sqlite) -> Self {
+        Self { inner, marks: Mutex::default(), held: watch::Sender::new(false) }
+    }
+
+    /// What passed since the last time.
+    pub(crate) fn take(&self) -> Vec<Mark> {
+        std::mem::take(&mut self.marks())
+    }
+
+    /// Whether openings wait from now on; those that wait go on when they may.
+    pub(crate) fn hold_openings(&self, hold: bool) {
+        self.held.send_replace(hold);
+    }
+
+    fn mark(&self, point: Point) {
+        let mark = Mark { point, at: Instant::now(), cpu_us: process_cpu_us() };
+        self.marks().push(mark);
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Watched {
+    fn accept(
+        &self,
+        what: Accept,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
+        Box::pin(async move {
+            self.mark(Point::AcceptAsked);
+            let accepted = self.inner.accept(what, request).await;
+            self.mark(Point::Accepted);
+            accepted
+        })
+    }
+
+    fn due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
+        self.inner.due(now, limit)
+    }
+
+    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+        self.inner.next_due(now)
+    }
+
+    fn wake(
+        &self,
+        agent: AgentId,
+        now: Timestamp,
+        known: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
+        Box::pin(async move {
+            self.mark(Point::WakeAsked);
+            let waking = self.inner.wake(agent, now, known).await;
+            self.mark(Point::Woken);
+            waking
+        })
+    }
+
+    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+        Box::pin(async move {
+            let kind = changes.kind;
+            if kind == CommitKind::Open {
+                // The sender lives as long as this store: the wait ends by the value alone.
+                let _ = self.held.subscribe().wait_for(|held| !held).await;
+            }
+            let outcome = self.inner.commit(lease, changes).await;
+            self.mark(Point::Committed(kind));
+            outcome
+        })
+    }
+
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+        self.inner.glance(lease)
+    }
+
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+        self.inner.fire_due(now, limit)
+    }
+}
