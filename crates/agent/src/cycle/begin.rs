@@ -112,13 +112,15 @@ impl Cycle {
             .is_some_and(|entry| entry.kind == EntryKind::Assistant && entry.message.calls().next().is_some())
     }
 
-    /// One event that has failed as often as it may, alone.
+    /// One event that has failed as often as it may, and of which the process died alone: failures in
+    /// company may have been its neighbour's, so it is tried alone before it is given up.
     fn poisoned(&self) -> bool {
-        !self.open.lived && self.taken.len() == 1 && self.taken[0].attempts >= self.config.limits.max_attempts
+        let may = self.config.limits.max_attempts;
+        !self.open.lived && self.open.attempts > 1 && self.taken.len() == 1 && self.taken[0].attempts >= may
     }
 
     fn bury(&mut self, now: Timestamp) -> State {
-        let reason = format!("failed {} times alone", self.taken[0].attempts);
+        let reason = format!("failed {} times, at last alone", self.taken[0].attempts);
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
         changes.settle =
@@ -190,7 +192,10 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
     let suspects_left = batch.is_some() && waiting.iter().skip(taken).any(|w| w.attempts > 0);
     let open = match (resumed, &batch) {
         (Some(open), _) => open.clone(),
-        (None, Some(batch)) => opened(batch, setup.fresh, waking.config_rev, now),
+        (None, Some(batch)) => {
+            let fresh = opened(batch, setup.fresh, waking.config_rev, now);
+            OpenCycle { attempts: 1 + deaths_alone(left_open, &fresh), ..fresh }
+        }
         (None, None) => opened(&nothing(), setup.fresh, waking.config_rev, now),
     };
     let taken = batch.map(|batch| batch.events).unwrap_or_default();
@@ -207,6 +212,12 @@ fn cap_after_death(life: &Life, left_open: Option<&OpenCycle>, waiting: &[Waitin
     }
     let half = u32::try_from(open.taken.len() / 2).unwrap_or(u32::MAX).max(1);
     Some(life.batch_cap.map_or(half, |cap| cap.min(half)))
+}
+
+/// How often in a row the process died with just the one event that is taken again.
+fn deaths_alone(left_open: Option<&OpenCycle>, fresh: &OpenCycle) -> u32 {
+    let same = |open: &&OpenCycle| !open.lived && open.taken.len() == 1 && open.taken == fresh.taken;
+    left_open.filter(same).map_or(0, |open| open.attempts)
 }
 
 fn opened(batch: &Batch, id: crate::id::CycleId, config_rev: u64, now: Timestamp) -> OpenCycle {

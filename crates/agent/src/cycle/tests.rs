@@ -359,11 +359,24 @@ fn an_event_that_fails_alone_as_often_as_it_may_is_dead() {
 
 #[test]
 fn a_poison_that_kills_the_process_is_buried_without_asking_the_model() {
-    let mut cycle = begin(vec![service(1, 5)]);
-    let (commits, next) = drive(&mut cycle);
+    let (opened, _) = drive(&mut begin(vec![service(1, 4)]));
+    let mut again = waking(vec![service(1, 5)]);
+    again.life.open.clone_from(&opened[0].open);
+    let (commits, next) = drive(&mut begin_with(again));
     assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
     assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }));
     assert_eq!(rested(&next).0, Ending::Failed);
+}
+
+#[test]
+fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
+    let (opened, _) = drive(&mut begin(vec![service(1, 5), service(2, 5)]));
+    let mut again = waking(vec![service(1, 6), service(2, 6)]);
+    again.life.open.clone_from(&opened[0].open);
+    let mut cycle = begin_with(again);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(commits[0].open.as_ref().unwrap().taken, [1]);
+    assert!(matches!(next, Next::Think(_) | Next::OpenAndThink(..)), "{next:?}");
 }
 
 #[test]
