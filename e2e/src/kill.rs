@@ -27,8 +27,8 @@ const LOAD_MS: (u64, u64) = (50, 400);
 const COMMITS: (u64, u64, u64) = (8, 1_500, 12);
 /// One in so many lives is killed before it is ready, within so many milliseconds.
 const EARLY: (u64, u64) = (8, 80);
-/// How long the last life may take to live all that waits.
-const REST: Duration = Duration::from_secs(120);
+/// How long the last life may make no progress on its way to rest.
+const STILL: Duration = Duration::from_secs(60);
 /// How often it is asked whether it has.
 const ASK: Duration = Duration::from_millis(25);
 
@@ -261,7 +261,7 @@ impl House {
             totals: agent::port::Totals,
         }
         let mut ask = tokio::time::interval(ASK);
-        let until = Instant::now() + REST;
+        let (mut last, mut since) = (u64::MAX, Instant::now());
         loop {
             ask.tick().await;
             let now: Now = client.get("/v1/ready").await?;
@@ -269,7 +269,10 @@ impl House {
             if waiting == 0 && open_cycles == 0 {
                 return Ok(());
             }
-            if Instant::now() > until {
+            if waiting < last {
+                (last, since) = (waiting, Instant::now());
+            }
+            if since.elapsed() > STILL {
                 let log = binary::tail(&self.launch.log);
                 return Err(Trouble::new(format!(
                     "{waiting} events still wait, {open_cycles} cycles are open; its log ends so:\n{log}"

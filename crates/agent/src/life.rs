@@ -317,6 +317,14 @@ pub struct Waking {
     pub cancel: Option<CycleId>,
 }
 
+impl Waking {
+    /// Whether the process may have died of this agent: it was awake then, or was before with events
+    /// that wait again. What only waited did nothing; a crash must not make it queue up.
+    pub fn is_suspect(&self) -> bool {
+        !self.clean && (self.life.open.is_some() || self.waiting.iter().any(|waiting| waiting.attempts > 0))
+    }
+}
+
 /// The entries that the view shows.
 #[derive(Clone, Debug)]
 pub enum Window {

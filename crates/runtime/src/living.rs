@@ -56,7 +56,7 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
         (Window::Unchanged, Some(kept)) => (kept.window, Some((kept.memo, kept.model))),
         (Window::Unchanged, None) => (Vec::new(), None),
     };
-    let _one_at_a_time = if read.clean { None } else { house.suspects.acquire().await.ok() };
+    let _one_at_a_time = if read.is_suspect() { house.suspects.acquire().await.ok() } else { None };
     let config = Arc::clone(&read.config);
     let model = match ports.voices.voice(config.model.as_deref()) {
         Ok(model) => model,

@@ -369,6 +369,19 @@ fn a_poison_that_kills_the_process_is_buried_without_asking_the_model() {
 }
 
 #[test]
+fn after_a_crash_only_agents_that_were_awake_are_suspects() {
+    let crashed = |waiting| Waking { clean: false, ..waking(waiting) };
+    assert!(!crashed(vec![service(1, 0)]).is_suspect(), "it only waited");
+    assert!(crashed(vec![service(1, 0), service(2, 1)]).is_suspect());
+    let (opened, _) = drive(&mut begin(vec![service(1, 0)]));
+    let mut awake = crashed(vec![service(1, 0)]);
+    awake.life.open.clone_from(&opened[0].open);
+    assert!(awake.is_suspect());
+    awake.clean = true;
+    assert!(!awake.is_suspect(), "nothing crashed");
+}
+
+#[test]
 fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
     let (opened, _) = drive(&mut begin(vec![service(1, 5), service(2, 5)]));
     let mut again = waking(vec![service(1, 6), service(2, 6)]);
