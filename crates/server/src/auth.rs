@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::entity::{Member, Space};
+use agent::entity::{Entity, Member, Space};
 use agent::id::EntityId;
 use agent::limits;
 use agent::port::{Credential, CredentialKind};
@@ -49,6 +49,8 @@ pub(crate) struct Caller {
     pub(crate) credential: Credential,
     /// Its hash, to look again later.
     pub(crate) hash: String,
+    /// The entity that the key is bound to, where the guard has read it on its way.
+    pub(crate) member: Option<Arc<Entity>>,
 }
 
 impl Caller {
@@ -84,17 +86,18 @@ async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
     if guard.access == Access::Public {
         return Ok(());
     }
-    let caller = authenticate(&guard.hall, request.headers()).await?;
+    let mut caller = authenticate(&guard.hall, request.headers()).await?;
     if guard.access == Access::Admin && caller.entity().is_some() {
         return Err(Problem::new(Code::Forbidden, "this needs an admin key"));
     }
     if guard.access == Access::Member {
         let space = named_space(&guard.hall, request).await?;
-        if let Some(entity) = caller.entity()
-            && membership(&guard.hall, &space, entity).await?.is_none()
-        {
-            // A stranger is not told that the space exists.
-            return Err(Problem::not_found("space", &space_name(request).await?));
+        if let Some(entity) = caller.entity() {
+            let Some(member) = membership(&guard.hall, &space, entity).await? else {
+                // A stranger is not told that the space exists.
+                return Err(Problem::not_found("space", &space_name(request).await?));
+            };
+            caller.member = Some(Arc::new(member.entity));
         }
         request.extensions_mut().insert(InSpace(Arc::new(space)));
     }
@@ -132,7 +135,7 @@ async fn authenticate(hall: &Hall, headers: &HeaderMap) -> Result<Caller, Proble
     let credential = known(hall, &hash).await?;
     let credential =
         credential.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
-    Ok(Caller { credential, hash })
+    Ok(Caller { credential, hash, member: None })
 }
 
 /// The key that the request carries.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{After, Cycle, Next, Rested, State};
 use crate::changes::CommitKind;
@@ -89,11 +90,40 @@ impl Cycle {
 /// The system layer and what it costs together with the tools, once per waking.
 pub(super) fn fixed(me: &Entity, config: &AgentConfig, tools: &[ToolSpec]) -> (Arc<str>, u64) {
     let system = workspace::system(me, &config.instructions, &config.description);
-    let size = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.schema.to_string().len();
+    let size = |tool: &ToolSpec| tool.name.len() + tool.description.len() + json_size(&tool.schema);
     let tokens = estimate(system.len() + tools.iter().map(size).sum::<usize>());
     (system.into(), tokens)
 }
 
+/// About as many bytes as a value takes as JSON, without writing it down: it stands on the path of
+/// every waking.
+fn json_size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| json_size(item) + 1).sum::<usize>(),
+        Value::Object(fields) => {
+            2 + fields.iter().map(|(name, value)| name.len() + 4 + json_size(value)).sum::<usize>()
+        }
+    }
+}
+
 fn estimate(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_size_of_a_schema_is_known_without_writing_it() {
+        let schema = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 65536},
+            "mentions": {"type": "array", "items": {"type": "string"}}, "urgent": {"type": "boolean", "default": null}},
+            "required": ["text"], "additionalProperties": false});
+        let (guess, written) = (json_size(&schema), schema.to_string().len());
+        assert!(guess >= written && guess < written + 40, "{guess} for {written}");
+    }
 }

@@ -80,7 +80,10 @@ async fn sender(hall: &Hall, caller: &Caller, new: &NewMessage) -> Result<Entity
             return Err(Problem::new(Code::SenderRefused, "this key speaks for its own entity")
                 .hint("leave out `sender`"));
         }
-        (Some(own), None) => called(hall, &own.to_string()).await?,
+        (Some(own), None) => match &caller.member {
+            Some(member) => Entity::clone(member),
+            None => called(hall, &own.to_string()).await?,
+        },
     };
     if sender.kind != EntityKind::Human {
         let detail = format!("`{}` is an agent, and agents speak by themselves", sender.name);

@@ -196,6 +196,23 @@ impl Sqlite {
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
+        self.question(work, false)
+    }
+
+    /// The same for a few rows found by index, which stand on the path of a request or a waking.
+    fn look<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    {
+        self.question(work, true)
+    }
+
+    fn question<T, F>(&self, work: F, short: bool) -> BoxFuture<'static, Outcome<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             match &inner.mode {
@@ -209,7 +226,8 @@ impl Sqlite {
                         return Err(Fault::Store(StoreError::Closed));
                     }
                     let session = Arc::clone(&inner.session);
-                    readers.read(move |db| work(db, &session)).await
+                    let work = move |db: &Connection| work(db, &session);
+                    if short { readers.look(work).await } else { readers.read(work).await }
                 }
             }
         })

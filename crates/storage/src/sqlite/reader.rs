@@ -139,6 +139,14 @@ impl Sqlite {
         let done = self.read(work);
         Box::pin(async move { Ok(done.await?) })
     }
+
+    fn ask_for_one<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let done = self.look(work);
+        Box::pin(async move { Ok(done.await?) })
+    }
 }
 
 impl Reader for Sqlite {
@@ -167,7 +175,7 @@ impl Reader for Sqlite {
     }
 
     fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>> {
-        self.ask(move |db, _| entity(db, &id_or_name))
+        self.ask_for_one(move |db, _| entity(db, &id_or_name))
     }
 
     fn spaces(
@@ -179,11 +187,11 @@ impl Reader for Sqlite {
     }
 
     fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>> {
-        self.ask(move |db, _| space(db, &id_or_name))
+        self.ask_for_one(move |db, _| space(db, &id_or_name))
     }
 
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>> {
-        self.ask(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
+        self.ask_for_one(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
     }
 
     fn messages(

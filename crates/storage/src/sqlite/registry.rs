@@ -249,7 +249,7 @@ impl Registry for Sqlite {
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.read(move |db, _| credential(db, &secret_hash));
+        let done = self.look(move |db, _| credential(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

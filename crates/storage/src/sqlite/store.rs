@@ -5,9 +5,10 @@ use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
 use jiff::Timestamp;
+use rusqlite::Connection;
 
 use super::fault::{Fault, of};
-use super::{Sqlite, accept, commit, due, wake};
+use super::{Session, Sqlite, accept, commit, due, wake};
 
 impl Store for Sqlite {
     fn accept(
@@ -40,8 +41,11 @@ impl Store for Sqlite {
         now: Timestamp,
         known: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        let done =
-            self.read(move |db, session| wake::wake(db, session, agent, now, known).map_err(of(agent)));
+        let work = move |db: &Connection, session: &Session| {
+            wake::wake(db, session, agent, now, known).map_err(of(agent))
+        };
+        // Who is warm needs no window: a few rows.
+        let done = if known.is_some() { self.look(work) } else { self.read(work) };
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -59,7 +63,7 @@ impl Store for Sqlite {
     }
 
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        let done = self.read(move |db, _| commit::glance(db, lease));
+        let done = self.look(move |db, _| commit::glance(db, lease));
         Box::pin(async move { Ok(done.await?) })
     }
 

@@ -137,11 +137,14 @@ pub(super) fn serve(
 }
 
 fn transact(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
-    let done = step(db, "BEGIN IMMEDIATE").and_then(|()| {
-        for work in group {
-            each(db, work.as_mut())?;
+    let done = step(db, "BEGIN IMMEDIATE").and_then(|()| match group {
+        [only] => alone(db, only.as_mut()),
+        group => {
+            for work in group {
+                each(db, work.as_mut())?;
+            }
+            step(db, "COMMIT")
         }
-        step(db, "COMMIT")
     });
     if done.is_err() && !db.is_autocommit() {
         // Nothing of a group that failed may stay; if even this fails the file is not ours to mend.
@@ -150,13 +153,26 @@ fn transact(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<(), StoreErr
     done
 }
 
+/// A command without company needs no savepoint: the transaction is its own. For a savepoint SQLite
+/// would copy every page before it is changed, on the path of a waking.
+fn alone(db: &Connection, work: &mut dyn Work) -> Result<(), StoreError> {
+    let keep = work.run(db);
+    still_open(db, work)?;
+    step(db, if keep { "COMMIT" } else { "ROLLBACK" })
+}
+
+/// SQLite takes a whole transaction back by itself (disk full, IO error): then no command happened.
+fn still_open(db: &Connection, work: &dyn Work) -> Result<(), StoreError> {
+    if db.is_autocommit() {
+        return Err(work.error().unwrap_or_else(|| StoreError::Broken("a transaction was lost".into())));
+    }
+    Ok(())
+}
+
 fn each(db: &Connection, work: &mut dyn Work) -> Result<(), StoreError> {
     step(db, "SAVEPOINT command")?;
     let keep = work.run(db);
-    if db.is_autocommit() {
-        // SQLite took the whole transaction back (disk full, IO error): so no command happened.
-        return Err(work.error().unwrap_or_else(|| StoreError::Broken("a transaction was lost".into())));
-    }
+    still_open(db, work)?;
     if !keep {
         step(db, "ROLLBACK TO command")?;
     }
@@ -244,6 +260,22 @@ mod tests {
         let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 3);
         assert_eq!(counters.stats(), Stats { groups: 1, commands: 4, checkpoints: 0 });
+    }
+
+    #[test]
+    fn a_command_that_fails_alone_leaves_nothing_and_the_next_one_finds_the_file_at_rest() {
+        let (db, counters) = (db(), Counters::default());
+        let (panics, mut panics_answer) = command::<(), _>(|db| {
+            db.execute("INSERT INTO t VALUES (7)", [])?;
+            panic!("on purpose")
+        });
+        serve(&db, &counters, vec![panics]).unwrap();
+        assert!(panics_answer.try_recv().unwrap().is_err());
+        let (good, mut good_answer) = insert(1);
+        serve(&db, &counters, vec![good]).unwrap();
+        assert!(good_answer.try_recv().unwrap().is_ok());
+        let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 1);
     }
 
     #[test]
