@@ -108,11 +108,11 @@ fn prose(seed: usize) -> String {
 fn steps(threads: &Runtime, house: &House, stub: &Stub, life: &mut Life, counts: bool) -> Result<()> {
     let call = Say::Call("put", json!({"note": "written down"}));
     stub.script((1..STEPS).map(|_| call.clone()).chain([Say::Text("That is all.".to_owned())]));
-    drop(house.watched.take());
+    drop(house.marks.take());
     threads.block_on(house.say(&life.home, "Please do what you do."))?;
     threads.block_on(life.ears.ended())?;
     let arrivals = (0..STEPS).map(|_| stub.arrival()).collect::<Result<Vec<_>>>()?;
-    let marks = house.watched.take();
+    let marks = house.marks.take();
     let mut settled = marks.iter().filter(|mark| mark.point == Point::Committed(CommitKind::Settle));
     for arrival in arrivals.iter().skip(1) {
         let settled = settled.next().context("a step that was not settled")?;

@@ -25,12 +25,14 @@ use testkit::hands::{Counters, TestToolbox, fire, look, put};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::watched::Watched;
+use crate::watched::{Marks, Watched, WatchedVoices};
 
 /// A house in which agents live.
 pub(crate) struct House {
     /// The store, watched.
     pub(crate) watched: Arc<Watched>,
+    /// What passed.
+    pub(crate) marks: Arc<Marks>,
     store: Sqlite,
     keeper: Keeper,
     bus: Arc<LocalBus>,
@@ -63,13 +65,15 @@ impl House {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(SystemIds);
         let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
-        let watched = Arc::new(Watched::new(store.clone()));
+        let marks = Arc::new(Marks::default());
+        let watched = Arc::new(Watched::new(store.clone(), Arc::clone(&marks)));
         let bus = Arc::new(LocalBus::new());
         let counters = Counters::new();
         let toolbox = TestToolbox::new(Arc::new(tools::prebuilt()));
         let toolbox = toolbox.with(look(&counters)).with(put(&counters)).with(fire(&counters));
         let toolbox: Arc<dyn Toolbox> = Arc::new(toolbox);
-        let voices = voices(Arc::clone(&clock));
+        let voices: Arc<dyn Voices> =
+            Arc::new(WatchedVoices { inner: voices(Arc::clone(&clock)), marks: Arc::clone(&marks) });
         let keeper = runtime::start(Ports {
             store: watched.clone(),
             lookup: Arc::new(store.clone()),
@@ -81,7 +85,7 @@ impl House {
             live: Arc::new(Live::new(bus.clone())),
         });
         let shutdown = CancellationToken::new();
-        Ok(Self { watched, store, keeper, bus, clock, ids, voices, toolbox, shutdown })
+        Ok(Self { watched, marks, store, keeper, bus, clock, ids, voices, toolbox, shutdown })
     }
 
     /// Figures of the store's writer.

@@ -13,7 +13,7 @@ use crate::Bench;
 use crate::floor::Floor;
 use crate::house::{self, Ears, Home, House};
 use crate::machine::Disk;
-use crate::measure::{Samples, short, us};
+use crate::measure::{Samples, process_cpu_us, short, us};
 use crate::report::{Goal, Metric};
 use crate::stub::Stub;
 use crate::talk::Line;
@@ -40,14 +40,19 @@ struct Scene<'a> {
 }
 
 /// Where the time of a wake goes, stage by stage.
+const STAGES: [(&str, Point, Point); 7] = [
+    ("doors to accept", Point::Began, Point::AcceptAsked),
+    ("accept durable", Point::AcceptAsked, Point::Accepted),
+    ("signal to wake", Point::Accepted, Point::WakeAsked),
+    ("wake read", Point::WakeAsked, Point::Woken),
+    ("rules", Point::Woken, Point::Asked),
+    ("encoding", Point::Asked, Point::Encoded),
+    ("request to first byte", Point::Encoded, Point::Arrived),
+];
+
+/// For each stage its time, and the CPU that the process used meanwhile, in microseconds.
 #[derive(Default)]
-struct Stages {
-    doors: Samples,
-    durable: Samples,
-    signal: Samples,
-    read: Samples,
-    asked: Samples,
-}
+struct Stages([(Samples, Samples); STAGES.len()]);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
@@ -82,24 +87,31 @@ impl<'a> Scene<'a> {
 
     /// One wake; its length in microseconds and what passed on its way.
     fn wake(&mut self) -> Result<(f64, Vec<Mark>)> {
-        drop(self.house.watched.take());
+        drop(self.house.marks.take());
+        let cpu_us = process_cpu_us();
         let began = self.line.send(&self.request)?;
         let arrival = self.stub.arrival()?;
         self.line.answer()?;
         self.rest()?;
-        let began = Mark { point: Point::Began, at: began, cpu_us: 0.0 };
+        let began = Mark { point: Point::Began, at: began, cpu_us };
         let arrived = Mark { point: Point::Arrived, at: arrival.at, cpu_us: arrival.cpu_us };
         let mut marks = vec![began, arrived];
-        marks.extend(self.house.watched.take());
+        marks.extend(self.house.marks.take());
         Ok((us(arrival.at.duration_since(began.at)), marks))
     }
 
     /// Waits until the agent sleeps again and its last traces are dry.
     fn rest(&mut self) -> Result<()> {
         self.threads.block_on(self.ears.ended())?;
-        std::thread::sleep(Duration::from_millis(2));
+        pause();
         Ok(())
     }
+}
+
+/// Everything is measured from rest, the floor too: caches, threads and cores are as cold for it as
+/// for a message that comes out of the blue.
+fn pause() {
+    std::thread::sleep(Duration::from_millis(2));
 }
 
 fn message() -> String {
@@ -139,13 +151,15 @@ fn ratio(scene: &mut Scene<'_>, dir: &std::path::Path) -> Result<Metric> {
         wakes.push(wake);
         stages.add(&marks);
         fsyncs.push(disk.fsync(FRAMES)?);
+        pause();
         trips.push(floor.round_trip()?);
+        pause();
         hops.push(floor.hop()?);
     }
     let value = wakes.median() - fsyncs.median();
     let note = format!(
         "wake {} us ({}) less fsync {} us ({}); floor: round trip {} us ({}) + hop {} us ({}); where a wake \
-         goes, us: {}",
+         goes, us (and CPU): {}",
         short(wakes.median()),
         wakes.spread(),
         short(fsyncs.median()),
@@ -162,31 +176,19 @@ fn ratio(scene: &mut Scene<'_>, dir: &std::path::Path) -> Result<Metric> {
 
 impl Stages {
     fn add(&mut self, marks: &[Mark]) {
-        let between = |from: Point, to: Point| {
-            let at = |point| marks.iter().find(|mark| mark.point == point).map(|mark| mark.at);
-            Some(us(at(to)?.saturating_duration_since(at(from)?)))
-        };
-        for (stage, from, to) in [
-            (&mut self.doors, Point::Began, Point::AcceptAsked),
-            (&mut self.durable, Point::AcceptAsked, Point::Accepted),
-            (&mut self.signal, Point::Accepted, Point::WakeAsked),
-            (&mut self.read, Point::WakeAsked, Point::Woken),
-            (&mut self.asked, Point::Woken, Point::Arrived),
-        ] {
-            if let Some(took) = between(from, to) {
-                stage.push(took);
+        let mark = |point| marks.iter().find(|mark| mark.point == point);
+        for ((time, cpu), (_, from, to)) in self.0.iter_mut().zip(STAGES) {
+            if let (Some(from), Some(to)) = (mark(from), mark(to)) {
+                time.push(us(to.at.saturating_duration_since(from.at)));
+                cpu.push(to.cpu_us - from.cpu_us);
             }
         }
     }
 
     fn words(&self) -> String {
-        format!(
-            "doors to accept {}, accept durable {}, signal to wake {}, wake read {}, prompt to first byte {}",
-            short(self.doors.median()),
-            short(self.durable.median()),
-            short(self.signal.median()),
-            short(self.read.median()),
-            short(self.asked.median()),
-        )
+        let stages = self.0.iter().zip(STAGES).map(|((time, cpu), (name, ..))| {
+            format!("{name} {} ({})", short(time.median()), short(cpu.median()))
+        });
+        stages.collect::<Vec<_>>().join(", ")
     }
 }

@@ -1,13 +1,16 @@
-//! A store that notices when something passes it: the stages of a waking, and the openings held
-//! back to prove that no request waits for them. Changes nothing else.
+//! A store and voices that notice when something passes them: the stages of a waking, and the
+//! openings held back to prove that no request waits for them. They change nothing else.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Glance};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
-use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
+use agent::port::{
+    Accept, Accepted, BoxFuture, BoxStream, Due, Model, ModelError, ModelInfo, ModelRequest, Piece,
+    RequestKey, Store, StoreError, Voices, Waken,
+};
 use jiff::Timestamp;
 use storage::sqlite::Sqlite;
 use tokio::sync::watch;
@@ -27,6 +30,10 @@ pub(crate) enum Point {
     WakeAsked,
     /// It is read.
     Woken,
+    /// The model is asked.
+    Asked,
+    /// The request is encoded.
+    Encoded,
     /// A commit of that kind is done.
     Committed(CommitKind),
     /// The request arrived at the model.
@@ -44,37 +51,76 @@ pub(crate) struct Mark {
     pub(crate) cpu_us: f64,
 }
 
+/// What passed, in order.
+#[derive(Default)]
+pub(crate) struct Marks(Mutex<Vec<Mark>>);
+
+impl Marks {
+    /// What passed since the last time.
+    pub(crate) fn take(&self) -> Vec<Mark> {
+        std::mem::take(&mut self.all())
+    }
+
+    fn add(&self, point: Point) {
+        let mark = Mark { point, at: Instant::now(), cpu_us: process_cpu_us() };
+        self.all().push(mark);
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Mark>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The store in between.
 pub(crate) struct Watched {
     inner: Sqlite,
-    marks: Mutex<Vec<Mark>>,
+    marks: Arc<Marks>,
     /// Whether openings wait.
     held: watch::Sender<bool>,
 }
 
 impl Watched {
     /// Watches `inner`.
-    pub(crate) fn new(inner: Sqlite) -> Self {
-        Self { inner, marks: Mutex::default(), held: watch::Sender::new(false) }
-    }
-
-    /// What passed since the last time.
-    pub(crate) fn take(&self) -> Vec<Mark> {
-        std::mem::take(&mut self.marks())
+    pub(crate) fn new(inner: Sqlite, marks: Arc<Marks>) -> Self {
+        Self { inner, marks, held: watch::Sender::new(false) }
     }
 
     /// Whether openings wait from now on; those that wait go on when they may.
     pub(crate) fn hold_openings(&self, hold: bool) {
         self.held.send_replace(hold);
     }
+}
 
-    fn mark(&self, point: Point) {
-        let mark = Mark { point, at: Instant::now(), cpu_us: process_cpu_us() };
-        self.marks().push(mark);
+/// The voices in between.
+pub(crate) struct WatchedVoices {
+    /// The voices themselves.
+    pub(crate) inner: Arc<dyn Voices>,
+    /// Where it is noted.
+    pub(crate) marks: Arc<Marks>,
+}
+
+impl Voices for WatchedVoices {
+    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let inner = self.inner.voice(name)?;
+        Ok(Arc::new(WatchedVoice { inner, marks: Arc::clone(&self.marks) }))
+    }
+}
+
+struct WatchedVoice {
+    inner: Arc<dyn Model>,
+    marks: Arc<Marks>,
+}
+
+impl Model for WatchedVoice {
+    fn info(&self) -> &ModelInfo {
+        self.inner.info()
     }
 
-    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        self.marks.add(Point::Asked);
+        let stream = self.inner.stream(request);
+        self.marks.add(Point::Encoded);
+        stream
     }
 }
 
@@ -85,9 +131,9 @@ impl Store for Watched {
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
         Box::pin(async move {
-            self.mark(Point::AcceptAsked);
+            self.marks.add(Point::AcceptAsked);
             let accepted = self.inner.accept(what, request).await;
-            self.mark(Point::Accepted);
+            self.marks.add(Point::Accepted);
             accepted
         })
     }
@@ -107,9 +153,9 @@ impl Store for Watched {
         known: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
         Box::pin(async move {
-            self.mark(Point::WakeAsked);
+            self.marks.add(Point::WakeAsked);
             let waking = self.inner.wake(agent, now, known).await;
-            self.mark(Point::Woken);
+            self.marks.add(Point::Woken);
             waking
         })
     }
@@ -122,7 +168,7 @@ impl Store for Watched {
                 let _ = self.held.subscribe().wait_for(|held| !held).await;
             }
             let outcome = self.inner.commit(lease, changes).await;
-            self.mark(Point::Committed(kind));
+            self.marks.add(Point::Committed(kind));
             outcome
         })
     }
