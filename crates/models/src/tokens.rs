@@ -15,6 +15,8 @@ use crate::bounds::COUNT_INLINE_MAX_BYTES;
 #[derive(Clone, Debug, Default)]
 pub struct O200k {
     loaded: Arc<AtomicBool>,
+    /// Somebody has begun to load in the background: one thread is enough.
+    begun: Arc<AtomicBool>,
 }
 
 impl O200k {
@@ -57,7 +59,7 @@ impl Tokens for O200k {
     }
 
     fn warm(&self) {
-        if self.is_loaded() {
+        if self.begun.swap(true, Ordering::AcqRel) {
             return;
         }
         let this = self.clone();

@@ -49,14 +49,26 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let ports = &house.ports;
     let kept = house.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
+    let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
+        return Ok(Rested::Idle);
+    };
+    let _one_at_a_time = if read.is_suspect() {
+        let permit = house.suspects.acquire().await.ok();
+        // It may have waited for long: what it lives is what is true now.
+        match ports.store.wake(agent, ports.clock.now(), known).await? {
+            Some(again) => read = again,
+            None => return Ok(Rested::Idle),
+        }
+        permit
+    } else {
+        None
+    };
     let now = ports.clock.now();
-    let Some(mut read) = ports.store.wake(agent, now, known).await? else { return Ok(Rested::Idle) };
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
         (Window::Unchanged, Some(kept)) => (kept.window, Some((kept.memo, kept.model))),
         (Window::Unchanged, None) => (Vec::new(), None),
     };
-    let _one_at_a_time = if read.is_suspect() { house.suspects.acquire().await.ok() } else { None };
     let config = Arc::clone(&read.config);
     let model = match ports.voices.voice(config.model.as_deref()) {
         Ok(model) => model,

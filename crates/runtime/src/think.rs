@@ -43,6 +43,8 @@ impl Asking<'_> {
     /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
     pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, stage: &mut Stage) -> Asked {
         let clock = &self.ports.clock;
+        // The decision will be counted: what that needs is loaded while the model answers.
+        self.ports.tokens.warm();
         let mut attempt = 1;
         loop {
             let began = clock.monotonic_ms();
