@@ -123,6 +123,11 @@ pub const SWEEP_MS: u64 = 5_000;
 pub const DRAIN_MS: u64 = 10_000;
 /// Updates that one slow listener may lag behind before it loses some.
 pub const BUS_BUFFER: usize = 1_024;
+/// Of [`DRAIN_MS`], what a generation or a tool in hand may use before it is given up in good order.
+pub const STEP_GRACE_MS: u64 = 7_000;
+/// How long an agent that may have been the cause of a crash keeps other suspects waiting: what is
+/// feared is the death of the process, not slowness.
+pub const SUSPECT_MS: u64 = 10_000;
 /// Rows of one page of any list.
 pub const PAGE_MAX: u32 = 200;
 /// Rows of one page where the client names no number.

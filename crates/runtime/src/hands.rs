@@ -2,6 +2,7 @@
 //! calls in parallel where their effect allows, each under its own time-out, none able to take the
 //! cycle down with it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use agent::life::Facts;
 use agent::limits;
 use agent::port::{Done, Hands, Lookup, Tool, ToolError};
 use agent::update::{Topic, Update};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
 
 use crate::Ports;
 
@@ -129,72 +130,64 @@ pub(crate) async fn inward(
     results
 }
 
-fn broke(error: &tokio::task::JoinError) -> ToolError {
+fn broke(error: &JoinError) -> ToolError {
     ToolError { model: "the tool broke; nothing of it was done".into(), operator: Some(error.to_string()) }
 }
 
 /// Outward calls on their way. Dropping it gives them up.
 #[derive(Default)]
 pub(crate) struct Outward {
-    running: JoinSet<Vec<(CallId, Outcome)>>,
-    /// Outcomes of a chain whose first was handed out already.
-    ready: Vec<(CallId, Outcome)>,
-    /// Calls whose task has not ended, to be answered should it break.
-    open: Vec<(tokio::task::Id, Vec<CallId>)>,
+    running: JoinSet<Outcome>,
+    /// Which call each task runs.
+    calls: HashMap<task::Id, CallId>,
 }
 
 impl Outward {
-    /// Starts calls: reading and repeatable ones side by side, unsafe ones one after another.
+    /// Starts calls side by side; the machine hands out unsafe ones one after another.
     pub(crate) fn start(&mut self, cycle: &Cycle, agent: AgentId, ports: &Ports, rows: Vec<CallRow>) {
         let scene = Scene::of(cycle, agent, ports);
-        let (unsafe_rows, others): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|row| row.effect == Effect::Unsafe);
-        for row in others {
-            self.spawn(scene.clone(), vec![row]);
+        for row in rows {
+            let (there, call) = (scene.clone(), row.id.clone());
+            let task = self.running.spawn(async move {
+                there.tell_started(&row);
+                let outcome = outcome_of(there.run(&row, &Inward::default()).await);
+                there.tell_done(&row, outcome.status);
+                outcome
+            });
+            self.calls.insert(task.id(), call);
         }
-        if !unsafe_rows.is_empty() {
-            self.spawn(scene, unsafe_rows);
-        }
-    }
-
-    fn spawn(&mut self, scene: Scene, rows: Vec<CallRow>) {
-        let ids = rows.iter().map(|row| row.id.clone()).collect();
-        let task = self.running.spawn(async move {
-            let mut outcomes = Vec::with_capacity(rows.len());
-            for row in rows {
-                scene.tell_started(&row);
-                let outcome = outcome_of(scene.run(&row, &Inward::default()).await);
-                scene.tell_done(&row, outcome.status);
-                outcomes.push((row.id, outcome));
-            }
-            outcomes
-        });
-        self.open.push((task.id(), ids));
     }
 
     /// The next outcome; never ready where nothing runs.
     pub(crate) async fn next(&mut self) -> (CallId, Outcome) {
         loop {
-            if let Some(ready) = self.ready.pop() {
-                return ready;
-            }
             match self.running.join_next_with_id().await {
-                Some(Ok((task, outcomes))) => {
-                    self.open.retain(|(id, _)| *id != task);
-                    self.ready.extend(outcomes.into_iter().rev());
-                }
-                Some(Err(error)) => {
-                    let broken = self.open.iter().position(|(id, _)| *id == error.id());
-                    let (_, calls) = broken.map(|at| self.open.remove(at)).unwrap_or((error.id(), vec![]));
-                    let text = "the tool broke; unknown whether it happened";
-                    let outcome = Outcome {
-                        status: OutcomeStatus::Unknown,
-                        text: text.into(),
-                        detail: Some(error.to_string()),
-                    };
-                    self.ready.extend(calls.into_iter().map(|call| (call, outcome.clone())));
+                Some(ended) => {
+                    if let Some(answered) = self.answered(ended) {
+                        return answered;
+                    }
                 }
                 None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Outcomes that have come already; everything else is given up.
+    pub(crate) fn let_go(mut self) -> Vec<(CallId, Outcome)> {
+        let mut came = Vec::new();
+        while let Some(ended) = self.running.try_join_next_with_id() {
+            came.extend(self.answered(ended));
+        }
+        came
+    }
+
+    fn answered(&mut self, ended: Result<(task::Id, Outcome), JoinError>) -> Option<(CallId, Outcome)> {
+        match ended {
+            Ok((task, outcome)) => Some((self.calls.remove(&task)?, outcome)),
+            Err(error) => {
+                let text = "the tool broke; unknown whether it happened".to_owned();
+                let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
+                Some((self.calls.remove(&error.id())?, Outcome { status, text, detail }))
             }
         }
     }

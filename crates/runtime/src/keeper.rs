@@ -56,7 +56,7 @@ pub fn start(ports: Ports) -> Keeper {
         ports,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
-        suspects: Semaphore::new(1),
+        suspects: Arc::new(Semaphore::new(1)),
         stopping: stopping.clone(),
     });
     let keeping = Keeping {

@@ -2,25 +2,30 @@
 //! on one screen*).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
 use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Window};
+use agent::limits;
 use agent::port::{Memo, Model, StoreError, ToolSpec};
 use agent::prompt::Prompt;
 use agent::run::Ending;
 use agent::update::{AgentState, Topic, Update};
 use tokio::sync::{Notify, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
 use crate::failure;
 use crate::hands::{self, Outward};
 use crate::node::Node;
 use crate::stage::Stage;
-use crate::think::{Asked, Asking};
+use crate::think::{Asked, Asking, Interrupt};
 use crate::warm::{Kept, Warm};
+
+/// Why wakings end when the node does.
+const STOPPING: &str = "the node stops";
 
 /// What all wakings of a node share.
 pub(crate) struct House {
@@ -28,7 +33,7 @@ pub(crate) struct House {
     pub(crate) node: Node,
     pub(crate) warm: Warm,
     /// After an unclean stop, agents that may have been the cause live one at a time.
-    pub(crate) suspects: Semaphore,
+    pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -42,6 +47,29 @@ struct Waking<'a> {
     memo: Memo,
     knock: &'a Notify,
     outward: Outward,
+    /// Held until the first decision is committed, where this agent may have been the cause of a
+    /// crash.
+    suspected: Option<DropGuard>,
+}
+
+impl House {
+    /// Waits until no other suspect is watched, and lets the next one come when the guard is dropped
+    /// or after a while: what is feared is the death of the process, not slowness.
+    async fn suspect(&self) -> DropGuard {
+        let cleared = CancellationToken::new();
+        let guard = cleared.clone().drop_guard();
+        if let Ok(permit) = Arc::clone(&self.suspects).acquire_owned().await {
+            let enough = self.ports.clock.sleep(Duration::from_millis(limits::SUSPECT_MS));
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = cleared.cancelled() => {}
+                    () = enough => {}
+                }
+                drop(permit);
+            });
+        }
+        guard
+    }
 }
 
 /// Lives one agent until it rests. `knock` says: look again now (cancel, suspend).
@@ -52,17 +80,15 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
         return Ok(Rested::Idle);
     };
-    let _one_at_a_time = if read.is_suspect() {
-        let permit = house.suspects.acquire().await.ok();
+    let mut suspected = None;
+    if read.is_suspect() {
+        suspected = Some(house.suspect().await);
         // It may have waited for long: what it lives is what is true now.
         match ports.store.wake(agent, ports.clock.now(), known).await? {
             Some(again) => read = again,
             None => return Ok(Rested::Idle),
         }
-        permit
-    } else {
-        None
-    };
+    }
     let now = ports.clock.now();
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
@@ -81,7 +107,8 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
         fresh: CycleId(ports.ids.uuid()),
     };
     let cycle = Cycle::begin(read, window, setup, now);
-    let mut waking = Waking { house, agent, cycle, config, model, memo, knock, outward: Outward::default() };
+    let outward = Outward::default();
+    let mut waking = Waking { house, agent, cycle, config, model, memo, knock, outward, suspected };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -97,7 +124,7 @@ impl Waking<'_> {
     async fn run(&mut self) -> Result<Rested, StoreError> {
         loop {
             if self.house.stopping.is_cancelled() {
-                self.cycle.stop("the node stops");
+                self.cycle.stop(STOPPING);
             }
             match self.cycle.next(self.now()) {
                 Next::OpenAndThink(open, prompt) => self.open_and_think(*open, prompt).await?,
@@ -126,16 +153,17 @@ impl Waking<'_> {
         }
     }
 
-    /// Opening has no effects outside, thinking neither: they may overlap. What the model says is
-    /// held until the opening is durable.
+    /// Opening has no effects outside, thinking neither: they may overlap. Watchers may see a draft
+    /// at once; what the model decides is held until the opening is durable.
     async fn open_and_think(&mut self, open: Changes, prompt: Prompt) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
         let mut opening = submit(self.house, self.cycle.lease(), open.clone());
         let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
         let lease = self.cycle.lease();
         let (model, config) = (Arc::clone(&self.model), Arc::clone(&self.config));
+        let (knock, stopping) = (self.knock, &self.house.stopping);
         let asking =
-            Asking { ports: &self.house.ports, model: &model, config: &config, lease, knock: self.knock };
+            Asking { ports: &self.house.ports, model: &model, config: &config, lease, knock, stopping };
         let mut early = None;
         let outcome = {
             let thinking = asking.ask(&prompt, &mut self.memo, &mut stage);
@@ -168,6 +196,7 @@ impl Waking<'_> {
             config: &self.config,
             lease: self.cycle.lease(),
             knock: self.knock,
+            stopping: &self.house.stopping,
         };
         asking.ask(prompt, &mut self.memo, &mut stage).await
     }
@@ -179,28 +208,45 @@ impl Waking<'_> {
                 let now = self.now();
                 self.cycle.thought(thought, now);
             }
-            Asked::Interrupted(glance) => {
-                self.cycle.glanced(glance);
+            Asked::Interrupted(interrupt) => {
+                match interrupt {
+                    Interrupt::Canceled(glance) => self.cycle.glanced(glance),
+                    Interrupt::Stopping => self.cycle.stop(STOPPING),
+                }
                 self.cycle.abandoned();
             }
         }
     }
 
-    /// Waits for the next outcome of the running calls, or for the news that the cycle is canceled.
+    /// Waits for the next outcome of the running calls, for the news that the cycle is canceled, or
+    /// until a stop of the node has waited long enough.
     async fn wait(&mut self) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
+        let stopped = async {
+            self.house.stopping.cancelled().await;
+            self.house.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
+        };
         tokio::select! {
             biased;
-            (call, outcome) = self.outward.next() => self.cycle.settled(call, outcome),
+            (call, outcome) = self.outward.next() => {
+                self.cycle.settled(call, outcome);
+                return Ok(());
+            }
+            () = stopped => self.cycle.stop(STOPPING),
             () = self.knock.notified() => {
                 if let Some(glance) = self.house.ports.store.glance(self.cycle.lease()).await? {
                     self.cycle.glanced(glance);
                 }
-                if self.cycle.interrupted() {
-                    self.outward = Outward::default();
+                if !self.cycle.interrupted() {
+                    return Ok(());
                 }
             }
         }
+        // What came is kept; the rest is told as what it is when the cycle goes on.
+        for (call, outcome) in std::mem::take(&mut self.outward).let_go() {
+            self.cycle.settled(call, outcome);
+        }
+        self.cycle.let_go();
         Ok(())
     }
 
@@ -211,9 +257,12 @@ impl Waking<'_> {
     }
 
     /// Tells watchers and sleepers what a commit caused.
-    fn told(&self, outcome: CommitOutcome, changes: &Changes) -> Verdict {
+    fn told(&mut self, outcome: CommitOutcome, changes: &Changes) -> Verdict {
         match outcome {
             CommitOutcome::Committed { n, glance, echo } => {
+                if changes.kind != CommitKind::Open {
+                    self.suspected = None;
+                }
                 self.publish(n, changes, echo);
                 Verdict::Committed(glance)
             }

@@ -17,6 +17,7 @@ use agent::port::{
 use agent::prompt::Prompt;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
 use crate::failure;
@@ -26,8 +27,16 @@ use crate::stage::Stage;
 pub(crate) enum Asked {
     /// A thought, or why there is none.
     Thought(Result<Thought, ModelError>),
-    /// The cycle was canceled meanwhile; the generation was dropped.
-    Interrupted(Glance),
+    /// The generation was dropped.
+    Interrupted(Interrupt),
+}
+
+/// Why a generation was dropped.
+pub(crate) enum Interrupt {
+    /// The cycle was canceled.
+    Canceled(Glance),
+    /// The node stops, and the model took longer than a stop may.
+    Stopping,
 }
 
 /// Everything that a thought needs besides the prompt.
@@ -37,6 +46,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) config: &'a AgentConfig,
     pub(crate) lease: Lease,
     pub(crate) knock: &'a Notify,
+    pub(crate) stopping: &'a CancellationToken,
 }
 
 impl Asking<'_> {
@@ -51,10 +61,10 @@ impl Asking<'_> {
             let error = {
                 let generation =
                     generate(&**self.model, prompt, memo, &self.config.model_timeouts, &**clock, stage);
-                match self.unless_canceled(generation).await {
-                    Err(glance) => {
+                match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
+                    Err(interrupt) => {
                         stage.void();
-                        return Asked::Interrupted(glance);
+                        return Asked::Interrupted(interrupt);
                     }
                     Ok(Ok(reply)) => {
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
@@ -72,26 +82,37 @@ impl Asking<'_> {
             tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
             let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
             self.ports.live.note(self.lease.agent, reason);
-            if let Err(glance) = self.unless_canceled(clock.sleep(pause)).await {
-                return Asked::Interrupted(glance);
+            if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0).await {
+                return Asked::Interrupted(interrupt);
             }
             attempt += 1;
         }
     }
 
-    /// `work`, dropped as soon as a knock brings the news that the cycle is canceled.
-    async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, Glance> {
-        tokio::pin!(work);
+    /// `work`, dropped as soon as a knock brings the news that the cycle is canceled, or `grace_ms`
+    /// after the node began to stop.
+    async fn unless_interrupted<T>(
+        &self,
+        work: impl Future<Output = T>,
+        grace_ms: u64,
+    ) -> Result<T, Interrupt> {
+        let clock = &self.ports.clock;
+        let stopped = async {
+            self.stopping.cancelled().await;
+            clock.sleep(Duration::from_millis(grace_ms)).await;
+        };
+        tokio::pin!(work, stopped);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
+                () = &mut stopped => return Err(Interrupt::Stopping),
                 () = self.knock.notified() => {
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
                     let glance = self.ports.store.glance(self.lease).await.ok().flatten();
                     if let Some(glance) = glance.filter(|glance| glance.cancel) {
-                        return Err(glance);
+                        return Err(Interrupt::Canceled(glance));
                     }
                 }
             }

@@ -46,7 +46,7 @@ impl Cycle {
             suspects_left,
             inbox: None,
             calls,
-            running: false,
+            running: Vec::new(),
             arrived: Vec::new(),
             overlap: waking.clean && !canceled,
             cancel: canceled,

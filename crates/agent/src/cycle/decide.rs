@@ -255,7 +255,7 @@ impl Cycle {
             self.calls.clear();
             State::Ready
         } else {
-            self.running = false;
+            self.running.clear();
             State::Acting
         }
     }

@@ -229,8 +229,8 @@ pub struct Cycle {
     inbox: Option<Arc<Entry>>,
     /// Calls of the step in hand that were decided and are not all settled.
     calls: Vec<CallRow>,
-    /// Outward calls handed to the driver.
-    running: bool,
+    /// Outward calls handed to the driver and not answered.
+    running: Vec<CallId>,
     /// Outcomes that came and are not committed.
     arrived: Vec<(CallId, Outcome)>,
     /// Whether opening may overlap the model call.
@@ -406,7 +406,13 @@ impl Cycle {
 
     /// An outward call ended.
     pub fn settled(&mut self, call: CallId, outcome: Outcome) {
+        self.running.retain(|running| *running != call);
         self.arrived.push((call, outcome));
+    }
+
+    /// The driver gave up the calls in hand, because the node stops or the cycle is canceled.
+    pub fn let_go(&mut self) {
+        self.running.clear();
     }
 
     /// Brings the machine to where the life row is after `changes`.

@@ -14,9 +14,6 @@ impl Cycle {
         if self.cancel {
             return self.next_canceled(now);
         }
-        if !self.running && self.arrived.is_empty() {
-            return self.start_calls(now);
-        }
         if self.calls.iter().all(|row| self.outcome_of(row).is_some()) {
             let entry = self.outcomes_entry(now);
             self.state = State::Settling(Box::new(entry), false);
@@ -27,35 +24,33 @@ impl Cycle {
             changes.call_changes = self.arrivals();
             return self.commit(changes, After::Started);
         }
-        self.state = State::Acting;
-        Next::Await
+        match self.park.clone().filter(|_| self.running.is_empty()) {
+            Some(reason) => self.next_parked(&reason, now),
+            None => self.start_calls(now),
+        }
     }
 
-    /// Unsafe calls are marked as begun before any of the step is; what had begun before a crash is
-    /// not among the planned ones any more.
+    /// Starts what may run now: all that can be repeated side by side, and one unsafe call at a time,
+    /// marked as begun just before. So a crash leaves at most one of them in doubt.
     fn start_calls(&mut self, now: Timestamp) -> Next {
-        if let Some(reason) = self.park.clone() {
-            return self.next_parked(&reason, now);
-        }
-        let begin: Vec<CallChange> = self
-            .calls
-            .iter()
-            .filter(|row| row.effect == Effect::Unsafe && row.state == CallState::Planned)
-            .map(|row| CallChange { id: row.id.clone(), state: CallState::Started, outcome: None })
-            .collect();
-        if !begin.is_empty() {
+        let open = |row: &&CallRow| row.outcome.is_none();
+        let idle = |row: &&CallRow| row.outcome.is_none() && !self.running.contains(&row.id);
+        let next_unsafe = self.calls.iter().filter(open).find(|row| row.effect == Effect::Unsafe);
+        let begin = next_unsafe.filter(|row| row.state == CallState::Planned && self.park.is_none());
+        if let Some(row) = begin {
+            let change = CallChange { id: row.id.clone(), state: CallState::Started, outcome: None };
             let mut changes = self.changes(CommitKind::Start, now);
-            changes.call_changes = begin;
+            changes.call_changes = vec![change];
             return self.commit(changes, After::Started);
         }
-        self.running = true;
+        let may = |row: &&CallRow| row.effect != Effect::Unsafe || row.state == CallState::Started;
+        let rows: Vec<CallRow> = self.calls.iter().filter(idle).filter(may).cloned().collect();
         self.state = State::Acting;
-        let open = self.calls.iter().filter(|row| row.outcome.is_none()).cloned().collect::<Vec<_>>();
-        if open.is_empty() {
-            // Everything was answered from outside while nobody lived the agent.
-            return self.next(now);
+        if rows.is_empty() || self.park.is_some() {
+            return Next::Await;
         }
-        Next::Outward(open)
+        self.running.extend(rows.iter().map(|row| row.id.clone()));
+        Next::Outward(rows)
     }
 
     pub(super) fn next_settling(&mut self, entry: Box<Entry>, counted: bool, now: Timestamp) -> Next {
@@ -83,7 +78,7 @@ impl Cycle {
     pub(super) fn after_settle(&mut self) -> State {
         self.calls.clear();
         self.arrived.clear();
-        self.running = false;
+        self.running.clear();
         State::Ready
     }
 

@@ -309,6 +309,28 @@ fn after_a_crash_a_begun_unsafe_call_is_unknown_and_a_reading_one_runs_again() {
 }
 
 #[test]
+fn unsafe_calls_begin_one_by_one_so_that_a_crash_leaves_one_in_doubt() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (mut all, next) = say(&mut cycle, vec![call("fire"), call("fire")]);
+    assert_eq!(kinds(&all), [CommitKind::Decide, CommitKind::Start]);
+    let Next::Outward(first) = next else { panic!("wanted the first call, got {next:?}") };
+    assert_eq!(first.iter().map(|row| row.index).collect::<Vec<_>>(), [0]);
+    cycle.settled(first[0].id.clone(), Outcome::ok("fired"));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Settle, CommitKind::Start]);
+    assert!(matches!(next, Next::Outward(rows) if rows[0].index == 1));
+    all.extend(commits);
+    let mut again = begin_with(after_crash(&all, 11));
+    let (opened, next) = drive(&mut again);
+    assert_eq!(kinds(&opened), [CommitKind::Open, CommitKind::Settle]);
+    let results: Vec<_> = opened[1].entries[0].message.parts.iter().collect();
+    assert!(matches!(results[0], crate::message::Part::ToolResult { error: false, .. }), "it is known");
+    assert!(matches!(results[1], crate::message::Part::ToolResult { error: true, .. }), "it is not");
+    assert!(matches!(next, Next::Think(_)));
+}
+
+#[test]
 fn after_a_crash_before_the_start_an_unsafe_call_is_still_to_be_made() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);

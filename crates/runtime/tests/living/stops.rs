@@ -93,3 +93,44 @@ async fn a_graceful_stop_parks_the_cycle_at_the_border_of_a_step_and_it_resumes(
     assert_eq!((runs.len(), runs[0].ending), (1, Ending::Rested));
     assert_eq!(play.counters.calls("slow"), 1, "the step in hand was finished, not repeated");
 }
+
+#[tokio::test]
+async fn stops_in_good_order_are_nobodys_fault_however_slow_the_model() {
+    let mut play = Play::with(Scripted::answering(|_| Script::new().text("well").hang()), |store| store);
+    let husam = play.world.human("husam").await.unwrap();
+    let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let message = play.world.say(husam, lobby, "important").await.unwrap();
+    for _ in 0..7 {
+        play.world.pass(Duration::from_secs(1)).await.unwrap();
+        play.world.stop().await.unwrap();
+        let row = play.world.reader().event(ada, agent::id::EventId(message.to_string())).await.unwrap();
+        let row = row.unwrap();
+        assert_eq!((row.fate.as_str(), row.attempts), ("waiting", 0));
+        assert_eq!(play.world.reader().totals().await.unwrap().open_cycles, 0);
+        play.world.start();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_outlasts_a_stop_is_given_up_and_run_again() {
+    let mut play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().call("look", &json!({})).call("slow", &json!({})),
+        1 => Script::new().call("send_message", &send("lobby", "at last")),
+        _ => done(),
+    });
+    let husam = play.world.human("husam").await.unwrap();
+    let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    play.world.say(husam, lobby, "hi").await.unwrap();
+    for _ in 0..7 {
+        play.world.pass(Duration::from_secs(1)).await.unwrap();
+        play.world.stop().await.unwrap();
+        play.world.start();
+    }
+    play.gate.open();
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.heard(lobby).await.unwrap().len(), 2);
+    assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Rested);
+    assert_eq!(play.counters.calls("look"), 1, "what was settled is not asked again");
+}

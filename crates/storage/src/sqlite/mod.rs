@@ -36,6 +36,7 @@ use std::thread::JoinHandle;
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
+use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -52,6 +53,8 @@ pub(super) struct Session {
     boot: i64,
     /// Whether the store was closed cleanly before this opening.
     clean: bool,
+    /// When it was opened this time.
+    started: Timestamp,
     /// Configs by revision: they never change.
     configs: Configs,
     clock: Arc<dyn Clock>,
@@ -112,7 +115,8 @@ impl Sqlite {
             writer: Mutex::new(Some(writer)),
             readers: Readers::new(opened.file),
         };
-        let session = Session { boot: opened.boot, clean: opened.clean, configs: Configs::default(), clock };
+        let (boot, clean, started) = (opened.boot, opened.clean, clock.now());
+        let session = Session { boot, clean, started, configs: Configs::default(), clock };
         Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
     }
 
@@ -120,7 +124,8 @@ impl Sqlite {
     /// caller at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
-        let session = Session { boot: 1, clean: true, configs: Configs::default(), clock };
+        let session =
+            Session { boot: 1, clean: true, started: clock.now(), configs: Configs::default(), clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());

@@ -97,7 +97,7 @@ pub(super) fn wake(
         None => (Vec::new(), Vec::new()),
     };
     Ok(Some(Waking {
-        clean: session.clean || !stale(db, session, row)?,
+        clean: session.clean || !(left_open(session, &life) || stale(db, session, row)?),
         facts: facts(db, row)?,
         life,
         entity,
@@ -121,6 +121,11 @@ fn horizon(db: &Connection, agent: i64, now: Timestamp, debounce: u64) -> Outcom
     let sql = "SELECT 1 FROM waiting WHERE agent = ? AND not_before <= ? LIMIT 1";
     let due = db.prepare_cached(sql)?.exists(params![agent, ms(now)])?;
     Ok(if due { super::rows::time(ms(now).saturating_add(int(debounce)))? } else { now })
+}
+
+/// Whether the open cycle was opened before this start of a store that had crashed.
+fn left_open(session: &Session, life: &Life) -> bool {
+    life.open.as_ref().is_some_and(|open| open.opened_at < session.started)
 }
 
 /// Whether something waits that was accepted before this start of a store that had crashed.
