@@ -20,6 +20,8 @@ use crate::report::{Goal, Metric};
 
 /// Agents that live at once.
 const AGENTS: usize = 32;
+/// Frames of the log that a group of commands writes, about.
+const FRAMES: usize = 64;
 /// Before the first cycle that counts.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// One slice of the measuring.
@@ -31,8 +33,16 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
     let mut disk = Disk::open(dir.path())?;
-    let fsync = (0..200).map(|_| disk.fsync(16)).collect::<Result<Samples>>()?;
+    let mut fsync = Samples::default();
+    let mut look = |times: usize| -> Result<()> {
+        for _ in 0..times {
+            fsync.push(disk.fsync(FRAMES)?);
+        }
+        Ok(())
+    };
+    look(200)?;
     let (speed, groups, cpu) = threads.block_on(run(dir.path()))?;
+    look(200)?;
     // What the disk alone would allow: as many fsyncs as there were transactions, and nothing else.
     let floor = 1e6 / (groups.median() * fsync.median());
     let note = format!(

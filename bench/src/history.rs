@@ -117,7 +117,7 @@ fn steps(threads: &Runtime, house: &House, stub: &Stub, life: &mut Life, counts:
     for arrival in arrivals.iter().skip(1) {
         let settled = settled.next().context("a step that was not settled")?;
         if counts {
-            life.cpu.push(arrival.cpu_us - settled.cpu_us);
+            life.cpu.push(arrival.cpu_us - settled.cpu_us.context("a commit without its CPU time")?);
             life.wall.push(us(arrival.at.saturating_duration_since(settled.at)));
         }
     }

@@ -85,6 +85,6 @@ fn main() -> Result<()> {
 fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).with_file_name("target"),
     }
 }

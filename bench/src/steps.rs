@@ -25,6 +25,8 @@ const MANY: usize = 12;
 const PAIRS: usize = 40;
 /// Pairs before the first that counts.
 const WARM_UP: usize = 5;
+/// Looks at the disk after each pair.
+const PROBES: usize = 10;
 /// Frames of the log that one step writes in each of its transactions.
 const FRAMES: usize = 6;
 /// The tools: one that the runtime runs inside its commit, one outside that may be repeated, one
@@ -39,20 +41,21 @@ const STATED: usize = 1;
 struct Cost {
     fsyncs: Samples,
     ms: Samples,
+    /// What the disk takes by itself, between the cycles.
+    fsync_us: Samples,
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
-    let mut disk = Disk::open(dir.path())?;
-    let fsync = (0..200).map(|_| disk.fsync(FRAMES)).collect::<Result<Samples>>()?;
-    let fsync_ms = fsync.median() / 1e3;
-    let costs = threads.block_on(run(dir.path()))?;
+    let disk = Disk::open(dir.path())?;
+    let costs = threads.block_on(run(dir.path(), disk))?;
     let each = |what: fn(&Cost) -> f64| {
         let words = TOOLS.iter().zip(&costs).map(|((_, kind), cost)| format!("{kind} {}", short(what(cost))));
         words.collect::<Vec<_>>().join(", ")
     };
     let cost = &costs[STATED];
+    let fsync_ms = cost.fsync_us.median() / 1e3;
     let note = format!(
         "transactions of one more step with an outward, repeatable tool; {}; floor: the decision alone. An \
          unsafe call pays one more, the barrier that marks it as begun",
@@ -82,7 +85,7 @@ struct Plan {
     tool: AtomicUsize,
 }
 
-async fn run(dir: &Path) -> Result<Vec<Cost>> {
+async fn run(dir: &Path, mut disk: Disk) -> Result<Vec<Cost>> {
     let plan = Arc::new(Plan::default());
     let told = Arc::clone(&plan);
     let author = move |step| match TOOLS[told.tool.load(Ordering::Relaxed)].0 {
@@ -108,6 +111,9 @@ async fn run(dir: &Path) -> Result<Vec<Cost>> {
             if pair >= WARM_UP {
                 cost.fsyncs.push((many.0 - few.0) / (MANY - FEW) as f64);
                 cost.ms.push((many.1 - few.1) / (MANY - FEW) as f64);
+                for _ in 0..PROBES {
+                    cost.fsync_us.push(disk.fsync(FRAMES)?);
+                }
             }
         }
         costs.push(cost);

@@ -13,14 +13,15 @@ use crate::Bench;
 use crate::floor::Floor;
 use crate::house::{self, Ears, Home, House};
 use crate::machine::Disk;
-use crate::measure::{Samples, process_cpu_us, short, us};
+use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
 use crate::stub::Stub;
 use crate::talk::Line;
 use crate::watched::{Mark, Point};
 
-/// Wakes before the first that counts.
-const WARM_UP: usize = 40;
+/// Wakes before the first that counts: as many as it takes the log to reach its full length, from
+/// when on it is written over and over.
+const WARM_UP: usize = 300;
 /// Wakes that are timed.
 const SAMPLES: usize = 400;
 /// Wakes whose fsyncs are counted, the opening held back.
@@ -50,9 +51,9 @@ const STAGES: [(&str, Point, Point); 7] = [
     ("request to first byte", Point::Encoded, Point::Arrived),
 ];
 
-/// For each stage its time, and the CPU that the process used meanwhile, in microseconds.
+/// The time of each stage, in microseconds.
 #[derive(Default)]
-struct Stages([(Samples, Samples); STAGES.len()]);
+struct Stages([Samples; STAGES.len()]);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
@@ -88,13 +89,12 @@ impl<'a> Scene<'a> {
     /// One wake; its length in microseconds and what passed on its way.
     fn wake(&mut self) -> Result<(f64, Vec<Mark>)> {
         drop(self.house.marks.take());
-        let cpu_us = process_cpu_us();
         let began = self.line.send(&self.request)?;
         let arrival = self.stub.arrival()?;
         self.line.answer()?;
         self.rest()?;
-        let began = Mark { point: Point::Began, at: began, cpu_us };
-        let arrived = Mark { point: Point::Arrived, at: arrival.at, cpu_us: arrival.cpu_us };
+        let began = Mark { point: Point::Began, at: began, cpu_us: None };
+        let arrived = Mark { point: Point::Arrived, at: arrival.at, cpu_us: None };
         let mut marks = vec![began, arrived];
         marks.extend(self.house.marks.take());
         Ok((us(arrival.at.duration_since(began.at)), marks))
@@ -159,7 +159,7 @@ fn ratio(scene: &mut Scene<'_>, dir: &std::path::Path) -> Result<Metric> {
     let value = wakes.median() - fsyncs.median();
     let note = format!(
         "wake {} us ({}) less fsync {} us ({}); floor: round trip {} us ({}) + hop {} us ({}); where a wake \
-         goes, us (and CPU): {}",
+         goes, us: {}",
         short(wakes.median()),
         wakes.spread(),
         short(fsyncs.median()),
@@ -176,19 +176,17 @@ fn ratio(scene: &mut Scene<'_>, dir: &std::path::Path) -> Result<Metric> {
 
 impl Stages {
     fn add(&mut self, marks: &[Mark]) {
-        let mark = |point| marks.iter().find(|mark| mark.point == point);
-        for ((time, cpu), (_, from, to)) in self.0.iter_mut().zip(STAGES) {
-            if let (Some(from), Some(to)) = (mark(from), mark(to)) {
-                time.push(us(to.at.saturating_duration_since(from.at)));
-                cpu.push(to.cpu_us - from.cpu_us);
+        let at = |point| marks.iter().find(|mark| mark.point == point).map(|mark| mark.at);
+        for (times, (_, from, to)) in self.0.iter_mut().zip(STAGES) {
+            if let (Some(from), Some(to)) = (at(from), at(to)) {
+                times.push(us(to.saturating_duration_since(from)));
             }
         }
     }
 
     fn words(&self) -> String {
-        let stages = self.0.iter().zip(STAGES).map(|((time, cpu), (name, ..))| {
-            format!("{name} {} ({})", short(time.median()), short(cpu.median()))
-        });
-        stages.collect::<Vec<_>>().join(", ")
+        let stages = self.0.iter().zip(STAGES);
+        let words = stages.map(|(times, (name, ..))| format!("{name} {}", short(times.median())));
+        words.collect::<Vec<_>>().join(", ")
     }
 }

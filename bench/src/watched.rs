@@ -40,15 +40,16 @@ pub(crate) enum Point {
     Arrived,
 }
 
-/// When it passed, and what the process had used by then.
+/// When it passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     /// What.
     pub(crate) point: Point,
     /// When.
     pub(crate) at: Instant,
-    /// CPU time of the process, in microseconds.
-    pub(crate) cpu_us: f64,
+    /// CPU time of the process so far, in microseconds. Reading it is a system call, so it is known
+    /// only of commits: a wake is timed to the microsecond.
+    pub(crate) cpu_us: Option<f64>,
 }
 
 /// What passed, in order.
@@ -62,7 +63,8 @@ impl Marks {
     }
 
     fn add(&self, point: Point) {
-        let mark = Mark { point, at: Instant::now(), cpu_us: process_cpu_us() };
+        let cpu_us = matches!(point, Point::Committed(_)).then(process_cpu_us);
+        let mark = Mark { point, at: Instant::now(), cpu_us };
         self.all().push(mark);
     }
 
