@@ -185,7 +185,7 @@ impl AgentConfig {
         let known = Self::default().to_json();
         check_keys(value, &known, "")?;
         let config: Self =
-            serde_json::from_value(value.clone()).map_err(|error| BadConfig::WrongType(error.to_string()))?;
+            serde_json::from_value(value.clone()).map_err(|error| wrong_type(value, &error))?;
         config.check()?;
         Ok(config)
     }
@@ -228,6 +228,39 @@ impl AgentConfig {
             });
         }
         Ok(())
+    }
+}
+
+/// Names the first key whose value alone is no config, and says in words what was wanted of it.
+fn wrong_type(value: &Value, error: &serde_json::Error) -> BadConfig {
+    let alone =
+        |key: &str, value: &Value| Value::Object([(key.to_owned(), value.clone())].into_iter().collect());
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let Err(error) = serde_json::from_value::<AgentConfig>(alone(key, value)) else { continue };
+        for (below, value) in value.as_object().into_iter().flatten() {
+            let nested = alone(key, &alone(below, value));
+            if let Err(error) = serde_json::from_value::<AgentConfig>(nested) {
+                return BadConfig::WrongType(format!("`{key}.{below}`: {}", in_words(&error)));
+            }
+        }
+        return BadConfig::WrongType(format!("`{key}`: {}", in_words(&error)));
+    }
+    BadConfig::WrongType(in_words(error))
+}
+
+/// The decoder's words without the names of our types.
+fn in_words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let (got, wanted) = text.split_once(", expected ").unwrap_or((&text, ""));
+    let got = got.replace("invalid type: ", "got ").replace("invalid value: ", "got ");
+    match wanted {
+        "" => got,
+        "u32" | "u64" => format!("wanted a whole number from 0 on, {got}"),
+        "a string" | "a boolean" | "a sequence" => {
+            format!("wanted {}, {got}", wanted.replace("sequence", "list"))
+        }
+        other if other.starts_with("struct") => format!("wanted an object, {got}"),
+        other => format!("wanted {other}, {got}"),
     }
 }
 
@@ -320,6 +353,17 @@ mod tests {
     fn a_value_outside_its_bound_names_the_bound() {
         check(json!({"limits": {"max_steps": 0}}), "`limits.max_steps` must be 1 to 1000, got 0");
         check(json!([1]), "wanted an object with the keys of an agent's config");
+        check(
+            json!({"limits": {"max_steps": "5"}}),
+            "`limits.max_steps`: wanted a whole number from 0 on, got string \"5\"",
+        );
+        check(
+            json!({"limits": {"max_steps": -1}}),
+            "`limits.max_steps`: wanted a whole number from 0 on, got integer `-1`",
+        );
+        check(json!({"ephemeral": 1}), "`ephemeral`: wanted a boolean, got integer `1`");
+        check(json!({"limits": 7}), "`limits`: wanted an object, got integer `7`");
+        check(json!({"awareness": "inject"}), "`awareness`: wanted `none`, unknown variant `inject`");
     }
 
     #[test]

@@ -275,6 +275,15 @@ impl Facts {
         self.spaces.iter().find(|facts| facts.space.id == id)
     }
 
+    /// Where the agent speaks when it names no space: the active one, or its only one.
+    pub fn here(&self, active: Option<SpaceId>) -> Option<SpaceId> {
+        let only = match self.spaces.as_slice() {
+            [only] => Some(only.space.id),
+            _ => None,
+        };
+        active.or(only)
+    }
+
     /// A space of the agent by id, handle or display name (both case-insensitive). A display name
     /// that several of them have names none.
     pub fn find_space(&self, text: &str) -> Option<&SpaceFacts> {

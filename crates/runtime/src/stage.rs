@@ -123,7 +123,8 @@ impl Stage {
                 for fragment in speaking.partial.feed(text) {
                     speaking.read(&fragment.field, &fragment.text, fragment.end, &self.facts);
                     if fragment.field == "text" && !fragment.text.is_empty() {
-                        let place = if speaking.named { speaking.place } else { self.active };
+                        let place =
+                            if speaking.named { speaking.place } else { self.facts.here(self.active) };
                         if let Some(place) = place {
                             self.live.draft(self.agent, place, speaking.message, &fragment.text);
                         }
