@@ -6,11 +6,19 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use agent::config::nearest;
+use models::catalog::PROVIDERS;
+use models::secret::Secret;
 use models::voices::KeyRing;
+use toml::Value;
 
 use crate::errors::{Failure, Result};
 
 const FILE: &str = "secrets.toml";
+const EXAMPLE: &str = "one line for each key, such as OPENAI_API_KEY = \"sk-...\"";
+/// Characters that a name may have to be shown whole, and that are shown of a longer one.
+const NAME_MAX: usize = 32;
+const NAME_SHOWN: usize = 8;
 
 /// Gathers the keys that this server has.
 pub(crate) fn keys(data_dir: &Path) -> Result<KeyRing> {
@@ -19,7 +27,8 @@ pub(crate) fn keys(data_dir: &Path) -> Result<KeyRing> {
     Ok(KeyRing::gather(|name| std::env::var(name).ok(), &written, &file))
 }
 
-fn read(data_dir: &Path) -> Result<Option<String>> {
+/// The names and keys of the file, if there is one.
+fn read(data_dir: &Path) -> Result<Option<Vec<(String, Secret)>>> {
     let path = data_dir.join(FILE);
     let shown = path.display();
     let unreadable = |error| Failure::usage(format!("cannot read `{shown}`: {error}"));
@@ -36,18 +45,43 @@ fn read(data_dir: &Path) -> Result<Option<String>> {
     }
     let text = fs::read_to_string(&path).map_err(unreadable)?;
     // The parser's own message would quote the line, and with it the key.
-    if text.parse::<toml::Table>().is_err() {
-        return Err(Failure::usage(format!("`{shown}` is not a table of keys"))
-            .hint("one line for each key, such as OPENAI_API_KEY = \"sk-...\""));
+    let Ok(table) = text.parse::<toml::Table>() else {
+        return Err(Failure::usage(format!("`{shown}` is not a table of keys")).hint(EXAMPLE));
+    };
+    let entry = |(name, value)| {
+        entry(name, value).map_err(|(what, hint)| Failure::usage(format!("in `{shown}`, {what}")).hint(hint))
+    };
+    table.into_iter().map(entry).collect::<Result<_>>().map(Some)
+}
+
+/// One line of the file, or what is wrong with it and what to do. Never says the value.
+fn entry(name: String, value: Value) -> std::result::Result<(String, Secret), (String, String)> {
+    if !PROVIDERS.iter().any(|provider| provider.key_env == name) {
+        let names = || PROVIDERS.iter().map(|provider| provider.key_env);
+        let hint = match nearest(&name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are `{}`", names().collect::<Vec<_>>().join("`, `")),
+        };
+        // A key in the place of its name must not be printed whole.
+        let whole = name.chars().count() <= NAME_MAX;
+        let begin: String = name.chars().take(if whole { NAME_MAX } else { NAME_SHOWN }).collect();
+        let more = if whole { "" } else { "…" };
+        return Err((format!("`{begin}{more}` is the name of no key"), hint));
     }
-    Ok(Some(text))
+    match value {
+        Value::String(key) => Ok((name, Secret::new(&key))),
+        other => {
+            let what = format!("`{name}` must be a string in quotes and is of type {}", other.type_str());
+            Err((what, EXAMPLE.to_owned()))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn with(text: &str, mode: u32) -> Result<Option<String>> {
+    fn with(text: &str, mode: u32) -> Result<Option<Vec<(String, Secret)>>> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
         fs::write(&path, text).unwrap();
@@ -72,5 +106,28 @@ mod tests {
     fn no_file_is_no_keys() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_key_is_what_toml_says_that_it_is() {
+        let text = "# mine\n\"OPENAI_API_KEY\" = 'sk-#1' # from work\nGROQ_API_KEY = \"\"\"gsk\"\"\"\n";
+        let pairs = [("OPENAI_API_KEY", "sk-#1"), ("GROQ_API_KEY", "gsk")];
+        let pairs = pairs.map(|(name, key)| (name.to_owned(), Secret::new(key)));
+        let mut read = with(text, 0o600).unwrap().unwrap();
+        read.sort_by(|(a, _), (b, _)| b.cmp(a));
+        assert_eq!(read, pairs);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_by_its_name() {
+        let check = |text: &str, words: &str| {
+            let failure = with(text, 0o600).unwrap_err().to_string();
+            assert!(failure.contains(words) && !failure.contains("canary"), "{failure}");
+        };
+        check("OPENAI_API_KEY = 5", "`OPENAI_API_KEY` must be a string in quotes and is of type integer");
+        check("[OPENAI_API_KEY]\nkey = \"canary\"", "`OPENAI_API_KEY` must be a string in quotes");
+        check("[openai]\nkey = \"canary\"", "`openai` is the name of no key");
+        check("OPENAI_APY_KEY = \"canary\"", "did you mean `OPENAI_API_KEY`?");
+        check("sk-0123456789012345678901234567-canary = \"\"", "known are `ANTHROPIC_API_KEY`");
     }
 }

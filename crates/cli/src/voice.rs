@@ -172,7 +172,7 @@ mod tests {
     fn without_key_and_server_it_is_the_rehearsal() {
         let (config, why) = on_this_machine(Vec::new());
         assert_eq!((config.name.as_str(), why.as_str()), ("rehearsal", "no key and no model server found"));
-        let keys = KeyRing::gather(|name| (name == "OPENAI_API_KEY").then(|| "sk".into()), "", "");
+        let keys = KeyRing::gather(|name| (name == "OPENAI_API_KEY").then(|| "sk".into()), &[], "");
         assert_eq!(keyed(&keys).unwrap().0.name, "openai/gpt-5-mini");
     }
 }

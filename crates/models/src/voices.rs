@@ -70,20 +70,17 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// Gathers the keys of all providers. `env` looks up a variable; `secrets` is the content of
-    /// the secrets file at `file`: lines of `NAME = value`, quotes and `#` comments allowed.
-    pub fn gather(env: impl Fn(&str) -> Option<String>, secrets: &str, file: &str) -> Self {
-        let written = |name: &str| {
-            secrets.lines().find_map(|line| {
-                let (key, value) = line.split_once('=')?;
-                let key = key.trim().trim_start_matches("export ");
-                let value = value.trim().trim_matches(|quote| matches!(quote, '"' | '\''));
-                (key.trim() == name && !line.trim_start().starts_with('#')).then(|| value.to_owned())
-            })
-        };
+    /// Gathers the keys of all providers. `env` looks up a variable; `written` are the pairs of name
+    /// and key in the secrets file at `file`, as whoever read it took them from there.
+    pub fn gather(env: impl Fn(&str) -> Option<String>, written: &[(String, Secret)], file: &str) -> Self {
+        let written =
+            |name: &str| written.iter().find(|(known, _)| known == name).map(|(_, key)| key.clone());
         let key = |provider: &Provider| {
             let found = env(provider.key_env).filter(|key| !key.trim().is_empty());
-            let secret = Secret::new(&found.or_else(|| written(provider.key_env))?);
+            let secret = match found {
+                Some(key) => Secret::new(&key),
+                None => written(provider.key_env)?,
+            };
             (!secret.is_empty()).then_some((provider.name, secret))
         };
         Self { keys: catalog::PROVIDERS.iter().filter_map(key).collect(), file: file.to_owned() }

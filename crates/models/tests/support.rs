@@ -201,7 +201,7 @@ impl agent::port::Clock for NoClock {
 
 /// A voice as the server would make it, with a canary for a key.
 pub(crate) fn voice(config: VoiceConfig) -> Arc<dyn Model> {
-    let keys = KeyRing::gather(|_| Some("sk-canary-0123456789".into()), "", "secrets.toml");
+    let keys = KeyRing::gather(|_| Some("sk-canary-0123456789".into()), &[], "secrets.toml");
     VoiceBook::new(config, keys, Arc::new(NoClock)).voice(None).unwrap()
 }
 

@@ -14,7 +14,7 @@ fn book(default: &str, keys: KeyRing) -> VoiceBook {
 }
 
 fn refused(default: &str) -> String {
-    let keys = KeyRing::gather(|_| None, "", "/data/secrets.toml");
+    let keys = KeyRing::gather(|_| None, &[], "/data/secrets.toml");
     match book(default, keys).voice(None) {
         Ok(_) => panic!("`{default}` should be refused"),
         Err(error) => error.to_string(),
@@ -42,9 +42,10 @@ fn a_name_that_means_nothing_says_what_would() {
 
 #[test]
 fn keys_come_from_the_environment_before_the_file() {
-    let file = "# keys\nexport OPENAI_API_KEY = \"from-file\"\nANTHROPIC_API_KEY='also'\n#GROQ_API_KEY=no\n";
+    let file = [("OPENAI_API_KEY", "from-file"), ("ANTHROPIC_API_KEY", "also"), ("GROQ_API_KEY", " ")];
+    let file = file.map(|(name, key)| (name.to_owned(), Secret::new(key)));
     let env = |name: &str| (name == "OPENAI_API_KEY").then(|| "from-env".to_owned());
-    let keys = KeyRing::gather(env, file, "f");
+    let keys = KeyRing::gather(env, &file, "f");
     let names: Vec<_> = keys.providers().iter().map(|provider| provider.name).collect();
     assert_eq!(names, ["anthropic", "openai"]);
     assert!(!format!("{keys:?}").contains("from-"), "a key ring prints no key");
@@ -52,7 +53,7 @@ fn keys_come_from_the_environment_before_the_file() {
 
 #[test]
 fn voices_are_made_once_and_know_themselves() {
-    let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), "", "f");
+    let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
     let book = book("deepseek/deepseek-reasoner", keys).with(VoiceConfig {
         context_window: Some(2_000),
         key: Some(Secret::new("own")),
