@@ -22,7 +22,7 @@ pub enum Denial {
         name: String,
     },
     /// The handle is taken.
-    #[error("a {what} called `{name}` exists already")]
+    #[error("{} {what} called `{name}` exists already", if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" })]
     NameTaken {
         /// `entity`, `space`, ….
         what: &'static str,
