@@ -18,6 +18,7 @@ pub(crate) fn read<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
         let detail = format!("the body is nested deeper than {} levels", limits::JSON_DEPTH_MAX);
         return Err(Problem::new(Code::TooDeep, detail));
     }
+    only_object(text)?;
     let mut from = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
         let path = error.path().to_string();
@@ -25,6 +26,23 @@ pub(crate) fn read<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
     })?;
     from.end().map_err(|error| bad_json(&error))?;
     Ok(read)
+}
+
+/// Refuses JSON that is no object: serde would read an array as the fields in their order.
+fn only_object(text: &str) -> Result<(), Problem> {
+    // serde's own white space; an empty body and what begins with no value are its to refuse.
+    if text.trim_start_matches([' ', '\n', '\t', '\r']).starts_with('{') {
+        return Ok(());
+    }
+    let got = match serde_json::from_str::<Value>(text).map_err(|error| bad_json(&error))? {
+        Value::Object(_) => return Ok(()),
+        Value::Array(_) => "an array",
+        Value::String(_) => "a string",
+        Value::Number(_) => "a number",
+        Value::Bool(_) => "`true` or `false`",
+        Value::Null => "`null`",
+    };
+    Err(Problem::new(Code::WrongType, format!("the body: wanted a JSON object, got {got}")))
 }
 
 /// Whether the JSON text nests deeper than the bound; needs no valid JSON.
@@ -168,6 +186,10 @@ mod tests {
         check(b"{\"text\": \"a\"} x", Code::BadJson, "trailing");
         check(b"\xff", Code::NotUtf8, "byte 0");
         check(b"", Code::BadJson, "EOF");
+        check(b" [\"a\", 1, []]", Code::WrongType, "wanted a JSON object, got an array");
+        check(b"null", Code::WrongType, "wanted a JSON object, got `null`");
+        check(b"[1", Code::BadJson, "EOF");
+        assert!(read::<Order>(b"\r\n\t {\"text\": \"a\"}").is_ok());
     }
 
     #[test]
