@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::problem::{Code, Problem};
-use crate::{Hall, keys};
+use crate::{Hall, extract, keys};
 
 /// The access policy of a route. A route cannot be added without one (invariant 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +72,17 @@ pub(crate) struct InSpace(pub(crate) Arc<Space>);
 pub(crate) struct Guard {
     pub(crate) hall: Arc<Hall>,
     pub(crate) access: Access,
+    /// Whether the route takes a query string.
+    pub(crate) queries: bool,
 }
 
 /// Enforces the policy of one route.
 pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    match admit(&guard, &mut request).await {
+    let admitted = match admit(&guard, &mut request).await {
+        Ok(()) if !guard.queries => extract::only_known(request.uri(), &[]),
+        admitted => admitted,
+    };
+    match admitted {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

@@ -8,7 +8,7 @@ use agent::port::{PageRequest, RequestKey};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Uri, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -61,16 +61,27 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         if let Some(known) = json::fields::<T>() {
-            let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-            let pairs = pairs.map_err(|error| Problem::new(Code::BadQuery, error.body_text()))?;
-            if let Some((name, _)) = pairs.0.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-                return Err(json::unknown_name(name, known));
-            }
+            only_known(&parts.uri, known)?;
         }
         match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
             Err(error) => Err(Problem::new(Code::BadQuery, error.body_text())),
         }
+    }
+}
+
+/// Refuses a query string with a name that is none of `known`: whoever wrote it meant something, and
+/// it would not be done.
+pub(crate) fn only_known(uri: &Uri, known: &[&'static str]) -> Result<(), Problem> {
+    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
+    let pairs = pairs.map_err(|error| Problem::new(Code::BadQuery, error.body_text()))?.0;
+    match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some((name, _)) if name == "purge" => {
+            let problem = json::unknown_name(name, known);
+            Err(problem.hint("purging is not there yet: nothing was changed, and nothing erased"))
+        }
+        Some((name, _)) => Err(json::unknown_name(name, known)),
     }
 }
 

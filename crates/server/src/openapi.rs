@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn, PathItem};
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{InfoBuilder, OpenApi, Ref};
+use utoipa::openapi::{InfoBuilder, OpenApi, Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::auth::Access;
@@ -44,6 +44,15 @@ pub(crate) fn mark(item: &mut PathItem, access: Access) {
             .build();
         operation.responses.responses.insert("default".to_owned(), response.into());
     }
+}
+
+/// Whether any operation of the path documents a query parameter.
+pub(crate) fn takes_query(item: &mut PathItem) -> bool {
+    operations(item).any(|operation| operation.parameters.iter().flatten().any(in_query))
+}
+
+fn in_query(parameter: &RefOr<Parameter>) -> bool {
+    matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query)
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

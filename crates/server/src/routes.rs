@@ -1,5 +1,6 @@
 //! The route table. [`Routes::add`] is the only way to add a route, and it takes an access policy
-//! (invariant 12): route, document and guard come from one line.
+//! (invariant 12): route, document and guard come from one line, and a query string
+//! is refused where the document has no parameter for it.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ impl Routes {
             );
             openapi::mark(item, access);
         }
-        let guarded = Guard { hall: Arc::clone(&self.hall), access };
+        let queries = paths.paths.values_mut().any(openapi::takes_query);
+        let guarded = Guard { hall: Arc::clone(&self.hall), access, queries };
         let methods = methods.route_layer(middleware::from_fn_with_state(guarded, guard));
         Self { router: self.router.routes((schemas, paths, methods)), ..self }
     }

@@ -20,7 +20,10 @@ async fn every_bad_body_gets_one_clear_refusal() {
     check(say, json!({"text": 1, "sender": "you"}), 422, "wrong_type", "`text`: invalid type").await;
     check(say, json!({"text": "a", "mentions": [1]}), 422, "wrong_type", "`mentions[0]`").await;
     check(say, json!({"sender": "you"}), 422, "wrong_type", "missing field `text`").await;
-    check(say, json!([]), 422, "wrong_type", "").await;
+    check(say, json!([]), 422, "wrong_type", "wanted a JSON object, got an array").await;
+    let fields = json!(["arr", null, null, ["you"]]);
+    check(spaces, fields, 422, "wrong_type", "wanted a JSON object, got an array").await;
+    check("/v1/agents/muhammad/cancel", json!([null]), 422, "wrong_type", "got an array").await;
     check(say, json!({"txet": "a"}), 422, "unknown_field", "did you mean `text`?").await;
     check(say, json!({"text": "a", "trust": "operator"}), 422, "unknown_field", "`trust`").await;
     check(say, json!({"text": "a", "id": "7"}), 422, "wrong_type", "`id`").await;
@@ -66,7 +69,22 @@ async fn every_bad_body_gets_one_clear_refusal() {
     check(spaces, json!({"name": "x", "members": ["nobody"]}), 404, "not_found", "`nobody`").await;
     check("/v1/spaces/home/members", json!({"entity": "nobody"}), 404, "not_found", "`nobody`").await;
     check("/v1/entities/muhammad/keys", json!({}), 422, "not_human", "people").await;
-    check("/v1/entities", json!({"name": "YOU"}), 409, "name_taken", "`you`").await;
+    check("/v1/entities", json!({"name": "YOU"}), 409, "name_taken", "an entity called `you`").await;
+}
+
+#[tokio::test]
+async fn a_query_where_none_is_read_is_refused_and_nothing_done() {
+    let world = World::new().await;
+    let refused = world.post("/v1/agents/muhammad/retire?purge=true", json!({})).await;
+    assert_eq!((refused.status, refused.code()), (422, "unknown_field"), "{refused:?}");
+    assert!(refused.words().contains("`purge`") && refused.words().contains("not there yet"), "{refused:?}");
+    let agent = world.get("/v1/agents/muhammad").await;
+    assert_eq!(agent.json["standing"], "active", "{agent:?}");
+    for path in ["/v1/agents/muhammad", "/v1/health", "/v1/whoami", "/v1/spaces/home/stream"] {
+        let refused = world.get(&format!("{path}?limit=1")).await;
+        assert_eq!((refused.status, refused.code()), (422, "unknown_field"), "{path}: {refused:?}");
+    }
+    assert_eq!(world.get("/v1/agents/muhammad?").await.status, 200, "an empty query says nothing");
 }
 
 #[tokio::test]
