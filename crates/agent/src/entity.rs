@@ -75,6 +75,11 @@ pub struct Member {
     pub since: Timestamp,
 }
 
+impl Member {
+    /// The role where none is given.
+    pub const ROLE: &'static str = "member";
+}
+
 /// Why a text is not a handle.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("wanted a handle of 1 to {max} characters from a-z, 0-9, `_` and `-`, got `{got}`", max = limits::HANDLE_MAX)]

@@ -70,7 +70,7 @@ fn member(member: &Member, hands: &Hands<'_>) -> Value {
         "display_name": entity.display_name,
         "kind": entity.kind,
     });
-    if !member.role.is_empty() {
+    if !member.role.is_empty() && member.role != Member::ROLE {
         line["role"] = json!(head_and_tail(&member.role, limits::DISPLAY_NAME_MAX_BYTES));
     }
     if entity.id == hands.agent.entity() {

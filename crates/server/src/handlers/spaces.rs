@@ -104,7 +104,7 @@ pub(super) async fn add_member(
 ) -> Result<Json<Member>, Problem> {
     let space = space_called(&hall, &name).await?;
     let entity = called(&hall, &body.value.entity).await?;
-    let role = body.value.role.unwrap_or_else(|| "member".to_owned());
+    let role = body.value.role.unwrap_or_else(|| agent::entity::Member::ROLE.to_owned());
     let role = text("role", role, limits::DISPLAY_NAME_MAX_BYTES)?;
     let now = hall.doors.clock.now();
     to_the_end(async move {

@@ -1,6 +1,6 @@
 //! Spaces and who is in them. Every change raises the space's `rev`, and the facts of its agents.
 
-use agent::entity::Space;
+use agent::entity::{Member, Space};
 use agent::id::{EntityId, SpaceId};
 use agent::limits;
 use agent::port::{Denial, NewSpace};
@@ -20,7 +20,7 @@ pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
     let row = params![bytes(new.id.0), new.name, new.display_name, new.description, ms(new.at)];
     db.prepare_cached(sql)?.insert(row)?;
     for member in new.members {
-        add_member(db, new.id, member, "", new.at)?;
+        add_member(db, new.id, member, Member::ROLE, new.at)?;
     }
     read(db, new.id)
 }

@@ -123,6 +123,8 @@ pub async fn an_amendment_makes_a_revision_only_where_something_changes(b: Backe
 pub async fn members_raise_the_rev_and_a_full_space_takes_no_more(b: Backend) {
     let w = world(b).await;
     let rev = w.b.reader.space("family".into()).await.unwrap().unwrap().rev;
+    let founders = w.b.reader.members(w.family).await.unwrap();
+    assert!(founders.iter().all(|member| member.role == "member"), "{founders:?}");
     let add = |role: &str| w.b.registry.add_member(w.family, w.bob.entity(), role.into(), at(1));
     assert_eq!(add("guest").await.unwrap(), rev + 1);
     assert_eq!(add("owner").await.unwrap(), rev + 2);

@@ -368,7 +368,7 @@ async fn present(client: &Client, place: &Place) -> Result<String> {
             let agent: Agent = client.get_as(&agent_path(entity.id.agent(), "")).await?;
             line.push_str(&format!(", {}", agent.state.as_str()));
         }
-        if !member.role.is_empty() {
+        if !member.role.is_empty() && member.role != agent::entity::Member::ROLE {
             line.push_str(&format!(", {}", member.role));
         }
         lines.push(line + ")");
