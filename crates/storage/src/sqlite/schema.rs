@@ -218,6 +218,13 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Whoever starts the server again may have mended the key or the address that a provider refused:
+/// rests for its sake end here. What waits is due from when it was; a cycle that is open, at once.
+const END_RESTS: &str = "UPDATE inbox_head SET hold_until = NULL, rest_reason = NULL, \
+    due_at = CASE WHEN due_at IS NULL THEN NULL ELSE min(due_at, coalesce( \
+      (SELECT min(not_before) FROM waiting w WHERE w.agent = inbox_head.agent), 0)) END \
+    WHERE rest_reason = 0";
+
 /// The number of this opening, and whether the one before ended well (the first one always begins
 /// clean).
 fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
@@ -226,6 +233,7 @@ fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
     db.execute_batch("BEGIN IMMEDIATE")?;
     set_meta(db, "boot", boot)?;
     set_meta(db, "clean", 0)?;
+    db.execute(END_RESTS, [])?;
     db.execute_batch("COMMIT")?;
     Ok((boot, clean))
 }
@@ -258,6 +266,29 @@ mod tests {
         let error = open_dir(dir.path()).err().unwrap();
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
         assert!(error.to_string().contains("some other program"), "{error}");
+    }
+
+    #[test]
+    fn an_opening_ends_rests_for_a_provider_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = open_dir(dir.path()).unwrap();
+        let rows = "INSERT INTO inbox_head (agent, due_at, hold_until, rest_reason) VALUES \
+                    (1, 900, 900, 0), (2, 900, 900, 1), (3, NULL, 900, 0), (4, 900, 900, 0), (5, 40, NULL, NULL); \
+                    INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES \
+                    (1, 1, 0, 0, 70, 1), (1, 2, 0, 0, 80, 1), (2, 1, 0, 0, 70, 1), (3, 1, 0, 0, 70, 1)";
+        first.db.execute_batch(rows).unwrap();
+        drop(first);
+        let second = open_dir(dir.path()).unwrap();
+        let sql = "SELECT due_at, hold_until, rest_reason FROM inbox_head ORDER BY agent";
+        let mut read = second.db.prepare(sql).unwrap();
+        let rows = read.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        let rows: Vec<(Option<i64>, Option<i64>, Option<i64>)> = rows.map(Result::unwrap).collect();
+        let resting = (Some(900), Some(900), Some(1));
+        let woken = |due| (due, None, None);
+        assert_eq!(rows, [woken(Some(70)), resting, woken(None), woken(Some(0)), woken(Some(40))]);
+        let plan = format!("EXPLAIN QUERY PLAN {END_RESTS}");
+        let plan: String = second.db.query_row(&plan, [], |row| row.get(3)).unwrap();
+        assert!(plan.contains("inbox_rest"), "{plan}");
     }
 
     #[test]

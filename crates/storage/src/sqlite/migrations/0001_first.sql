@@ -136,6 +136,7 @@ CREATE TABLE inbox_head (
   cancel BLOB                          -- the cycle that is to be canceled
 ) STRICT;
 CREATE INDEX inbox_due ON inbox_head(due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX inbox_rest ON inbox_head(agent) WHERE rest_reason = 0;
 
 CREATE TABLE life (
   agent INTEGER PRIMARY KEY,
