@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use crate::arguments::cut;
 
-/// The space that the agent stands in, changes of this step included.
-pub(crate) fn active(hands: &Hands<'_>) -> Option<SpaceId> {
-    hands.pending.active_space.or(hands.active_space)
+/// The space that is meant where none is named, changes of this step included: the active one, or
+/// the only one where none is active.
+pub(crate) fn here(hands: &Hands<'_>) -> Option<SpaceId> {
+    hands.facts.here(hands.pending.active_space.or(hands.active_space))
 }
 
 /// The space of that id, handle or display name.
@@ -33,17 +34,14 @@ pub(crate) fn named<'a>(facts: &'a Facts, name: &str) -> Result<&'a SpaceFacts, 
     Err(ToolError::new(format!("{wanted}; {}", spaces(facts))))
 }
 
-/// The named space, or the active one where none is named. Membership is looked at again: an active
+/// The named space, or the one that is meant where none is named ([`here`]). Membership is looked at again: an active
 /// space is remembered for longer than a membership may last.
-pub(crate) fn named_or_active<'a>(
-    hands: &Hands<'a>,
-    name: Option<&str>,
-) -> Result<&'a SpaceFacts, ToolError> {
+pub(crate) fn named_or_here<'a>(hands: &Hands<'a>, name: Option<&str>) -> Result<&'a SpaceFacts, ToolError> {
     if let Some(name) = name.filter(|name| !name.trim().is_empty()) {
         return named(hands.facts, name);
     }
     let hint = "name a `space` or call enter_space first";
-    let Some(id) = active(hands) else {
+    let Some(id) = here(hands) else {
         return Err(ToolError::new(format!("you are in no space: {hint}; {}", spaces(hands.facts))));
     };
     hands.facts.space(id).ok_or_else(|| {

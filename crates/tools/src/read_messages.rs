@@ -17,7 +17,7 @@ const FRAME_BYTES: usize = 512;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadMessagesArgs {
-    /// Id or handle of one of your spaces; left out, the active space.
+    /// Id or handle of one of your spaces; left out, the active space, or your only one.
     space: Option<String>,
     /// Only messages with a smaller seq: give the `next_before` of an earlier reply to read on.
     #[schemars(range(min = 1))]
@@ -38,7 +38,7 @@ impl Hand for ReadMessages {
          `next_before` leads to older ones (null: there are none). Changes nothing.";
 
     async fn act(args: ReadMessagesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_active(&hands, args.space.as_deref())?;
+        let facts = place::named_or_here(&hands, args.space.as_deref())?;
         let limit = args.limit.unwrap_or(limits::PAGE_DEFAULT).min(limits::READ_MESSAGES_MAX);
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
         // No seq is larger than what a store can hold.

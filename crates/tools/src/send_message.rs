@@ -19,7 +19,7 @@ use crate::typed::{Hand, done};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendMessageArgs {
-    /// Id or handle of one of your spaces; left out, the active space. Write it before `text`.
+    /// Id or handle of one of your spaces; left out, the active space, or your only one. Write it before `text`.
     space: Option<String>,
     /// What you say, at most 64 KiB.
     #[schemars(length(min = 1))]
@@ -46,10 +46,10 @@ impl Hand for SendMessage {
         if space < text {
             return Ok(());
         }
-        // The text was shown in the active space while it was written: it cannot end elsewhere.
+        // The text was shown there already while it was written: it cannot end elsewhere.
         let name = arguments["space"].as_str();
-        let meant = place::named_or_active(hands, name)?.space.id;
-        if place::active(hands) == Some(meant) {
+        let meant = place::named_or_here(hands, name)?.space.id;
+        if place::here(hands) == Some(meant) {
             return Ok(());
         }
         let text = "`space` came after `text` and is not the active space; nothing was sent: \
@@ -58,7 +58,7 @@ impl Hand for SendMessage {
     }
 
     async fn act(args: SendMessageArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_active(&hands, args.space.as_deref())?;
+        let facts = place::named_or_here(&hands, args.space.as_deref())?;
         let space = &facts.space;
         if space.closed {
             let name = &space.name;

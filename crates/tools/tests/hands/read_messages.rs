@@ -51,6 +51,8 @@ async fn without_a_space_it_reads_the_active_one() {
     world.active = None;
     let error = world.refusal("read_messages", json!({})).await;
     assert!(error.contains("enter_space") && error.contains("`support`"), "{error}");
+    world.facts.spaces.remove(0);
+    assert_eq!(texts(&world.reply("read_messages", json!({})).await), ["m1"], "it is in one space only");
 }
 
 #[tokio::test]

@@ -69,6 +69,18 @@ async fn without_any_space_the_error_says_what_to_do() {
 }
 
 #[tokio::test]
+async fn an_agent_of_one_space_need_not_name_it_nor_enter_it() {
+    let mut world = World::new();
+    world.facts.spaces.truncate(1);
+    for arguments in [json!({"text": "a"}), json!({"text": "b", "space": "family"})] {
+        assert_eq!(world.reply("send_message", arguments).await["space"], json!(FAMILY));
+    }
+    world.active = Some(SUPPORT);
+    let error = world.refusal("send_message", json!({"text": "c"})).await;
+    assert!(error.contains("no member of the space that you were in"), "{error}");
+}
+
+#[tokio::test]
 async fn an_active_space_that_is_no_longer_the_agents_own_is_refused() {
     let mut world = World::new();
     world.active = Some(SECRET);
