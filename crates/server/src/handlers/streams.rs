@@ -12,9 +12,9 @@ use crate::problem::Problem;
 use crate::stream::{Hangup, Subject, last_seen, open};
 
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
-/// `member`, `draft`, `draft.reset`, `agent.state`, `tool.started`, `tool.done`, `cycle.ended`. Durable
-/// ones (`message`, `member`) carry the space's `rev` as `id`; `Last-Event-ID` replays messages after
-/// it, or a `gap` says that they are too many. Before the end, `closed` says why.
+/// `member`, `draft`, `draft.reset`, `agent.state`, `cycle.ended`; calls of tools are told by the agent's
+/// stream alone. Durable ones (`message`, `member`) carry the space's `rev` as `id`; `Last-Event-ID`
+/// replays messages after it, or a `gap` says that they are too many. Before the end, `closed` says why.
 #[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",
     params(("space" = String, Path, description = "Id or handle."),
            ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
