@@ -41,10 +41,14 @@ PROMPTS = [
     "You can stop now.",
 ]
 TOOLS = ["send_message", "set_memories", "done"]
-INSTRUCTIONS = (
-    "You help one person. Answer every message with send_message. "
-    "Use set_memories when you are asked to remember something. Call done when nothing is left to do."
-)
+# A model this small follows examples better than rules.
+INSTRUCTIONS = """You talk with one person. Always answer a new message with send_message. Examples:
+"Hello!" -> {"name": "send_message", "arguments": {"text": "Hello! How are you today?"}}
+"What is three plus one?" -> {"name": "send_message", "arguments": {"text": "Three plus one is four."}}
+"Remember that I like tea." -> {"name": "set_memories", "arguments": {"memories": [{"key": "likes", "value": "tea"}]}}
+"Tell me about cats." -> {"name": "send_message", "arguments": {"text": "Cats are small and sleep a lot."}}
+After [OUTCOME of send_message] or [OUTCOME of set_memories] -> {"name": "done", "arguments": {}}
+"""
 
 
 def request(base, key, method, path, body=None):
