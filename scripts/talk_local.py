@@ -42,12 +42,13 @@ PROMPTS = [
 ]
 TOOLS = ["send_message", "set_memories", "done"]
 # A model this small follows examples better than rules.
-INSTRUCTIONS = """You talk with one person. Always answer a new message with send_message. Examples:
-"Hello!" -> {"name": "send_message", "arguments": {"text": "Hello! How are you today?"}}
-"What is three plus one?" -> {"name": "send_message", "arguments": {"text": "Three plus one is four."}}
+INSTRUCTIONS = """You talk with one person. You answer what they say with send_message. What they ask you to remember you keep with set_memories. When they say that they are done or want nothing, you are done. Examples:
+"That was all, you can stop." -> {"name": "done", "arguments": {}}
 "Remember that I like tea." -> {"name": "set_memories", "arguments": {"memories": [{"key": "likes", "value": "tea"}]}}
+"Hello!" -> {"name": "send_message", "arguments": {"text": "Hello! How are you today?"}}
+"Remember that the bus leaves at nine." -> {"name": "set_memories", "arguments": {"memories": [{"key": "bus", "value": "leaves at nine"}]}}
+"What is three plus one?" -> {"name": "send_message", "arguments": {"text": "Three plus one is four."}}
 "Tell me about cats." -> {"name": "send_message", "arguments": {"text": "Cats are small and sleep a lot."}}
-After [OUTCOME of send_message] or [OUTCOME of set_memories] -> {"name": "done", "arguments": {}}
 """
 
 

@@ -70,7 +70,11 @@ fn no_banned_crate_is_in_the_graph() {
     for ban in deny["bans"]["deny"].as_array().expect("bans are a list") {
         let name = ban["crate"].as_str().expect("a ban names a crate");
         let reason = ban["reason"].as_str().expect("a ban has its reason");
-        if metadata::packages().iter().any(|package| package.name == name) {
+        let wrappers = ban.get("wrappers").and_then(|list| list.as_array()).map_or(&[][..], Vec::as_slice);
+        let wrapped =
+            |package: &&metadata::Package| wrappers.iter().any(|name| name.as_str() == Some(&package.name));
+        let mut bringers = metadata::packages().iter().filter(|package| package.resolved.contains(name));
+        if !bringers.all(|package| wrapped(&package)) {
             report.add(
                 DENY,
                 format!("`{name}` is banned ({reason}): see `cargo tree --invert {name}` for who brings it"),

@@ -33,7 +33,7 @@ fn every_command_that_a_page_names_exists() {
             }
             for word in words_after(line, "viv ") {
                 if !commands.contains(&word) {
-                    report.add(&place, format!("`viv {word}` is no command of crates/cli/src/args.rs"));
+                    report.add(&place, format!("`viv {word}` is no command of crates/cli/src/args/mod.rs"));
                 }
             }
         }
@@ -120,7 +120,7 @@ fn make_targets() -> BTreeSet<String> {
 
 /// The variants of clap's `Command`, as they are typed.
 fn viv_commands() -> BTreeSet<String> {
-    let args = tree::read("crates/cli/src/args.rs");
+    let args = tree::read("crates/cli/src/args/mod.rs");
     let inside = args.lines().skip_while(|line| !line.contains("enum Command {")).skip(1);
     let variants = inside.take_while(|line| *line != "}").map(str::trim);
     let names = variants.filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()));

@@ -14,6 +14,8 @@ const TABLE: &str = "## Who may import whom";
 /// Libraries that only compute: any crate but `agent` may use them without a word in the table.
 const COMPUTES: &[&str] = &[
     "bytes",
+    "clap_complete",
+    "clap_mangen",
     "crc32fast",
     "futures-core",
     "futures-util",
@@ -21,6 +23,7 @@ const COMPUTES: &[&str] = &[
     "jsonschema",
     "schemars",
     "serde",
+    "serde-saphyr",
     "serde_json",
     "serde_path_to_error",
     "sha2",

@@ -1,6 +1,6 @@
 //! What cargo knows of the workspace and of everything it is made of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -16,6 +16,8 @@ pub(crate) struct Package {
     /// Whether it is one of ours.
     pub(crate) ours: bool,
     pub(crate) dependencies: Vec<Dependency>,
+    /// Names of the crates that cargo resolved for it, optional ones only where something wants them.
+    pub(crate) resolved: BTreeSet<String>,
 }
 
 /// One line of a manifest.
@@ -34,7 +36,27 @@ pub(crate) fn packages() -> &'static [Package] {
         let metadata = load();
         let members: BTreeSet<&str> = strings(&metadata["workspace_members"]).collect();
         let all = metadata["packages"].as_array().expect("cargo lists packages");
-        all.iter().map(|package| read(package, &members)).collect()
+        let names: BTreeMap<&str, String> = all
+            .iter()
+            .map(|package| (package["id"].as_str().unwrap_or_default(), text(&package["name"])))
+            .collect();
+        let nodes = metadata["resolve"]["nodes"].as_array().expect("cargo lists what it resolved");
+        let resolved: BTreeMap<&str, &Value> = nodes
+            .iter()
+            .map(|node| (node["id"].as_str().unwrap_or_default(), &node["dependencies"]))
+            .collect();
+        let read_one = |package: &Value| {
+            let mut read = read(package, &members);
+            let ids = resolved.get(package["id"].as_str().unwrap_or_default());
+            read.resolved = ids
+                .into_iter()
+                .flat_map(|ids| strings(ids))
+                .filter_map(|id| names.get(id))
+                .cloned()
+                .collect();
+            read
+        };
+        all.iter().map(read_one).collect()
     })
 }
 
@@ -71,6 +93,7 @@ fn read(package: &Value, members: &BTreeSet<&str>) -> Package {
                 features: strings(&dependency["features"]).map(str::to_owned).collect(),
             })
             .collect(),
+        resolved: BTreeSet::new(),
     }
 }
 

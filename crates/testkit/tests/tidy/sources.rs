@@ -149,7 +149,7 @@ fn vendors_are_named_only_in_models() {
         "crates/testkit/src/contract/",
         TIDY,
         // Where a person chooses a provider, and where the voices are put together.
-        "crates/cli/src/args.rs",
+        "crates/cli/src/args/",
         "crates/cli/src/assemble.rs",
         "crates/cli/src/secrets.rs",
         "crates/cli/src/commands/doctor.rs",

@@ -1,0 +1,93 @@
+//! The command line, all of it. Names here are what scripts rely on; nothing is done here.
+
+mod show;
+mod talk;
+mod up;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use show::{InboxArg, Show};
+pub(crate) use talk::{ChatArgs, SayArgs};
+pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
+
+/// A runtime for living agents.
+#[derive(Debug, Parser)]
+#[command(name = "viv", version, disable_help_subcommand = true)]
+#[command(after_help = "First time? Run `viv up`, and in a second terminal `viv chat`.\n\n\
+    Environment: VIV_URL and VIV_KEY name a server and its key; without them the credential file\n\
+    of the data directory is used. VIV_LOG filters the server's log (default `warn`).\n\n\
+    Exit codes: 0 done or answered, 1 failed, 2 usage, 3 refused, 4 not found, 5 unreachable,\n\
+    6 time-out, 7 no reply.")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Where everything is kept; clients find the server's address and key there
+    #[arg(long, global = true, env = "VIV_DATA_DIR", default_value = "./.viv", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Print JSON, also for errors
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the server
+    Up(UpArgs),
+    /// Talk in a space, line by line
+    Chat(ChatArgs),
+    /// Say one thing, and wait for the answer if you like
+    Say(SayArgs),
+    /// List agents and what they do
+    Ps,
+    /// Show an agent, a run, an inbox or a mind
+    #[command(subcommand)]
+    Show(Show),
+    /// Check data, server, key, model and machine
+    Doctor(ModelArgs),
+    /// Print the version
+    Version,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Cli {
+        Cli::try_parse_from(line.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_names_that_scripts_rely_on_are_kept() {
+        let cli = parse(
+            "viv up --data-dir d --listen 127.0.0.1:0 --model rehearsal --base-url http://h/v1 \
+             --tool-mode json_schema --context-window 8192 --json",
+        );
+        assert!(cli.global.json);
+        let Command::Up(up) = cli.command else { panic!("not up") };
+        assert_eq!(up.model.tool_mode, Some(ToolModeArg::JsonSchema));
+        let Command::Say(say) = parse("viv say --wait --json --timeout 5 hello there").command else {
+            panic!("not say")
+        };
+        assert_eq!((say.wait, say.timeout, say.text.join(" ")), (true, 5, "hello there".to_owned()));
+        let Command::Show(Show::Mind(mind)) = parse("viv show mind --json").command else {
+            panic!("not mind")
+        };
+        assert_eq!(mind.agent, None);
+    }
+}

@@ -1,0 +1,46 @@
+//! The command line of what speaks.
+
+use clap::Args;
+
+/// `viv chat`.
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// The space, by handle or id [default: the only one]
+    #[arg(long, value_name = "SPACE")]
+    pub(crate) space: Option<String>,
+    /// The agent to talk with, by handle or id; chooses the space that you share
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// Who speaks, by handle or id (admin keys only) [default: you]
+    #[arg(long = "as", value_name = "ENTITY")]
+    pub(crate) sender: Option<String>,
+    /// Messages to show at the start
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=200))]
+    pub(crate) history: u32,
+    /// Seconds to wait for each answer where input is not a terminal
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+}
+
+/// `viv say`.
+#[derive(Debug, Args)]
+pub(crate) struct SayArgs {
+    /// What to say; several words are one text, `-` reads standard input
+    #[arg(required = true, value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Wait until the cycle that lived the message ends, and print what it said
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// The agent whose cycle is waited for, by handle or id [default: the only one]
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// The space, by handle or id [default: the only one]
+    #[arg(long, value_name = "SPACE")]
+    pub(crate) space: Option<String>,
+    /// Who speaks, by handle or id (admin keys only) [default: you]
+    #[arg(long = "as", value_name = "ENTITY")]
+    pub(crate) sender: Option<String>,
+    /// Seconds to wait
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+}

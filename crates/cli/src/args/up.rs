@@ -1,0 +1,46 @@
+//! The command line of what starts a server or asks its model.
+
+use clap::{Args, ValueEnum};
+
+/// Which model is the server's default.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ModelArgs {
+    /// The model: `rehearsal` or PROVIDER/MODEL, such as `openai/gpt-5` or `ollama/qwen3`
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Address of the model's API, up to and without `/chat/completions` or `/messages`
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// How tools are offered to the model [default: the provider's]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) tool_mode: Option<ToolModeArg>,
+    /// The model's context window in tokens [default: what is known of the model]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1024..))]
+    pub(crate) context_window: Option<u32>,
+}
+
+/// How tools are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolModeArg {
+    /// By the API's own tool calls
+    Native,
+    /// As a schema of the reply, for small local models
+    #[value(name = "json_schema")]
+    JsonSchema,
+}
+
+/// `viv up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:7878", value_name = "ADDR")]
+    pub(crate) listen: String,
+    /// Listen also where other machines can connect (plain HTTP: put TLS in front of it)
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+    /// A name or address that clients may use for this server, besides the one listened on
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
