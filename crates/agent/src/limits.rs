@@ -121,6 +121,10 @@ pub const DUE_BATCH: u32 = 256;
 pub const SWEEP_MS: u64 = 5_000;
 /// Time that a graceful stop gives to the steps in hand.
 pub const DRAIN_MS: u64 = 10_000;
+/// Characters of a call's arguments that watchers are shown.
+pub const ARGUMENTS_SHOWN_CHARS: usize = 160;
+/// Agents that one question about the recent past may name.
+pub const RECENT_AGENTS_MAX: usize = 32;
 /// Updates that one slow listener may lag behind before it loses some.
 pub const BUS_BUFFER: usize = 1_024;
 /// Of [`DRAIN_MS`], what a generation or a tool in hand may use before it is given up in good order.

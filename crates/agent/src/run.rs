@@ -85,6 +85,32 @@ pub struct StepReceipt {
     pub attempts: u32,
 }
 
+/// What a cycle took, in short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Steps.
+    pub steps: u32,
+    /// From its opening to its end, in milliseconds.
+    pub ms: u64,
+    /// Tokens of its model calls.
+    pub usage: Usage,
+    /// In micro-dollars; `None` where a price or a usage is unknown.
+    pub cost_micros: Option<u64>,
+}
+
+impl Spent {
+    /// What a receipt says that the cycle took.
+    pub fn of(run: &Run) -> Self {
+        let ms = run.ended_at.as_millisecond().saturating_sub(run.opened_at.as_millisecond());
+        Self {
+            steps: u32::try_from(run.steps.len()).unwrap_or(u32::MAX),
+            ms: u64::try_from(ms).unwrap_or(0),
+            usage: run.usage,
+            cost_micros: run.cost_micros,
+        }
+    }
+}
+
 /// The receipt of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
 use crate::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
-use crate::run::Ending;
+use crate::run::{Ending, Spent};
 use crate::space::Message;
 
 /// What can be watched.
@@ -16,6 +16,8 @@ pub enum Topic {
     Space(SpaceId),
     /// One agent.
     Agent(AgentId),
+    /// The whole house: hears every update once, whatever it is about.
+    House,
 }
 
 /// What an agent is doing, derived and never stored twice (SYSTEM.md §1).
@@ -118,6 +120,9 @@ pub enum Update {
         call: CallId,
         /// The tool.
         tool: String,
+        /// The beginning of its arguments, as the model wrote them; for people.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        arguments: String,
     },
     /// A tool ended.
     #[serde(rename = "tool.done")]
@@ -132,6 +137,9 @@ pub enum Update {
         tool: String,
         /// How.
         status: OutcomeStatus,
+        /// How long it took.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ms: Option<u64>,
     },
     /// Operators only: what the model writes to itself, as it writes.
     #[serde(rename = "thought")]
@@ -172,6 +180,9 @@ pub enum Update {
         ending: Ending,
         /// Why, where the ending does not say it all.
         reason: Option<String>,
+        /// Operators only: what it took; none where that is not known here.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spent: Option<Spent>,
     },
 }
 

@@ -26,7 +26,7 @@ impl LocalBus {
 impl Bus for LocalBus {
     fn publish(&self, topics: &[Topic], update: Arc<Update>) {
         let mut channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        for topic in topics {
+        for topic in topics.iter().chain([&Topic::House]) {
             let Some(channel) = channels.get(topic) else { continue };
             if channel.send(Arc::clone(&update)).is_err() {
                 // The last listener is gone; a topic without listeners costs nothing.
@@ -83,6 +83,20 @@ mod tests {
         }
         assert!(matches!(listener.next().await, Some(Heard::Missed(3))));
         assert!(matches!(listener.next().await, Some(Heard::Update(_))));
+    }
+
+    #[tokio::test]
+    async fn the_house_hears_everything_once() {
+        let bus = LocalBus::new();
+        let topics = [1, 2].map(|n| Topic::Space(SpaceId(Uuid::from_u128(n))));
+        let mut listener = bus.subscribe(Topic::House);
+        bus.publish(&topics, update());
+        bus.publish(&[], update());
+        for _ in 0..2 {
+            assert!(matches!(listener.next().await, Some(Heard::Update(_))));
+        }
+        drop(bus);
+        assert!(listener.next().await.is_none());
     }
 
     #[tokio::test]

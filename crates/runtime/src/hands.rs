@@ -14,6 +14,7 @@ use agent::life::Facts;
 use agent::limits;
 use agent::port::{Done, Hands, Lookup, Tool, ToolError};
 use agent::update::{Topic, Update};
+use jiff::Timestamp;
 use tokio::task::{self, JoinError, JoinSet};
 
 use crate::Ports;
@@ -69,15 +70,21 @@ impl Scene {
         }
     }
 
-    fn tell_started(&self, row: &CallRow) {
+    /// Returns when it began.
+    fn tell_started(&self, row: &CallRow) -> Timestamp {
         let (agent, cycle) = (self.agent, self.cycle);
-        let update = Update::ToolStarted { agent, cycle, call: row.id.clone(), tool: row.tool.clone() };
+        let arguments = row.arguments.chars().take(limits::ARGUMENTS_SHOWN_CHARS).collect();
+        let (call, tool) = (row.id.clone(), row.tool.clone());
+        let update = Update::ToolStarted { agent, cycle, call, tool, arguments };
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+        self.ports.clock.now()
     }
 
-    fn tell_done(&self, row: &CallRow, status: OutcomeStatus) {
+    fn tell_done(&self, row: &CallRow, status: OutcomeStatus, since: Timestamp) {
         let (agent, cycle) = (self.agent, self.cycle);
-        let update = Update::ToolDone { agent, cycle, call: row.id.clone(), tool: row.tool.clone(), status };
+        let took = self.ports.clock.now().as_millisecond().saturating_sub(since.as_millisecond());
+        let (call, tool, ms) = (row.id.clone(), row.tool.clone(), u64::try_from(took).ok());
+        let update = Update::ToolDone { agent, cycle, call, tool, status, ms };
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
 }
@@ -102,7 +109,7 @@ pub(crate) async fn inward(
     let mut pending = Inward::default();
     let mut results = Vec::with_capacity(rows.len());
     for row in rows {
-        scene.tell_started(&row);
+        let began = scene.tell_started(&row);
         let (there, before) = (scene.clone(), pending.clone());
         let (row, result) = {
             let task = tokio::spawn(async move {
@@ -121,7 +128,7 @@ pub(crate) async fn inward(
             Ok(done) => done.outcome.status,
             Err(_) => OutcomeStatus::Error,
         };
-        scene.tell_done(&row, status);
+        scene.tell_done(&row, status, began);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
         }
@@ -149,9 +156,9 @@ impl Outward {
         for row in rows {
             let (there, call) = (scene.clone(), row.id.clone());
             let task = self.running.spawn(async move {
-                there.tell_started(&row);
+                let began = there.tell_started(&row);
                 let outcome = outcome_of(there.run(&row, &Inward::default()).await);
-                there.tell_done(&row, outcome.status);
+                there.tell_done(&row, outcome.status, began);
                 outcome
             });
             self.calls.insert(task.id(), call);

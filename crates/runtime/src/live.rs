@@ -63,6 +63,13 @@ impl Live {
         self.lock().activities.get(&agent).cloned()
     }
 
+    /// Everyone who is awake on this node.
+    pub fn awake(&self) -> Vec<Activity> {
+        let mut found: Vec<_> = self.lock().activities.values().cloned().collect();
+        found.sort_by_key(|activity| activity.agent);
+        found
+    }
+
     /// Agents whose present cycle touched the space.
     pub fn active_in(&self, space: SpaceId) -> Vec<Activity> {
         let state = self.lock();

@@ -11,7 +11,7 @@ use agent::life::{Lease, Window};
 use agent::limits;
 use agent::port::{Memo, Model, StoreError, ToolSpec};
 use agent::prompt::Prompt;
-use agent::run::Ending;
+use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -50,6 +50,8 @@ struct Waking<'a> {
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
     suspected: Option<DropGuard>,
+    /// What the cycle took, once its receipt is written.
+    spent: Option<Spent>,
 }
 
 impl House {
@@ -108,7 +110,8 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     };
     let cycle = Cycle::begin(read, window, setup, now);
     let outward = Outward::default();
-    let mut waking = Waking { house, agent, cycle, config, model, memo, knock, outward, suspected };
+    let spent = None;
+    let mut waking = Waking { house, agent, cycle, config, model, memo, knock, outward, suspected, spent };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -272,7 +275,8 @@ impl Waking<'_> {
         }
     }
 
-    fn publish(&self, n: u64, changes: &Changes, echo: Echo) {
+    fn publish(&mut self, n: u64, changes: &Changes, echo: Echo) {
+        self.spent = changes.run.as_ref().map(Spent::of).or(self.spent);
         let live = &self.house.ports.live;
         for message in echo.said {
             live.drop_draft(message.id);
@@ -302,7 +306,7 @@ impl Waking<'_> {
                 topics
                     .extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
                 let (agent, cycle, ending, reason) = (self.agent, *cycle, *ending, reason.clone());
-                let update = Update::CycleEnded { agent, cycle, ending, reason };
+                let update = Update::CycleEnded { agent, cycle, ending, reason, spent: self.spent };
                 live.rest(self.agent, None);
                 live.bus().publish(&topics, Arc::new(update));
             }

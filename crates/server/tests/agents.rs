@@ -51,6 +51,48 @@ async fn a_suspended_agent_sleeps_for_that_reason_and_the_node_is_told() {
 }
 
 #[tokio::test]
+async fn a_brief_list_leaves_configs_out_and_says_what_was_used() {
+    let world = World::new().await;
+    let whole = world.get("/v1/agents").await.json["items"][0].clone();
+    let brief = world.get("/v1/agents?brief=true").await.json["items"][0].clone();
+    assert_eq!(brief["id"], whole["id"]);
+    assert!(whole["config"].is_object() && brief.get("config").is_none(), "{brief}");
+    assert_eq!((&brief["cost_micros"], &brief["unpriced"]), (&json!(null), &json!(0)));
+    assert!(brief.get("last").is_none() && brief.get("next_plan").is_none(), "{brief}");
+    let wrong = world.get("/v1/agents?brief=perhaps").await;
+    assert_eq!((wrong.status, wrong.code()), (400, "bad_query"), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn the_recent_past_is_readable_as_far_as_it_is_asked_for() {
+    let world = World::new().await;
+    for text in ["one", "two", "three"] {
+        world.slip(text).await;
+    }
+    let texts = |answer: &crate::world::Answer| -> Vec<String> {
+        let items = answer.json["items"].as_array().unwrap();
+        items.iter().map(|item| item["text"].as_str().unwrap().to_owned()).collect()
+    };
+    let last = world.get("/v1/recent?limit=2").await;
+    assert_eq!(texts(&last), ["two", "three"], "{last:?}");
+    assert_eq!(
+        (&last.json["items"][0]["type"], &last.json["items"][0]["sender_name"]),
+        (&json!("message"), &json!("You"))
+    );
+    assert_eq!(texts(&world.get("/v1/recent?agents=muhammad").await), ["one", "two", "three"]);
+    assert_eq!(texts(&world.get("/v1/recent?since=2999-01-01T00:00:00Z").await), [""; 0]);
+    for (query, status, code) in [
+        ("agents=nobody", 404, "not_found"),
+        ("agents=,", 400, "bad_query"),
+        ("since=yesterday", 400, "bad_query"),
+        ("limit=0", 400, "bad_query"),
+    ] {
+        let refused = world.get(&format!("/v1/recent?{query}")).await;
+        assert_eq!((refused.status, refused.code()), (status, code), "{query}: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_awake_agent_is_shown_as_it_lives() {
     let world = World::new().await;
     let cycle = CycleId(Uuid::from_u128(5));

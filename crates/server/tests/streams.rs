@@ -298,9 +298,9 @@ async fn members_are_not_told_reasons_and_nobody_sees_thoughts_in_a_space() {
     let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
     world.publish(Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "hm".to_owned() });
     let reason = Some("not my business".to_owned());
-    world.publish(Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason });
+    world.publish(Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent: None });
     let (call, tool) = (CallId("c1".to_owned()), "look".to_owned());
-    world.publish(Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok });
+    world.publish(Update::ToolDone { agent, cycle, call, tool, status: OutcomeStatus::Ok, ms: None });
     assert_eq!(stream.named("cycle.ended").await.data["reason"], Value::Null);
     assert_eq!(stream.named("tool.done").await.data["tool"], "look");
 }
@@ -334,6 +334,28 @@ async fn an_agents_stream_replays_its_commits_and_shows_its_thoughts() {
     world.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(thought));
     let thought = stream.named("thought").await;
     assert_eq!((thought.id, &thought.data["delta"]), (None, &json!("hm")));
+}
+
+#[tokio::test]
+async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts() {
+    let world = World::new().await;
+    let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
+    world.doors.node.live().enter(agent, cycle, AgentState::Thinking, &[world.home]);
+    let mut stream = Stream::open(&world, "/v1/stream", ADMIN, None).await;
+    let snapshot = stream.named("snapshot").await;
+    assert_eq!(snapshot.data["agents"][0]["agent"], json!(agent));
+    let thought = Update::Thought { agent, cycle, step: 0, reasoning: false, delta: "hm".to_owned() };
+    world.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(thought));
+    let said = world.post(SAY, json!({"text": "hello", "sender": "you"})).await;
+    assert_eq!(said.status, 201);
+    let message = stream.next().await.unwrap();
+    assert_eq!((message.name.as_str(), message.id), ("message", None), "{message:?}");
+    world.doors.node.live().rest(agent, None);
+    assert_eq!(stream.next().await.unwrap().data["state"], "sleeping");
+    let key = world.your_key().await;
+    let request = Request::get("/v1/stream").header("host", "localhost");
+    let request = request.header("authorization", format!("Bearer {key}")).body(Body::empty()).unwrap();
+    assert_eq!(world.open(request).await.status(), 403);
 }
 
 async fn open_cycle(world: &World, cycle: CycleId) {

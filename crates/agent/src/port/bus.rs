@@ -23,7 +23,7 @@ pub trait Listener: Send {
 
 /// Publishes and subscribes. A slow listener loses, never blocks.
 pub trait Bus: Send + Sync {
-    /// Tells everyone who watches one of `topics`; returns at once.
+    /// Tells everyone who watches one of `topics`, and whoever watches [`Topic::House`]; returns at once.
     fn publish(&self, topics: &[Topic], update: Arc<Update>);
     /// Watches a topic from now on.
     fn subscribe(&self, topic: Topic) -> Box<dyn Listener>;

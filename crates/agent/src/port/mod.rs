@@ -24,7 +24,7 @@ pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, Price, ReasoningReplay, Reply,
     ReplyPart, StopReason, Voices, Wait,
 };
-pub use reader::{AgentCard, CommitRow, InboxRow, Page, PageRequest, Reader, Totals};
+pub use reader::{AgentCard, CommitRow, Happening, InboxRow, LastRun, Page, PageRequest, Reader, Totals};
 pub use registry::{
     Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace, Registry,
     RegistryError,

@@ -14,7 +14,7 @@ use crate::entry::{Entry, View};
 use crate::event::{Event, Fate};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::{Facts, OpenCycle, RestReason, Standing};
-use crate::run::{Run, Usage};
+use crate::run::{Ending, Run, Usage};
 use crate::space::Message;
 
 /// Which page.
@@ -68,6 +68,44 @@ pub struct AgentCard {
     pub active_space: Option<SpaceId>,
     /// `commit_n` of its life.
     pub commit_n: u64,
+    /// What its receipts cost together, in micro-dollars; `None` where none of them has a price.
+    pub cost_micros: Option<u64>,
+    /// Receipts whose cost is unknown.
+    pub unpriced: u64,
+    /// Its newest receipt, in short.
+    pub last: Option<LastRun>,
+    /// When its next plan fires.
+    pub next_plan: Option<Timestamp>,
+}
+
+/// The newest receipt of an agent, in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastRun {
+    /// The cycle.
+    pub id: CycleId,
+    /// How it ended.
+    pub ending: Ending,
+    /// When.
+    pub ended_at: Timestamp,
+}
+
+/// Something of the recent past.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happening {
+    /// Said in a space.
+    Said(Message),
+    /// A cycle came to rest.
+    Lived(Run),
+}
+
+impl Happening {
+    /// When it happened.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Said(message) => message.at,
+            Self::Lived(run) => run.ended_at,
+        }
+    }
 }
 
 /// A row of the ledger.
@@ -163,6 +201,14 @@ pub trait Reader: Send + Sync {
         rev: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
+    /// What happened last, oldest first: at most `limit` messages and receipts after `since`. Of
+    /// certain agents where named: their receipts, and what is said in their spaces.
+    fn recent(
+        &self,
+        agents: Option<Vec<AgentId>>,
+        since: Option<Timestamp>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Happening>, StoreError>>;
     /// One message.
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
     /// What a cycle said, in order.

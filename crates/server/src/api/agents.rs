@@ -39,8 +39,9 @@ pub struct Agent {
     pub standing: Standing,
     /// The model it thinks with, as `provider/model`; `null` where the server has none.
     pub model: Option<String>,
-    /// Its newest config, every key.
-    #[schema(value_type = Object)]
+    /// Its newest config, every key; left out of a brief list.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Object>)]
     pub config: Value,
     /// Revision of that config.
     pub config_rev: u64,
@@ -71,6 +72,40 @@ pub struct Agent {
     pub created_at: Timestamp,
     /// Commits of its life.
     pub commit_n: u64,
+    /// What its runs cost together, in micro-dollars; `null` where no run has a price.
+    #[serde(default)]
+    pub cost_micros: Option<u64>,
+    /// Runs whose cost is unknown, and not in `cost_micros`.
+    #[serde(default)]
+    pub unpriced: u64,
+    /// Its newest run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastRun>,
+    /// When its next plan fires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_plan: Option<Timestamp>,
+}
+
+/// The newest run of an agent, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LastRun {
+    /// The run, which is its cycle's id.
+    #[schema(value_type = Uuid)]
+    pub id: CycleId,
+    /// How it ended.
+    #[schema(value_type = names::Ending)]
+    pub ending: Ending,
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub ended_at: Timestamp,
+}
+
+impl From<agent::port::LastRun> for LastRun {
+    fn from(last: agent::port::LastRun) -> Self {
+        let agent::port::LastRun { id, ending, ended_at } = last;
+        Self { id, ending, ended_at }
+    }
 }
 
 /// An agent to be made.

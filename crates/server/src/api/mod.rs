@@ -11,13 +11,15 @@ mod spaces;
 mod watch;
 
 pub use agents::{
-    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, Facts, LogEntry, LoggedEvent,
-    NewAgent, NewEvent, Run, RunDetail, SpaceOfAgent,
+    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, Facts, LastRun, LogEntry,
+    LoggedEvent, NewAgent, NewEvent, Run, RunDetail, SpaceOfAgent,
 };
 pub(crate) use names::FATES;
 pub use people::{Entity, Key, NewEntity, NewKey, Whoami};
 pub use spaces::{Member, Message, NewMember, NewMessage, NewSpace, Space};
-pub use watch::{AgentNow, AgentSnapshot, Closed, DraftNow, Gap, SpaceSnapshot};
+pub use watch::{
+    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, Happening, HouseSnapshot, Recent, SpaceSnapshot,
+};
 
 /// That the process answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -77,6 +79,40 @@ pub struct PageQuery {
     /// `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Which page of a list of agents.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AgentQuery {
+    /// Leave the configs out; false by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brief: Option<bool>,
+    /// `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows, 1 to 200; 50 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Which part of the recent past.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RecentQuery {
+    /// Only of these agents, by id or handle, with commas between them, at most 32: their runs, and
+    /// what is said in their spaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents: Option<String>,
+    /// Only what happened after that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since: Option<jiff::Timestamp>,
     /// Rows, 1 to 200; 50 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -5,7 +5,7 @@ use agent::update::AgentState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Member, Space, names};
+use super::{Member, Message, Run, Space, names};
 
 /// `snapshot` of a space's stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -68,6 +68,30 @@ pub struct AgentSnapshot {
     pub cycle: Option<CycleId>,
     /// Its last commit: `commit` updates with ids above it follow.
     pub commit_n: u64,
+}
+
+/// `snapshot` of the stream of the whole house.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HouseSnapshot {
+    /// Agents at work.
+    pub agents: Vec<AgentNow>,
+}
+
+/// The recent past.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Recent {
+    /// What happened, oldest first.
+    pub items: Vec<Happening>,
+}
+
+/// Something of the recent past.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Happening {
+    /// Said in a space.
+    Message(Box<Message>),
+    /// A cycle came to rest.
+    Run(Box<Run>),
 }
 
 /// `gap`: durable updates of this range are not replayed; the snapshot that follows is the truth.

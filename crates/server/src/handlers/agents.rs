@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::agent_called;
 use crate::Hall;
-use crate::api::{Agent, AgentChange, CancelRequest, Canceled, NewAgent, Page, PageQuery};
+use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgent, Page};
 use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
 use crate::problem::{Code, Made, Problem};
 
@@ -39,16 +39,21 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewAgent>) -> Resu
     .await
 }
 
-/// Agents by name.
-#[utoipa::path(get, path = "/v1/agents", tag = "agents", params(PageQuery),
+/// Agents by name, with what they do now, what they used and how they ended last.
+#[utoipa::path(get, path = "/v1/agents", tag = "agents", params(AgentQuery),
     responses((status = 200, description = "A page.", body = Page<Agent>)))]
 pub(super) async fn list(
     State(hall): HallState,
-    Query(query): Query<PageQuery>,
+    Query(query): Query<AgentQuery>,
 ) -> Result<Json<Page<Agent>>, Problem> {
     let found = hall.doors.reader.agents(page(query.cursor, query.limit)?).await?;
     let now = hall.doors.clock.now();
-    Ok(Json(Page::of(found, |card| shown(&hall, card, now))))
+    let brief = query.brief.unwrap_or(false);
+    Ok(Json(Page::of(found, |card| {
+        let agent = shown(&hall, card, now);
+        // Instructions may be long, and whoever looks every few seconds needs none.
+        if brief { Agent { config: Value::Null, ..agent } } else { agent }
+    })))
 }
 
 /// One agent.
@@ -199,6 +204,10 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         active_space: card.active_space,
         created_at: card.entity.created_at,
         commit_n: card.commit_n,
+        cost_micros: card.cost_micros,
+        unpriced: card.unpriced,
+        last: card.last.map(Into::into),
+        next_plan: card.next_plan,
     }
 }
 

@@ -17,6 +17,7 @@ mod events;
 mod messages;
 mod meta;
 mod minds;
+mod recent;
 mod spaces;
 mod streams;
 
@@ -43,6 +44,8 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(minds::run))
         .add(Admin, doc!(minds::consciousness))
         .add(Admin, doc!(minds::facts))
+        .add(Admin, doc!(recent::list))
+        .add(Admin, doc!(streams::house))
         .add(Admin, doc!(streams::agent))
         .add(Admin, doc!(entities::create))
         .add(Admin, doc!(entities::list))

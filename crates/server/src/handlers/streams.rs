@@ -11,6 +11,20 @@ use crate::extract::{At, HallState};
 use crate::problem::Problem;
 use crate::stream::{Hangup, Subject, last_seen, open};
 
+/// What happens in the whole house, as it happens: `text/event-stream`. First a `snapshot` of the
+/// agents at work; then all that the streams of spaces and agents tell, but for `thought` and `commit`.
+/// Nothing has an `id`: whoever was away reads `/v1/recent`. Where some was lost, a `snapshot` comes
+/// again. Before the end, `closed` says why.
+#[utoipa::path(get, path = "/v1/stream", tag = "streams",
+    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
+pub(super) async fn house(
+    State(hall): HallState,
+    caller: Caller,
+    hangup: Option<Extension<Hangup>>,
+) -> Result<Response, Problem> {
+    Ok(open(hall, caller, Subject::House, None, hangup.map(|Extension(hangup)| hangup)))
+}
+
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
 /// `member`, `draft`, `draft.reset`, `agent.state`, `cycle.ended`; calls of tools are told by the agent's
 /// stream alone. Durable ones (`message`, `member`) carry the space's `rev` as `id`; `Last-Event-ID`

@@ -80,13 +80,14 @@ fn ping() -> Frame {
 }
 
 /// The update as this caller may see it; `None` where it is not meant for the stream.
-fn visible(update: &Update, in_space: bool, operator: bool) -> Option<Update> {
+fn visible(update: &Update, thoughts: bool, operator: bool) -> Option<Update> {
     match update {
-        // What an agent thinks is never shown in spaces, whoever published it there.
-        Update::Thought { .. } | Update::Commit { .. } if in_space => None,
+        // What an agent thinks is shown on its own stream only, whoever published it elsewhere.
+        Update::Thought { .. } | Update::Commit { .. } if !thoughts => None,
         // Reasons are for operators.
         Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
-            Some(Update::CycleEnded { agent: *agent, cycle: *cycle, ending: *ending, reason: None })
+            let (agent, cycle, ending) = (*agent, *cycle, *ending);
+            Some(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None })
         }
         Update::State { agent, state, cycle, .. } if !operator => {
             let (agent, state, cycle): (_, AgentState, _) = (*agent, *state, *cycle);
@@ -100,20 +101,21 @@ fn visible(update: &Update, in_space: bool, operator: bool) -> Option<Update> {
 mod tests {
     use super::*;
     use agent::id::{AgentId, CycleId};
-    use agent::run::Ending;
+    use agent::run::{Ending, Spent};
     use uuid::Uuid;
 
     #[test]
     fn members_see_neither_thoughts_nor_reasons() {
         let (agent, cycle) = (AgentId(Uuid::nil()), CycleId(Uuid::nil()));
         let thought = Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "secret".to_owned() };
-        assert_eq!(visible(&thought, true, true), None);
-        assert_eq!(visible(&thought, false, true), Some(thought));
+        assert_eq!(visible(&thought, false, true), None);
+        assert_eq!(visible(&thought, true, true), Some(thought));
         let reason = Some("not my business".to_owned());
-        let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason };
-        let Some(Update::CycleEnded { reason, .. }) = visible(&ended, true, false) else { panic!("hidden") };
-        assert_eq!(reason, None);
-        assert_eq!(visible(&ended, true, true), Some(ended));
+        let spent = Some(Spent { steps: 1, ..Spent::default() });
+        let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent };
+        let shown = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None, spent: None };
+        assert_eq!(visible(&ended, false, false), Some(shown));
+        assert_eq!(visible(&ended, false, true), Some(ended));
     }
 
     #[test]

@@ -243,8 +243,8 @@ impl Pump {
     }
 
     fn send(&self, id: Option<u64>, update: &Update) -> bool {
-        let in_space = matches!(self.subject, Subject::Space(_));
-        let Some(shown) = visible(update, in_space, self.caller.entity().is_none()) else { return true };
+        let thoughts = matches!(self.subject, Subject::Agent(_));
+        let Some(shown) = visible(update, thoughts, self.caller.entity().is_none()) else { return true };
         self.outbox.offer(frame(shown.name(), id, &shown, shown.is_transient()))
     }
 

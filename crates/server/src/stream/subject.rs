@@ -1,4 +1,4 @@
-//! What a stream is about: a space or an agent. Reads its snapshot and what a client missed. Must
+//! What a stream is about: a space, an agent or the whole house. Reads its snapshot and what a client missed. Must
 //! not know buffers or sockets.
 
 use agent::entity::Space;
@@ -6,10 +6,11 @@ use agent::id::{AgentId, EntityId, SpaceId};
 use agent::limits;
 use agent::port::StoreError;
 use agent::update::{Topic, Update};
+use runtime::live::Activity;
 use serde_json::Value;
 
 use crate::Hall;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, Member, SpaceSnapshot};
+use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, SpaceSnapshot};
 use crate::handlers::agents::{cycle_of, state_of};
 
 /// What a stream is about.
@@ -19,6 +20,8 @@ pub(crate) enum Subject {
     Space(SpaceId),
     /// An agent: everything that it does.
     Agent(AgentId),
+    /// The whole house: everything at once, for operators.
+    House,
 }
 
 /// How things are at one moment.
@@ -35,6 +38,7 @@ impl Subject {
         match self {
             Self::Space(space) => Topic::Space(space),
             Self::Agent(agent) => Topic::Agent(agent),
+            Self::House => Topic::House,
         }
     }
 
@@ -62,6 +66,10 @@ impl Subject {
                 let data = AgentSnapshot { agent: id, state, reason, cycle, commit_n };
                 Snapshot { data: json(&data), mark: commit_n, drafts: Vec::new() }
             })),
+            Self::House => {
+                let data = HouseSnapshot { agents: now(hall.doors.node.live().awake()) };
+                Ok(Some(Snapshot { data: json(&data), mark: 0, drafts: Vec::new() }))
+            }
         }
     }
 
@@ -82,6 +90,7 @@ impl Subject {
                 };
                 Ok(rows.into_iter().map(update).collect())
             }
+            Self::House => Ok(Vec::new()),
         }
     }
 
@@ -98,12 +107,7 @@ impl Subject {
 async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreError> {
     let members = hall.doors.reader.members(space.id).await?;
     let live = hall.doors.node.live();
-    let agents = live.active_in(space.id).into_iter().map(|activity| AgentNow {
-        agent: activity.agent,
-        state: activity.state,
-        cycle: activity.cycle,
-    });
-    let agents = agents.collect();
+    let agents = now(live.active_in(space.id));
     let mut drafts = Vec::new();
     for draft in live.drafts(space.id) {
         // Committed, though its writer did not yet say so: no draft.
@@ -122,6 +126,12 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
         agents,
     };
     Ok(Snapshot { data: json(&data), mark, drafts: lengths })
+}
+
+fn now(activities: Vec<Activity>) -> Vec<AgentNow> {
+    let shown =
+        |activity: Activity| AgentNow { agent: activity.agent, state: activity.state, cycle: activity.cycle };
+    activities.into_iter().map(shown).collect()
 }
 
 fn json(data: &impl serde::Serialize) -> Value {

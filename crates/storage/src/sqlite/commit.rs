@@ -265,11 +265,14 @@ fn rest(db: &Connection, life: &mut Life, n: u64, changes: &Changes) -> Outcome<
 fn write(db: &Connection, life: &Life, lease: Lease, n: u64, changes: &Changes) -> Outcome<()> {
     let open = changes.open.as_ref();
     let [input, cached, output, reasoning] = usage_columns(&life.usage);
+    let cost = changes.run.as_ref().and_then(|receipt| receipt.cost_micros).map(int);
+    let unpriced = changes.run.is_some() && cost.is_none();
     let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
     let sql = "UPDATE life SET epoch = ?, commit_n = ?, head_seq = ?, cycles = ?, skips = ?, facts_seen = ?, \
                active_space = coalesce(?, active_space), batch_cap = ?, failures = ?, usage_input = ?, \
-               usage_cached = ?, usage_output = ?, usage_reasoning = ?, open_cycle = ?, requesters = ?, \
-               notice = ?, open = ? WHERE agent = ?";
+               usage_cached = ?, usage_output = ?, usage_reasoning = ?, \
+               cost_micros = coalesce(cost_micros + ?, ?, cost_micros), unpriced = unpriced + ?, open_cycle = ?, \
+               requesters = ?, notice = ?, open = ? WHERE agent = ?";
     let row = params![
         int(lease.epoch),
         int(n),
@@ -284,6 +287,9 @@ fn write(db: &Connection, life: &Life, lease: Lease, n: u64, changes: &Changes) 
         cached,
         output,
         reasoning,
+        cost,
+        cost,
+        unpriced,
         open.map(|open| bytes(open.id.0)),
         open.map(|open| to_json(&open.requesters)).transpose()?,
         life.notice,

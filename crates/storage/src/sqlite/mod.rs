@@ -19,6 +19,7 @@ mod lookup;
 mod notes;
 mod reader;
 mod reader_lives;
+mod reader_recent;
 mod readers;
 mod registry;
 mod registry_spaces;

@@ -6,9 +6,12 @@ use agent::entry::{Entry, View};
 use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{AgentCard, BoxFuture, CommitRow, InboxRow, Page, PageRequest, Reader, StoreError, Totals};
+use agent::port::{
+    AgentCard, BoxFuture, CommitRow, Happening, InboxRow, Page, PageRequest, Reader, StoreError, Totals,
+};
 use agent::run::Run;
 use agent::space::Message;
+use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
@@ -17,6 +20,7 @@ use super::accept::message_by;
 use super::facts::{facts, members};
 use super::fault::{Outcome, of};
 use super::reader_lives as lives;
+use super::reader_recent::recent;
 use super::rows::{
     ENTITY, MESSAGE, SPACE, agent_row, all, bytes, entity_at, first, int, kind_code, message_at, space_at,
     space_row, u64_at,
@@ -211,6 +215,16 @@ impl Reader for Sqlite {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
         self.ask(move |db, _| messages_since_rev(db, space, rev, limit))
+    }
+
+    fn recent(
+        &self,
+        agents: Option<Vec<AgentId>>,
+        since: Option<Timestamp>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Happening>, StoreError>> {
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        self.ask(move |db, _| recent(db, agents.as_deref(), since, limit))
     }
 
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>> {

@@ -2,7 +2,7 @@
 
 use agent::changes::CommitKind;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
-use agent::port::{AgentCard, CommitRow, InboxRow, Page, PageRequest};
+use agent::port::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest};
 use agent::run::{Ending, Run};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
@@ -20,13 +20,15 @@ use super::wake::open_at;
 const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
     (SELECT count(*) FROM event held WHERE held.agent = a.id AND held.state = 1), l.cycles, l.skips, \
     l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.hold_until, h.rest_reason, s.uuid, \
-    l.commit_n";
+    l.commit_n, l.cost_micros, l.unpriced, last.cycle, last.ending, last.ended_at, \
+    (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL)";
 const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l ON l.agent = a.id \
-    JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space";
+    JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space \
+    LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles";
 
 fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCard> {
     let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
-    let entity = entity_at(row, 16)?;
+    let entity = entity_at(row, 22)?;
     Ok(AgentCard {
         id: entity.id.agent(),
         config_rev,
@@ -42,8 +44,22 @@ fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCa
         rest_reason: reason_or_none(row, 13)?,
         active_space: uuid_or_none(row, 14)?.map(SpaceId),
         commit_n: u64_at(row, 15)?,
+        cost_micros: row.get::<_, Option<i64>>(16)?.and_then(|cost| u64::try_from(cost).ok()),
+        unpriced: u64_at(row, 17)?,
+        last: last_at(row, 18)?,
+        next_plan: time_or_none(row, 21)?,
         entity,
     })
+}
+
+fn last_at(row: &Row<'_>, at: usize) -> Outcome<Option<LastRun>> {
+    let Some(id) = uuid_or_none(row, at)? else { return Ok(None) };
+    let ending: String = row.get(at + 1)?;
+    Ok(Some(LastRun { id: CycleId(id), ending: ending_of(&ending)?, ended_at: time_at(row, at + 2)? }))
+}
+
+fn ending_of(text: &str) -> Outcome<Ending> {
+    Ending::parse(text).ok_or_else(|| damaged(format!("`{text}` is no ending")))
 }
 
 pub(super) fn agents(db: &Connection, session: &Session, page: &PageRequest) -> Outcome<Page<AgentCard>> {
@@ -110,7 +126,7 @@ fn run_at(row: &Row<'_>) -> Outcome<Run> {
         cost_micros: row.get::<_, Option<i64>>(12)?.and_then(|cost| u64::try_from(cost).ok()),
         model: row.get(13)?,
         config_rev: u64_at(row, 14)?,
-        ending: Ending::parse(&ending).ok_or_else(|| damaged(format!("`{ending}` is no ending")))?,
+        ending: ending_of(&ending)?,
         reason: row.get(16)?,
         summary: row.get(17)?,
     })
@@ -121,6 +137,16 @@ pub(super) fn runs(db: &Connection, agent: AgentId, before: Option<u64>, limit: 
     let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
     let sql = format!("{RUN} WHERE r.agent = ? AND r.ordinal < ? ORDER BY r.ordinal DESC LIMIT ?");
     all(db, &sql, params![row, int(before.unwrap_or(u64::MAX)), limit], run_at)
+}
+
+/// The newest receipts of an agent's row, newest first.
+pub(super) fn newest_runs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<Run>> {
+    all(
+        db,
+        &format!("{RUN} WHERE r.agent = ? ORDER BY r.ordinal DESC LIMIT ?"),
+        params![agent, limit],
+        run_at,
+    )
 }
 
 pub(super) fn run_of(db: &Connection, cycle: CycleId) -> Outcome<Option<Run>> {

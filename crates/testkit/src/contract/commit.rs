@@ -13,7 +13,7 @@ use agent::run::Usage;
 use futures_util::future::join;
 
 use super::Backend;
-use super::world::{Living, World, at, fresh, saying, space, world};
+use super::world::{Living, World, at, everything, fresh, saying, space, world};
 
 /// Somebody else opened the life: what the old holder commits is lost, whatever it is.
 pub async fn a_zombie_is_lost_and_writes_nothing(b: Backend) {
@@ -257,18 +257,22 @@ pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
 /// Tokens of all its life: receipts once each, and what was skipped.
 pub async fn totals_count_receipts_and_skips(b: Backend) {
     let w = world(b).await;
-    for _ in 0..2 {
+    for cost in [None, Some(7), Some(5)] {
         w.say(w.family, "hello").await;
         let mut living = w.open(w.ada).await;
         let mut decision = living.decision();
         decision.open.as_mut().unwrap().usage = Usage { input: Some(10), ..Usage::default() };
         living.done(&w, decision).await;
-        let closing = living.closing();
+        let mut closing = living.closing();
+        closing.run.as_mut().unwrap().cost_micros = cost;
         living.done(&w, closing).await;
     }
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
-    assert_eq!((card.usage.input, card.usage.output, card.usage.cached), (Some(20), Some(10), None));
-    assert_eq!((card.cycles, card.skips, card.commit_n), (2, 0, 6));
+    assert_eq!((card.usage.input, card.usage.output, card.usage.cached), (Some(30), Some(15), None));
+    assert_eq!((card.cycles, card.skips, card.commit_n), (3, 0, 9));
+    assert_eq!((card.cost_micros, card.unpriced), (Some(12), 1));
+    let last = card.last.unwrap();
+    assert_eq!(last.id, w.b.reader.runs(w.ada, everything()).await.unwrap().items[0].id);
 }
 
 /// One lock order everywhere: no deadlock, nothing lost, no gap.

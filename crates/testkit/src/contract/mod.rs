@@ -103,6 +103,7 @@ macro_rules! contract_tests {
             outside::an_agent_reads_only_what_is_its_own,
             outside::blobs_are_found_by_their_content,
             outside::pages_lead_through_everything_once,
+            outside::the_recent_past_is_read_across_spaces_and_agents,
             registry::the_world_is_founded_once,
             registry::handles_are_unique_and_unknown_ids_are_named,
             registry::an_amendment_makes_a_revision_only_where_something_changes,

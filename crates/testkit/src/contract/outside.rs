@@ -3,7 +3,7 @@
 use agent::call::{CallState, Outcome};
 use agent::event::{EventData, EventKind};
 use agent::id::{CallId, ContentRef, CycleId};
-use agent::port::{CallError, Claim, Finish, FinishedCall, PageRequest};
+use agent::port::{CallError, Claim, Finish, FinishedCall, Happening, PageRequest};
 
 use super::Backend;
 use super::world::{Living, World, at, everything, fresh, saying, world};
@@ -149,4 +149,33 @@ pub async fn pages_lead_through_everything_once(b: Backend) {
     let totals = w.b.reader.totals().await.unwrap();
     assert_eq!((totals.agents, totals.spaces, totals.messages, totals.waiting), (2, 2, 5, 5));
     assert_eq!(w.b.reader.run(CycleId(fresh())).await.unwrap(), None);
+}
+
+/// The newest things of all places, oldest first; of some agents, and after a moment, where asked.
+pub async fn the_recent_past_is_read_across_spaces_and_agents(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "to the team").await;
+    w.say(w.family, "to the family").await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    let told = |found: Vec<Happening>| -> Vec<String> {
+        let told = |happening| match happening {
+            Happening::Said(message) => message.text,
+            Happening::Lived(run) => format!("run {}", run.ordinal),
+        };
+        found.into_iter().map(told).collect()
+    };
+    let recent = |agents, since, limit| w.b.reader.recent(agents, since, limit);
+    let all = recent(None, None, 10).await.unwrap();
+    let since = all[0].at();
+    let mut sorted = told(all);
+    sorted.sort();
+    assert_eq!(sorted, ["run 1", "to the family", "to the team"]);
+    assert_eq!(recent(None, None, 2).await.unwrap().len(), 2);
+    assert_eq!(told(recent(Some(vec![w.bob]), None, 10).await.unwrap()), ["to the team"]);
+    assert_eq!(told(recent(Some(Vec::new()), None, 10).await.unwrap()), [""; 0]);
+    assert!(recent(None, Some(since), 10).await.unwrap().iter().all(|happening| happening.at() > since));
 }

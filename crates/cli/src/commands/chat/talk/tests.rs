@@ -161,18 +161,31 @@ fn what_an_agent_does_is_one_row() {
     let call = CallId("c".into());
     talk.update(state(AgentState::Thinking, None));
     assert_eq!(talk.status().unwrap(), "(ada is thinking; Ctrl-C cancels)");
-    talk.update(Update::ToolStarted { agent, cycle, call: call.clone(), tool: "read_messages".into() });
+    talk.update(Update::ToolStarted {
+        agent,
+        cycle,
+        call: call.clone(),
+        tool: "read_messages".into(),
+        arguments: String::new(),
+    });
     assert_eq!(talk.status().unwrap(), "(ada uses read_messages; Ctrl-C cancels)");
-    let done =
-        Update::ToolDone { agent, cycle, call, tool: "read_messages".into(), status: OutcomeStatus::Error };
+    let done = Update::ToolDone {
+        agent,
+        cycle,
+        call,
+        tool: "read_messages".into(),
+        status: OutcomeStatus::Error,
+        ms: None,
+    };
     let elsewhere = Update::ToolDone {
         agent,
         cycle: CycleId(uuid(5)),
         call: CallId("d".into()),
         tool: "read_messages".into(),
         status: OutcomeStatus::Ok,
+        ms: None,
     };
-    let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None };
+    let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None, spent: None };
     let rows = rows(&mut talk, vec![done, elsewhere, ended, state(AgentState::Sleeping, Some("provider"))]);
     assert_eq!(rows, ["  * ada used read_messages: failed", "(ada let it pass)", "(ada sleeps: provider)"]);
     assert_eq!(talk.status(), None);
