@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::rust::Source;
 
-/// Folders that are made here and never part of the repository.
+/// What is made here and never part of the repository.
 const MADE: &[&str] = &["target", ".git", ".cache", ".viv", "node_modules"];
 
 /// One text file.
@@ -51,10 +51,12 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the tree can be read").flatten() {
         let path = entry.path();
         let name = entry.file_name();
+        // In a worktree `.git` is a file.
+        if MADE.iter().any(|made| name == *made) {
+            continue;
+        }
         if path.is_dir() {
-            if !MADE.iter().any(|made| name == *made) {
-                walk(&path, found);
-            }
+            walk(&path, found);
         } else {
             found.push(path);
         }
