@@ -87,6 +87,14 @@ impl MessageId {
     }
 }
 
+impl GoalId {
+    /// The id of the goal that a call makes at this place of its list: the same however often the
+    /// call is replayed.
+    pub fn of_call(call: &CallId, index: usize) -> Self {
+        Self(hashed_uuid(&["goal", &call.0, &index.to_string()]))
+    }
+}
+
 /// Identity of an accepted event, unique per agent for ever (SYSTEM.md §2): a message's id,
 /// `plan:<id>:<time>`, `result:<call id>`, `api:<credential>:<Idempotency-Key>` or a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -21,6 +21,7 @@ pub mod run;
 pub mod changes;
 pub mod cycle;
 pub mod delivery;
+pub mod goals;
 pub mod inbox;
 pub mod partial;
 pub mod plan;

@@ -193,6 +193,7 @@ pub struct Goal {
     /// Identity.
     pub id: GoalId,
     /// The goal that this one serves.
+    #[serde(rename = "parent_id")]
     pub parent: Option<GoalId>,
     /// What is wanted.
     pub description: String,
@@ -212,6 +213,22 @@ pub enum GoalStatus {
     Completed,
     /// Given up.
     Abandoned,
+}
+
+impl GoalStatus {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
+    /// The reverse of [`GoalStatus::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Active, Self::Completed, Self::Abandoned].into_iter().find(|status| status.as_str() == text)
+    }
 }
 
 /// When a plan fires.

@@ -64,6 +64,18 @@ pub const MEMORIES_MAX: usize = 500;
 pub const MEMORY_KEY_MAX_BYTES: usize = 120;
 /// Longest value of a memory.
 pub const MEMORY_VALUE_MAX_BYTES: usize = 8 * 1024;
+/// Goals of one agent, finished ones and sub-goals included.
+pub const GOALS_MAX: usize = 100;
+/// Goals that one call sets.
+pub const GOALS_PER_CALL: usize = 20;
+/// Levels of goals: a goal, its sub-goals, theirs, and so on.
+pub const GOAL_LEVELS_MAX: usize = 5;
+/// Longest description of a goal.
+pub const GOAL_DESCRIPTION_MAX_BYTES: usize = 1024;
+/// Highest priority of a goal; the lowest is 1.
+pub const GOAL_PRIORITY_MAX: i32 = 10;
+/// Priority of a goal where none is given.
+pub const GOAL_PRIORITY_DEFAULT: i32 = 5;
 /// Messages that `enter_space` returns.
 pub const ENTER_HISTORY: u32 = 20;
 /// Messages that `read_messages` returns at most.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::port::{Tool, Toolbox};
 
 use crate::typed::typed;
-use crate::{ending, enter_space, get_my_runs, memories, read_messages, send_message};
+use crate::{ending, enter_space, get_my_runs, goals, memories, read_messages, send_message};
 
 /// Why a tool cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +37,8 @@ pub fn prebuilt() -> ToolKit {
             typed::<ending::Done>(),
             typed::<memories::SetMemories>(),
             typed::<memories::DeleteMemories>(),
+            typed::<goals::SetGoals>(),
+            typed::<goals::DeleteGoals>(),
             typed::<get_my_runs::GetMyRuns>(),
         ],
     }

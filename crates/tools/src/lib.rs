@@ -8,6 +8,7 @@ mod arguments;
 mod ending;
 mod enter_space;
 mod get_my_runs;
+mod goals;
 mod kit;
 mod memories;
 mod place;

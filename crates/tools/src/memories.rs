@@ -8,11 +8,11 @@ use agent::limits;
 use agent::port::{Done, Hands, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::arguments::cut;
 use crate::place::listed;
-use crate::typed::{Hand, done, fitting};
+use crate::typed::{Hand, done, put_listed};
 
 /// One note.
 #[derive(Deserialize, JsonSchema)]
@@ -65,7 +65,7 @@ impl Hand for SetMemories {
             )));
         }
         let mut reply = json!({"success": true});
-        put_keys(&mut reply, "set", &set);
+        put_listed(&mut reply, "set", &set);
         reply["total"] = json!(keys.len());
         Ok(done(&reply, Inward { memories, ..Inward::default() }))
     }
@@ -110,24 +110,15 @@ impl Hand for DeleteMemories {
         }
         let memories = deleted.iter().map(|key| MemoryChange::Delete { key: key.clone() }).collect();
         let mut reply = json!({"success": true});
-        put_keys(&mut reply, "deleted", &deleted);
+        put_listed(&mut reply, "deleted", &deleted);
         if !not_found.is_empty() {
             // These were not checked against any bound.
             let not_found: Vec<_> = not_found.iter().map(|key| cut(key)).collect();
-            put_keys(&mut reply, "not_found", &not_found);
+            put_listed(&mut reply, "not_found", &not_found);
         }
         reply["total"] = json!(keys.len());
         Ok(done(&reply, Inward { memories, ..Inward::default() }))
     }
-}
-
-/// A list of keys, and how many of them are not listed where they are too many.
-fn put_keys(reply: &mut Value, name: &str, keys: &[String]) {
-    let listed = fitting(keys.iter().map(|key| json!(key)), limits::LISTED_MAX_BYTES);
-    if listed.len() < keys.len() {
-        reply[format!("{name}_more")] = json!(keys.len() - listed.len());
-    }
-    reply[name] = Value::Array(listed);
 }
 
 /// The keys that the agent keeps, changes of the calls before this one included.

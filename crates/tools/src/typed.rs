@@ -94,6 +94,15 @@ pub(crate) fn fitting(lines: impl IntoIterator<Item = Value>, mut room: usize) -
     lines.into_iter().take_while(fits).collect()
 }
 
+/// Puts a list of names into a reply, and how many of them are not listed where they are too many.
+pub(crate) fn put_listed(reply: &mut Value, name: &str, names: &[String]) {
+    let listed = fitting(names.iter().map(|name| Value::from(name.as_str())), limits::LISTED_MAX_BYTES);
+    if listed.len() < names.len() {
+        reply[format!("{name}_more")] = Value::from(names.len() - listed.len());
+    }
+    reply[name] = Value::Array(listed);
+}
+
 /// The schema of a type as vendors like it: inline, without titles, without formats that only
 /// this language knows, each description on one line.
 fn schema_of<A: JsonSchema>() -> Value {
@@ -115,7 +124,8 @@ fn schema_of<A: JsonSchema>() -> Value {
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            if map.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+            let number = |format: &str| format.starts_with("uint") || format.starts_with("int");
+            if map.get("format").and_then(Value::as_str).is_some_and(number) {
                 map.shift_remove("format");
             }
             if let Some(Value::String(description)) = map.get_mut("description") {

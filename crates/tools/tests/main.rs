@@ -4,6 +4,7 @@ mod hands {
     mod ending;
     mod enter_space;
     mod get_my_runs;
+    mod goals;
     mod kit;
     mod memories;
     mod read_messages;

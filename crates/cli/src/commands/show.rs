@@ -1,8 +1,9 @@
 //! `viv show`: an agent, a run, an inbox, a mind.
 
 use agent::event::Fate;
+use agent::goals::Branch;
 use agent::id::AgentId;
-use agent::life::Schedule;
+use agent::life::{Goal, Schedule};
 use agent::message::Part;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -74,7 +75,7 @@ async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result
         facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect(),
     );
     section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
-    section(screen, "goals", facts.goals.iter().map(|g| g.description.clone()).collect());
+    section(screen, "goals", goal_lines(&facts.goals));
     section(screen, "plans", facts.plans.iter().map(plan_line).collect());
     Ok(())
 }
@@ -88,6 +89,16 @@ fn state_of(agent: &Agent) -> String {
 fn tokens_of(agent: &Agent) -> String {
     let shown = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
     format!("{} in, {} out", shown(agent.usage.input), shown(agent.usage.output))
+}
+
+/// The tree, with ids, finished ones too.
+fn goal_lines(goals: &[Goal]) -> Vec<String> {
+    let line = |Branch { goal, depth }| {
+        let indent = "  ".repeat(depth);
+        let (text, status) = (&goal.description, goal.status.as_str());
+        format!("{indent}{text} ({status}, priority {}, {})", goal.priority, goal.id)
+    };
+    agent::goals::tree(goals).into_iter().map(line).collect()
 }
 
 fn plan_line(plan: &agent::life::Plan) -> String {

@@ -90,6 +90,13 @@ fn author(prompt: &Prompt) -> Script {
             .call("look", &json!({}))
             .call("put", &json!({}))
             .call("set_memories", &json!({"memories": [{"key": "seen", "value": "yes"}]}))
+            .call(
+                "set_goals",
+                &json!({"goals": [
+                    {"description": "work", "ref": "w"},
+                    {"description": "look first", "parent_id": "w", "priority": 4},
+                ]}),
+            )
             .call("send_message", &send("lobby", "working")),
         (true, 1) => Script::new().text("now").call("fire", &json!({})).call("nonsense", &json!({})),
         (true, 2) => Script::new()
@@ -105,6 +112,8 @@ fn author(prompt: &Prompt) -> Script {
 struct End {
     said: Vec<(String, String)>,
     memories: Vec<(String, String)>,
+    /// The tree of goals: how deep, and which.
+    goals: Vec<(usize, String)>,
     puts: u64,
     fires: u64,
     endings: Vec<&'static str>,
@@ -137,7 +146,10 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     for id in ids {
         fates.push(play.world.fate(ada, &id.to_string()).await.unwrap().as_str());
     }
+    let goals = agent::goals::tree(&facts.goals);
+    let goals = goals.into_iter().map(|branch| (branch.depth, branch.goal.description.clone())).collect();
     let end = End {
+        goals,
         said: play.world.heard(lobby).await.unwrap(),
         memories: facts.memories.into_iter().map(|memory| (memory.key, memory.value)).collect(),
         puts: play.counters.effects("put"),

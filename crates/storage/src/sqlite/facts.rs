@@ -56,25 +56,10 @@ fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
             parent: uuid_or_none(row, 1)?.map(GoalId),
             description: row.get(2)?,
             priority: row.get(3)?,
-            status: goal_status(&status)?,
+            status: GoalStatus::parse(&status)
+                .ok_or_else(|| damaged(format!("`{status}` is no status of a goal")))?,
         })
     })
-}
-
-const GOAL_STATUSES: [(GoalStatus, &str); 3] = [
-    (GoalStatus::Active, "active"),
-    (GoalStatus::Completed, "completed"),
-    (GoalStatus::Abandoned, "abandoned"),
-];
-
-fn goal_status(text: &str) -> Outcome<GoalStatus> {
-    let found = GOAL_STATUSES.iter().find(|(_, name)| *name == text).map(|(status, _)| *status);
-    found.ok_or_else(|| damaged(format!("`{text}` is no status of a goal")))
-}
-
-/// The name of a goal's status in its table.
-pub(super) fn goal_status_name(status: GoalStatus) -> &'static str {
-    GOAL_STATUSES.iter().find(|(known, _)| *known == status).map_or("active", |(_, name)| name)
 }
 
 fn plans(db: &Connection, agent: i64) -> Outcome<Vec<Plan>> {

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use super::facts::goal_status_name;
 use super::fault::{Fault, Outcome};
 use super::rows::{bytes, int, ms, run, to_json};
 
@@ -41,6 +40,9 @@ pub(super) fn write(
         own(db, "goal", agent, id, calls)?;
         close(db, "goal", agent, id, n)?;
         if let GoalChange::Set(goal) = change {
+            if let Some(parent) = goal.parent {
+                own(db, "goal", agent, parent.0, calls)?;
+            }
             put_goal(db, agent, n, goal)?;
         }
     }
@@ -72,7 +74,7 @@ fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
     let sql = "INSERT INTO goal (agent, id, from_commit, parent, priority, status, description) \
                VALUES (?, ?, ?, ?, ?, ?, ?)";
     let parent = goal.parent.map(|parent| bytes(parent.0));
-    let status = goal_status_name(goal.status);
+    let status = goal.status.as_str();
     run(db, sql, params![agent, bytes(goal.id.0), int(n), parent, goal.priority, status, goal.description])
         .map(drop)
 }

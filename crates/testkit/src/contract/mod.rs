@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod commit;
 pub mod durable;
+pub mod goals;
 pub mod life;
 pub mod outside;
 pub mod registry;
@@ -97,6 +98,8 @@ macro_rules! contract_tests {
             commit::an_urgent_message_of_the_requester_is_shown_in_full,
             commit::totals_count_receipts_and_skips,
             commit::two_agents_speak_into_each_others_spaces_at_once,
+            goals::goals_are_versioned_and_the_last_word_stands,
+            goals::a_sub_goal_of_another_agents_goal_is_refused,
             outside::a_call_is_claimed_once_and_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,

@@ -40,6 +40,8 @@ fn names_are_in_a_stable_order_with_added_tools_behind_the_prebuilt() {
         "done",
         "set_memories",
         "delete_memories",
+        "set_goals",
+        "delete_goals",
         "get_my_runs",
         "zeta",
         "alpha",

@@ -1,0 +1,288 @@
+//! `set_goals` and `delete_goals`: standing intentions, as a tree that the agent finds with its ids
+//! in its workspace in every waking. A call changes all that it names or nothing.
+
+use std::collections::HashMap;
+
+use agent::changes::{GoalChange, Inward};
+use agent::goals::{self, BadGoals, Branch};
+use agent::id::GoalId;
+use agent::life::{Goal, GoalStatus};
+use agent::limits;
+use agent::port::{Done, Hands, ToolError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::arguments::cut;
+use crate::place::listed;
+use crate::typed::{Hand, done, put_listed};
+
+/// What stands as `parent_id` where a goal is to have none.
+const NO_PARENT: &str = "none";
+
+/// One goal to make or to change.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct GoalArg {
+    /// The id of a goal of yours that is to be changed; without it a new one is made.
+    id: Option<String>,
+    /// A label of your choice, by which other goals of this call can name this one as `parent_id`.
+    r#ref: Option<String>,
+    /// What you want to reach, at most 1 KiB; a new goal needs it.
+    description: Option<String>,
+    /// How it stands; a new goal is active.
+    status: Option<Stands>,
+    /// From 1 to 10, higher is more important; 5 where none was ever given.
+    #[schemars(range(min = 1, max = limits::GOAL_PRIORITY_MAX))]
+    priority: Option<i32>,
+    /// The goal that this one serves: the id of a goal of yours, or a `ref` of this call; `none` makes it a goal of its own.
+    parent_id: Option<String>,
+}
+
+/// A [`GoalStatus`] as the model writes it.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum Stands {
+    Active,
+    Completed,
+    Abandoned,
+}
+
+impl From<Stands> for GoalStatus {
+    fn from(stands: Stands) -> Self {
+        match stands {
+            Stands::Active => Self::Active,
+            Stands::Completed => Self::Completed,
+            Stands::Abandoned => Self::Abandoned,
+        }
+    }
+}
+
+/// Arguments of `set_goals`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SetGoalsArgs {
+    /// The goals to make or to change.
+    #[schemars(length(min = 1, max = limits::GOALS_PER_CALL))]
+    goals: Vec<GoalArg>,
+}
+
+/// `set_goals`.
+pub(crate) struct SetGoals;
+
+impl Hand for SetGoals {
+    type Args = SetGoalsArgs;
+    const NAME: &'static str = "set_goals";
+    const DESCRIPTION: &'static str = "Makes and changes goals: what you pursue over many wakings. You see them as a tree with their ids in \
+         every waking. With an `id` a goal is changed, and what you leave out stays as it is; without one it is \
+         made. To make a goal together with its sub-goals, give it a `ref` and name that as their `parent_id`. \
+         Set `status` when a goal is over: it leaves your view and is kept. Returns the ids of the goals.";
+
+    async fn act(args: SetGoalsArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let before = kept(&hands);
+        let batch = Batch::read(&args.goals, &hands, &before).map_err(unset)?;
+        let mut changes = Vec::with_capacity(args.goals.len());
+        for (arg, id) in args.goals.iter().zip(&batch.ids) {
+            let so_far = goals::amended(&before, &changes);
+            let goal = batch.goal(arg, *id, &so_far).map_err(unset)?;
+            changes.push(GoalChange::Set(goal));
+        }
+        let after = goals::amended(&before, &changes);
+        goals::check(&after).map_err(|bad| unset(in_words(&bad, &after)))?;
+        let (mut created, mut updated) = (Vec::new(), Vec::new());
+        for (arg, id) in args.goals.iter().zip(&batch.ids) {
+            if given(arg.id.as_ref()).is_some() {
+                updated.push(json!(id));
+            } else {
+                created.push(match given(arg.r#ref.as_ref()) {
+                    Some(label) => json!({"id": id, "ref": cut(label)}),
+                    None => {
+                        json!({"id": id, "description": cut(arg.description.as_deref().unwrap_or_default())})
+                    }
+                });
+            }
+        }
+        let mut reply = json!({"success": true});
+        for (name, list) in [("created", created), ("updated", updated)] {
+            if !list.is_empty() {
+                reply[name] = Value::Array(list);
+            }
+        }
+        reply["total"] = json!(after.len());
+        Ok(done(&reply, Inward { goals: changes, ..Inward::default() }))
+    }
+}
+
+/// What the goals of one call are called.
+struct Batch<'a> {
+    /// Their ids, in the order of the call.
+    ids: Vec<GoalId>,
+    /// Those that have a label.
+    labels: HashMap<&'a str, GoalId>,
+}
+
+impl<'a> Batch<'a> {
+    /// New goals get ids that follow from the call, so that a repeat makes the same ones.
+    fn read(args: &'a [GoalArg], hands: &Hands<'_>, known: &[Goal]) -> Result<Self, String> {
+        let mut batch = Self { ids: Vec::with_capacity(args.len()), labels: HashMap::new() };
+        for (index, arg) in args.iter().enumerate() {
+            let id = match given(arg.id.as_ref()) {
+                Some(text) => find(known, text).ok_or_else(|| {
+                    let (text, yours) = (cut(text), yours(known));
+                    format!("no goal of yours has the id `{text}` (leave `id` out to make a goal); {yours}")
+                })?,
+                None => GoalId::of_call(hands.call, index),
+            };
+            if let Some(label) = given(arg.r#ref.as_ref())
+                && batch.labels.insert(label, id).is_some()
+            {
+                return Err(format!("two goals have the `ref` `{}`", cut(label)));
+            }
+            batch.ids.push(id);
+        }
+        Ok(batch)
+    }
+
+    /// The goal as it will be.
+    fn goal(&self, arg: &GoalArg, id: GoalId, so_far: &[Goal]) -> Result<Goal, String> {
+        let before = so_far.iter().find(|goal| goal.id == id);
+        let description = match (&arg.description, before) {
+            (Some(text), _) => described(text)?,
+            (None, Some(before)) => before.description.clone(),
+            (None, None) => return Err("a new goal needs a `description`".to_owned()),
+        };
+        let parent = match given(arg.parent_id.as_ref()) {
+            None => before.and_then(|before| before.parent),
+            Some(NO_PARENT) => None,
+            Some(text) => Some(self.parent(text, so_far)?),
+        };
+        let status = arg.status.map(GoalStatus::from).or(before.map(|before| before.status));
+        let priority = arg.priority.or(before.map(|before| before.priority));
+        Ok(Goal {
+            id,
+            parent,
+            description,
+            priority: priority.unwrap_or(limits::GOAL_PRIORITY_DEFAULT),
+            status: status.unwrap_or(GoalStatus::Active),
+        })
+    }
+
+    fn parent(&self, text: &str, known: &[Goal]) -> Result<GoalId, String> {
+        let found = self.labels.get(text).copied().or_else(|| find(known, text));
+        found.ok_or_else(|| {
+            let (text, yours) = (cut(text), yours(known));
+            format!("no goal of yours has the id and none of this call the `ref` `{text}`, wanted as `parent_id`; {yours}")
+        })
+    }
+}
+
+/// Arguments of `delete_goals`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteGoalsArgs {
+    /// The ids of the goals to delete.
+    #[schemars(length(min = 1, max = limits::GOALS_MAX))]
+    ids: Vec<String>,
+}
+
+/// `delete_goals`.
+pub(crate) struct DeleteGoals;
+
+impl Hand for DeleteGoals {
+    type Args = DeleteGoalsArgs;
+    const NAME: &'static str = "delete_goals";
+    const DESCRIPTION: &'static str = "Deletes goals by their ids, each with all its sub-goals. For what was never meant or is of no interest \
+         any more; of a goal that you reached or gave up set the `status` with set_goals. Returns the ids that \
+         were deleted, those of sub-goals among them, and those that were not found.";
+
+    async fn act(args: DeleteGoalsArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+        let before = kept(&hands);
+        let (mut deleted, mut not_found): (Vec<GoalId>, Vec<String>) = (Vec::new(), Vec::new());
+        for text in &args.ids {
+            let Some(id) = find(&before, text) else {
+                let text = cut(text.trim());
+                if !not_found.contains(&text) {
+                    not_found.push(text);
+                }
+                continue;
+            };
+            for id in std::iter::once(id).chain(goals::below(&before, id)) {
+                if !deleted.contains(&id) {
+                    deleted.push(id);
+                }
+            }
+        }
+        if deleted.is_empty() {
+            let asked = listed(not_found.iter().map(|text| format!("`{text}`")));
+            return Err(ToolError::new(format!("no goal of yours has the id {asked}; {}", yours(&before))));
+        }
+        let mut reply = json!({"success": true, "deleted": deleted});
+        if !not_found.is_empty() {
+            put_listed(&mut reply, "not_found", &not_found);
+        }
+        reply["total"] = json!(before.len() - deleted.len());
+        let goals = deleted.into_iter().map(GoalChange::Delete).collect();
+        Ok(done(&reply, Inward { goals, ..Inward::default() }))
+    }
+}
+
+/// The agent's goals, changes of the calls before this one included.
+fn kept(hands: &Hands<'_>) -> Vec<Goal> {
+    goals::amended(&hands.facts.goals, &hands.pending.goals)
+}
+
+/// The goal of that id.
+fn find(known: &[Goal], text: &str) -> Option<GoalId> {
+    let id = text.trim().parse().ok()?;
+    known.iter().any(|goal| goal.id == id).then_some(id)
+}
+
+/// An optional text; some models write an empty one where they mean none.
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(|text| text.trim()).filter(|text| !text.is_empty())
+}
+
+fn described(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("wanted a `description` with something in it, got only white space".to_owned());
+    }
+    if text.len() > limits::GOAL_DESCRIPTION_MAX_BYTES {
+        let (max, got) = (limits::GOAL_DESCRIPTION_MAX_BYTES, text.len());
+        return Err(format!("wanted a `description` of at most {max} bytes, got {got}"));
+    }
+    Ok(text.to_owned())
+}
+
+fn unset(why: String) -> ToolError {
+    ToolError::new(format!("nothing was set: {why}"))
+}
+
+/// Why the goals cannot be so, and what to do.
+fn in_words(bad: &BadGoals, goals: &[Goal]) -> String {
+    let BadGoals::TooMany(_) = bad else { return bad.to_string() };
+    let over: Vec<&Goal> = goals.iter().filter(|goal| goal.status != GoalStatus::Active).collect();
+    if over.is_empty() {
+        return format!("{bad}; delete some with delete_goals first");
+    }
+    let over = listed(over.into_iter().map(shown));
+    format!("{bad}; delete some with delete_goals first, these are over: {over}")
+}
+
+/// The agent's goals in words, as a tree without indents.
+fn yours(known: &[Goal]) -> String {
+    if known.is_empty() {
+        return "you have no goals".to_owned();
+    }
+    format!("your goals: {}", listed(goals::tree(known).into_iter().map(|Branch { goal, .. }| shown(goal))))
+}
+
+fn shown(goal: &Goal) -> String {
+    let over = match goal.status {
+        GoalStatus::Active => String::new(),
+        over => format!(", {}", over.as_str()),
+    };
+    format!("`{}` ({}{over})", goal.id, Value::from(cut(&goal.description)))
+}
