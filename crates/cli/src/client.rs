@@ -76,6 +76,16 @@ impl Client {
         self.ask(Method::POST, path, Some(body), key).await
     }
 
+    /// A change to what is there.
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
+        self.ask(Method::PATCH, path, Some(body), None).await
+    }
+
+    /// Takes something away.
+    pub(crate) async fn delete(&self, path: &str) -> Result<()> {
+        self.ask(Method::DELETE, path, None, None).await.map(|_| ())
+    }
+
     /// All rows of a paged list, at most `most`.
     pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>> {
         let mut rows = Vec::new();
@@ -133,7 +143,11 @@ impl Client {
         if !response.status().is_success() {
             return Err(refusal(response, &server.url).await);
         }
+        let nothing = response.status() == StatusCode::NO_CONTENT;
         let bytes = response.bytes().await.map_err(|error| unreachable(&server.url, &error))?;
+        if nothing {
+            return Ok(Value::Null);
+        }
         serde_json::from_slice(&bytes).map_err(|_| stranger(&server.url, "its answer is not JSON"))
     }
 

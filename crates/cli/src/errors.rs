@@ -53,25 +53,54 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
+    /// A command line that does not parse.
+    pub(crate) fn misread(error: &clap::Error) -> Self {
+        let text = error.render().to_string().replace('\'', "`");
+        let mut parts = text.split("\n\n");
+        // What is missing, or what there is to choose from, stands in lines below the first.
+        let said: Vec<&str> = parts.next().unwrap_or_default().split_whitespace().collect();
+        let said = said.join(" ");
+        let message = said.strip_prefix("error: ").unwrap_or(&said);
+        let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+        let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("viv");
+        let path: Vec<&str> =
+            usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
+        let help = format!("`{} --help`", path.join(" "));
+        Self::usage(message).hint(match tip {
+            Some(tip) => format!("{tip}; {help} explains"),
+            None => format!("see {help}"),
+        })
+    }
+
     /// The same failure with what to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
+    /// What to do: the hint given, else what helps with most failures of its family. So every failure
+    /// has one.
+    pub(crate) fn advice(&self) -> &str {
+        self.hint.as_deref().unwrap_or(match self.exit {
+            Exit::Answered | Exit::Failed => "`viv doctor` looks for what stands in the way",
+            Exit::Usage => "`viv --help` lists all commands, `viv COMMAND --help` explains one",
+            Exit::Refused => "`viv agents`, `viv spaces` and `viv entities` show how things stand",
+            Exit::NotFound => "`viv agents`, `viv spaces` and `viv entities` list what there is",
+            Exit::Unreachable => "start a server with `viv up`, or check `VIV_URL`",
+            Exit::TimedOut => "`viv ps` shows who is busy; wait longer with --timeout",
+            Exit::NoReply => "`viv show run` shows what the cycle did",
+        })
+    }
+
     /// The form for `--json`, one line on standard error.
     pub(crate) fn to_json(&self) -> Value {
-        json!({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
+        json!({"error": {"code": self.code, "message": self.message, "hint": self.advice()}})
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
-        match &self.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
-            None => Ok(()),
-        }
+        write!(f, "error: {}\nhint: {}", self.message, self.advice())
     }
 }
 
@@ -88,5 +117,17 @@ mod tests {
             r#"{"error":{"code":"usage","message":"wanted a name","hint":"say --agent NAME"}}"#
         );
         assert_eq!(failure.exit as i32, 2);
+    }
+
+    #[test]
+    fn a_failure_of_any_family_has_one_hint_even_where_nobody_gave_one() {
+        use Exit::{Answered, Failed, NoReply, NotFound, Refused, TimedOut, Unreachable, Usage};
+        for exit in [Answered, Failed, Usage, Refused, NotFound, Unreachable, TimedOut, NoReply] {
+            let failure = Failure::new(exit, "code", "it did not");
+            let text = failure.to_string();
+            assert_eq!(text.matches("\nhint: ").count(), 1, "{text}");
+            assert_eq!(text.lines().count(), 2, "{text}");
+            assert!(failure.to_json()["error"]["hint"].as_str().is_some_and(|hint| !hint.is_empty()));
+        }
     }
 }

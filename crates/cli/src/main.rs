@@ -11,6 +11,7 @@ mod errors;
 mod listen;
 mod lived;
 mod output;
+mod progress;
 mod secrets;
 mod sse;
 mod target;
@@ -19,7 +20,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;
 
@@ -29,11 +30,12 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let read = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match read {
         Ok(cli) => cli,
         Err(error) => return misread(&error),
     };
-    let screen = Screen::detect(cli.global.json);
+    let screen = Screen::detect(cli.global.json, cli.global.quiet);
     // Fails only where a provider is installed already, which then serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let exit = match start(cli, screen) {
@@ -65,6 +67,12 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Say(args) => commands::say::run(client()?, screen, args).await,
         Command::Ps => commands::ps::run(client()?, screen).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
+        Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
+        Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
+        Command::Entities(args) => commands::entities::run(client()?, screen, args).await,
+        Command::Open => commands::pages::open(client()?, screen).await,
+        Command::Completions(args) => commands::pages::completions(screen, args),
+        Command::Man(args) => commands::pages::man(screen, args),
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
             if screen.json {
@@ -79,15 +87,23 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
 
 /// The command line could not be read, or help was asked for.
 fn misread(error: &clap::Error) -> ExitCode {
-    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    if !asked && std::env::args_os().any(|arg| arg == "--json") {
-        let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let failure = Failure::usage(message).hint("see `viv --help`");
-        Screen::detect(true).failure(&failure);
-        return ExitCode::from(Exit::Usage as u8);
+    let given = |wanted: &[&str]| std::env::args_os().any(|arg| wanted.iter().any(|name| arg == *name));
+    let (json, quiet) = (given(&["--json"]), given(&["--quiet", "-q"]));
+    let screen = Screen::detect(json, quiet);
+    let (asked, bare) = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => (true, false),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => (false, !json),
+        _ => (false, false),
+    };
+    if bare && std::env::args_os().len() == 1 {
+        screen.line(args::WELCOME);
+        return ExitCode::SUCCESS;
     }
-    // Where even this cannot be printed there is nobody to tell.
-    let _ = error.print();
-    ExitCode::from(if asked { 0 } else { Exit::Usage as u8 })
+    if asked || bare {
+        // Where even this cannot be printed there is nobody to tell.
+        let _ = error.print();
+        return ExitCode::from(if asked { 0 } else { Exit::Usage as u8 });
+    }
+    screen.failure(&Failure::misread(error));
+    ExitCode::from(Exit::Usage as u8)
 }

@@ -1,5 +1,5 @@
 //! What people and scripts read: plain lines, tables, JSON. Text that others wrote is cleaned before
-//! it reaches a terminal. Decoration is ASCII only, so that no terminal is too old for it.
+//! it reaches a terminal. Decoration falls back to ASCII, so that no terminal is too old for it.
 
 use std::io::{IsTerminal, Write};
 
@@ -14,6 +14,8 @@ use crate::errors::Failure;
 pub(crate) struct Screen {
     /// JSON instead of text.
     pub(crate) json: bool,
+    /// Only the answer: no notes, no progress.
+    pub(crate) quiet: bool,
     /// Whether colours may be used.
     pub(crate) colour: bool,
     /// Columns of the terminal; `None` where output is none.
@@ -41,16 +43,23 @@ pub(crate) enum Style {
 
 impl Screen {
     /// Looks at standard output and the environment.
-    pub(crate) fn detect(json: bool) -> Self {
+    pub(crate) fn detect(json: bool, quiet: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             json,
+            quiet,
             colour: terminal && !dumb && !no_colour,
             width: terminal.then(terminal_width),
             utf8: speaks_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
         }
+    }
+
+    /// A screen for tests, without colours.
+    #[cfg(test)]
+    pub(crate) fn plain(width: Option<usize>, utf8: bool) -> Self {
+        Self { json: false, quiet: false, colour: false, width, utf8 }
     }
 
     /// One line to standard output.
@@ -66,15 +75,24 @@ impl Screen {
 
     /// One line to standard error: notes that are not the answer.
     pub(crate) fn note(&self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        if !self.quiet {
+            complain(text);
+        }
     }
 
     /// A failure to standard error, in the form asked for.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
-            self.note(&harmless_json(&failure.to_json()));
+            complain(&harmless_json(&failure.to_json()));
         } else {
-            self.note(&self.clean(&failure.to_string()));
+            complain(&self.clean(&failure.to_string()));
+        }
+    }
+
+    /// Text in lines that fit the terminal, all but the first indented; whole where there is none.
+    pub(crate) fn wrapped(&self, text: &str, indent: usize) {
+        for line in wrap(text, self.width, indent) {
+            self.line(&line);
         }
     }
 
@@ -138,10 +156,40 @@ impl Screen {
     pub(crate) fn pairs(&self, pairs: &[(&str, String)]) {
         let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in pairs {
-            let name = self.paint(Style::Dim, &format!("{name:widest$}"));
-            self.line(&format!("{name}  {value}"));
+            let room = self.width.map(|width| width.saturating_sub(widest + 2));
+            for (i, line) in wrap(value, room, 0).iter().enumerate() {
+                let name = if i == 0 { name } else { "" };
+                let name = self.paint(Style::Dim, &format!("{name:widest$}"));
+                self.line(&format!("{name}  {line}"));
+            }
         }
     }
+}
+
+/// One line to standard error. Where nobody reads it there is nobody to tell.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Narrower than this text is not folded: every word would stand alone.
+const FOLD_FROM: usize = 16;
+
+/// Text in lines of at most `width` columns, broken between words; all but the first are indented.
+pub(crate) fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
+    let Some(width) = width.filter(|width| *width >= FOLD_FROM + indent) else {
+        return vec![text.to_owned()];
+    };
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_inclusive(' ') {
+        if columns(&line) + columns(word.trim_end()) > width && line.len() > indent {
+            lines.push(line.trim_end().to_owned());
+            line = " ".repeat(indent);
+        }
+        line.push_str(word);
+    }
+    lines.push(line.trim_end().to_owned());
+    lines
 }
 
 /// Characters that change what a terminal shows elsewhere: C1 controls, direction overrides,
@@ -272,7 +320,17 @@ mod tests {
     use super::*;
 
     fn screen(utf8: bool) -> Screen {
-        Screen { json: false, colour: false, width: None, utf8 }
+        Screen::plain(None, utf8)
+    }
+
+    #[test]
+    fn long_lines_are_folded_between_words_and_nothing_is_lost() {
+        let text = "  read: the quick brown fox jumps over the dog";
+        assert_eq!(wrap(text, Some(24), 4), ["  read: the quick brown", "    fox jumps over the", "    dog"]);
+        assert_eq!(wrap(text, None, 4), [text]);
+        let long = "x".repeat(60);
+        assert_eq!(wrap(&long, Some(20), 2), [long]);
+        assert_eq!(wrap("", Some(20), 2), [""]);
     }
 
     #[test]

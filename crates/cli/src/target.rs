@@ -96,12 +96,7 @@ pub(crate) async fn place(
             let id = only(named, &format!("`{agent}` is in no space"))?;
             client.get_as(&format!("/v1/spaces/{id}")).await?
         }
-        (None, _) => {
-            let rows = client.list("/v1/spaces", LOOKED_AT).await?;
-            let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
-            let open = spaces.into_iter().filter(|space| !space.closed);
-            only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space")?
-        }
+        (None, _) => only_space(client).await?,
     };
     let members = members(client, &space).await?;
     let (sender, me) = match who.entity {
@@ -119,6 +114,21 @@ pub(crate) async fn place(
     Ok(Place { space, members, sender, me, admin })
 }
 
+/// The space named, else the only one that is open.
+pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<Space> {
+    match wanted {
+        Some(wanted) => client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await,
+        None => only_space(client).await,
+    }
+}
+
+async fn only_space(client: &Client) -> Result<Space> {
+    let rows = client.list("/v1/spaces", LOOKED_AT).await?;
+    let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
+    let open = spaces.into_iter().filter(|space| !space.closed);
+    only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space")
+}
+
 /// The members of a space.
 pub(crate) async fn members(client: &Client, space: &Space) -> Result<Vec<Member>> {
     let path = format!("/v1/spaces/{}/members", space.id);
@@ -130,7 +140,8 @@ pub(crate) async fn members(client: &Client, space: &Space) -> Result<Vec<Member
 fn only<T>(mut spaces: Vec<(String, T)>, none: &str) -> Result<T> {
     match spaces.len() {
         1 => Ok(spaces.remove(0).1),
-        0 => Err(Failure::new(Exit::NotFound, "not_found", none).hint("open one with `POST /v1/spaces`")),
+        0 => Err(Failure::new(Exit::NotFound, "not_found", none)
+            .hint("open one with `viv spaces open NAME --members you,AGENT`")),
         n => Err(Failure::usage(format!("wanted one space, but there are {n}"))
             .hint(format!("name one with --space: {}", names(spaces.into_iter().map(|(name, _)| name))))),
     }
@@ -148,7 +159,7 @@ pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent
     match living.len() {
         1 => Ok(living.remove(0)),
         0 => Err(Failure::new(Exit::NotFound, "not_found", "no agent lives here")
-            .hint("make one with `POST /v1/agents`")),
+            .hint("make one with `viv agents create NAME --space SPACE`")),
         n => Err(Failure::usage(format!("wanted one agent, but there are {n}"))
             .hint(format!("name one: {}", names(living.into_iter().map(|agent| agent.name))))),
     }

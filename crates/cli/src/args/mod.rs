@@ -1,5 +1,7 @@
 //! The command line, all of it. Names here are what scripts rely on; nothing is done here.
 
+mod help;
+mod manage;
 mod show;
 mod talk;
 mod up;
@@ -8,7 +10,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use show::{InboxArg, Show};
+pub(crate) use help::{WELCOME, command};
+pub(crate) use manage::{
+    AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
+    ReadArgs, SpacesArgs, SpacesVerb,
+};
+pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
 
@@ -31,11 +38,21 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Where everything is kept; clients find the server's address and key there
-    #[arg(long, global = true, env = "VIV_DATA_DIR", default_value = "./.viv", value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        env = "VIV_DATA_DIR",
+        default_value = "./.viv",
+        value_name = "DIR"
+    )]
     pub(crate) data_dir: PathBuf,
     /// Print JSON, also for errors
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
+    /// Print the answer and errors only: no notes, no progress
+    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    pub(crate) quiet: bool,
 }
 
 /// What can be done.
@@ -52,8 +69,20 @@ pub(crate) enum Command {
     /// Show an agent, a run, an inbox or a mind
     #[command(subcommand)]
     Show(Show),
+    /// List agents; make, set, suspend, resume, retire or cancel one
+    Agents(AgentsArgs),
+    /// List spaces; open, close or read one, add or remove members
+    Spaces(SpacesArgs),
+    /// List people and agents; add a person, make a key
+    Entities(EntitiesArgs),
     /// Check data, server, key, model and machine
     Doctor(ModelArgs),
+    /// Print the address of the console
+    Open,
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print the man page, or write all of them
+    Man(ManArgs),
     /// Print the version
     Version,
 }
@@ -89,5 +118,10 @@ mod tests {
             panic!("not mind")
         };
         assert_eq!(mind.agent, None);
+        let Command::Agents(agents) = parse("viv agents --json create bob --model x/y").command else {
+            panic!("not agents")
+        };
+        let Some(AgentsVerb::Create(create)) = agents.verb else { panic!("not create") };
+        assert_eq!((create.name.as_str(), create.model.as_deref()), ("bob", Some("x/y")));
     }
 }

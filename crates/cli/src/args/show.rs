@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 pub(crate) enum Show {
     /// Who an agent is, what it does and knows
     Agent(AgentArg),
-    /// One run, step by step: by its id, or an agent's newest
+    /// One run as a waterfall of its steps: by its id, or an agent's newest
     Run(RunArg),
     /// What an agent was sent, newest first, and what became of it
     Inbox(InboxArg),
-    /// An agent's consciousness, entry by entry
-    Mind(AgentArg),
+    /// What an agent's model is sent: its consciousness, and tokens per layer
+    Mind(MindArg),
 }
 
 /// An agent, or the only one.
@@ -21,6 +21,17 @@ pub(crate) struct AgentArg {
     /// The agent, by handle or id [default: the only one]
     #[arg(value_name = "NAME|ID")]
     pub(crate) agent: Option<String>,
+}
+
+/// A mind.
+#[derive(Debug, Args)]
+pub(crate) struct MindArg {
+    /// The agent, by handle or id [default: the only one]
+    #[arg(value_name = "NAME|ID")]
+    pub(crate) agent: Option<String>,
+    /// Only the layers, not the entries
+    #[arg(long)]
+    pub(crate) layers: bool,
 }
 
 /// A run.

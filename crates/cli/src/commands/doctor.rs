@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::{Screen, Style};
+use crate::progress::Progress;
 use crate::voice;
 
 /// Free space below which the store will soon be full, and below which that may come, in bytes.
@@ -77,10 +78,12 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         room(dir),
         store(dir, running),
     ];
+    let looking = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(&global.data_dir, running).await;
     checks.extend(of_server);
     checks.push(local_servers().await);
     checks.extend(model(dir, &args, theirs.as_deref()).await);
+    drop(looking);
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     if screen.json {
         let rows: Vec<_> = checks

@@ -1,8 +1,12 @@
 //! The commands: each is a function that returns how the process exits.
 
+pub(crate) mod agents;
 pub(crate) mod chat;
 pub(crate) mod doctor;
+pub(crate) mod entities;
+pub(crate) mod pages;
 pub(crate) mod ps;
 pub(crate) mod say;
 pub(crate) mod show;
+pub(crate) mod spaces;
 pub(crate) mod up;

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::lived::{self, Watch};
 use crate::output::{Screen, Style};
+use crate::progress::Progress;
 use crate::target;
 
 /// Says it.
@@ -44,7 +45,10 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let agent = place.agent(args.agent.as_deref())?;
     let mut watch = Watch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
     lived::post(&client, &place, id, &text).await?;
-    let lived = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await?;
+    let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
+    let lived = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await;
+    drop(waiting);
+    let lived = lived?;
     print(&screen, &agent.display_name, &lived);
     Ok(if lived.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }

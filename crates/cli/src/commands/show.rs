@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use server::api::{Agent, Facts, LogEntry, LoggedEvent, RunDetail};
 
-use crate::args::{InboxArg, Show};
+use crate::args::{InboxArg, MindArg, Show};
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, Style, ago, shortened};
@@ -36,7 +36,7 @@ pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Ex
         Show::Agent(arg) => agent(&client, &screen, arg.agent.as_deref()).await?,
         Show::Run(arg) => run_of(&client, &screen, arg.run.as_deref()).await?,
         Show::Inbox(arg) => inbox(&client, &screen, &arg).await?,
-        Show::Mind(arg) => mind(&client, &screen, arg.agent.as_deref()).await?,
+        Show::Mind(arg) => mind(&client, &screen, &arg).await?,
     }
     Ok(Exit::Answered)
 }
@@ -231,8 +231,8 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
     ]
 }
 
-async fn mind(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
-    let agent = target::agent(client, wanted).await?;
+async fn mind(client: &Client, screen: &Screen, arg: &MindArg) -> Result<()> {
+    let agent = target::agent(client, arg.agent.as_deref()).await?;
     let mut entries = Vec::new();
     let mut after = 0;
     let (id, total) = loop {
@@ -252,7 +252,7 @@ async fn mind(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
     }
     let entries: Vec<LogEntry> = typed("consciousness", Value::Array(entries))?;
     let mut cycle = None;
-    for entry in &entries {
+    for entry in entries.iter().filter(|_| !arg.layers) {
         if cycle != Some(entry.cycle) {
             cycle = Some(entry.cycle);
             screen.line(&screen.paint(Style::Bold, &format!("cycle {}", entry.cycle)));

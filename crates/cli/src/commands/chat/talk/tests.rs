@@ -11,7 +11,7 @@ fn uuid(n: u128) -> Uuid {
 const ADA: u128 = 2;
 
 fn talk() -> Talk {
-    let screen = Screen { json: false, colour: false, width: Some(40), utf8: true };
+    let screen = Screen::plain(Some(40), true);
     let mut talk = Talk::new(screen, 39, Some(EntityId(uuid(1))));
     talk.name(EntityId(uuid(1)), "you");
     talk.name(EntityId(uuid(ADA)), "ada");

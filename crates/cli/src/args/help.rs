@@ -1,0 +1,152 @@
+//! What help pages say besides options: the commands in groups, and an example for each.
+
+use clap::builder::Styles;
+use clap::{Command, CommandFactory};
+
+use super::Cli;
+
+/// What `viv` alone prints.
+pub(crate) const WELCOME: &str = "\
+viv: a runtime for living agents
+
+  viv up        start a server here; without a key a rehearsal plays
+  viv chat      talk, in a second terminal
+  viv doctor    see what stands in the way
+
+`viv --help` lists everything, `viv COMMAND --help` explains one.";
+
+/// The commands by what people want. One that is in no group stands under the last heading.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Begin", &["init", "up", "doctor", "models", "config"]),
+    ("Talk", &["chat", "say"]),
+    ("Look", &["ps", "top", "watch", "tail", "show"]),
+    ("Manage", &["agents", "spaces", "entities"]),
+    ("Try out", &["scenario"]),
+    ("Besides", &["open", "completions", "man", "version"]),
+];
+
+/// An example for each command, by the words that name it.
+const EXAMPLES: [(&[&str], &str); 34] = [
+    (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
+    (&["chat"], "viv chat --agent ada"),
+    (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
+    (&["ps"], "viv ps --json"),
+    (&["show"], "viv show run ada"),
+    (&["show", "agent"], "viv show agent ada"),
+    (&["show", "run"], "viv show run\n  viv show run ada --json"),
+    (&["show", "inbox"], "viv show inbox ada --state waiting"),
+    (&["show", "mind"], "viv show mind ada --layers"),
+    (&["doctor"], "viv doctor --model anthropic/claude-sonnet-4-5"),
+    (&["agents"], "viv agents --state suspended"),
+    (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),
+    (&["agents", "set"], "viv agents set bob model=openai/gpt-5 limits.max_steps=5"),
+    (&["agents", "suspend"], "viv agents suspend bob"),
+    (&["agents", "resume"], "viv agents resume bob"),
+    (&["agents", "retire"], "viv agents retire bob --yes"),
+    (&["agents", "cancel"], "viv agents cancel bob"),
+    (&["spaces"], "viv spaces --all"),
+    (&["spaces", "open"], "viv spaces open garden --members you,ada"),
+    (&["spaces", "close"], "viv spaces close garden"),
+    (&["spaces", "add"], "viv spaces add garden bob --role reviewer"),
+    (&["spaces", "remove"], "viv spaces remove garden bob"),
+    (&["spaces", "members"], "viv spaces members garden"),
+    (&["spaces", "read"], "viv spaces read home --limit 5"),
+    (&["entities"], "viv entities --kind human"),
+    (&["entities", "add"], "viv entities add husam --display-name Husam"),
+    (&["entities", "key"], "viv entities key husam --label laptop"),
+    (&["open"], "viv open --json"),
+    (&["completions"], "viv completions bash > ~/.local/share/bash-completion/completions/viv"),
+    (&["man"], "viv man | man -l -\n  viv man --dir ~/.local/share/man/man1"),
+    (&["version"], "viv version --json"),
+    (&["init"], "viv init my-agents"),
+    (&["models"], "viv models"),
+    (&["scenario"], "viv scenario run scenarios"),
+];
+
+/// The command line with its help pages.
+pub(crate) fn command() -> Command {
+    let mut command = Cli::command();
+    // Subcommands of subcommands are there only once it is built.
+    for (path, example) in EXAMPLES {
+        command = with_example(command, path, example);
+    }
+    let template = template(&command);
+    command.help_template(template)
+}
+
+fn with_example(command: Command, path: &[&str], example: &str) -> Command {
+    let Some((name, rest)) = path.split_first() else {
+        let said = command.get_after_help().is_some();
+        return if said { command } else { command.after_help(format!("Example:\n  {example}")) };
+    };
+    if command.find_subcommand(name).is_none() {
+        return command;
+    }
+    command.mut_subcommand(*name, |command| with_example(command, rest, example))
+}
+
+/// The page of `viv --help`: the commands in groups.
+fn template(command: &Command) -> String {
+    let heading = *Styles::styled().get_header();
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let all: Vec<&Command> = command.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    let widest = all.iter().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let mut groups = String::new();
+    for (i, (title, names)) in GROUPS.iter().enumerate() {
+        let mut members: Vec<&&Command> =
+            names.iter().filter_map(|name| all.iter().find(|command| command.get_name() == *name)).collect();
+        if i + 1 == GROUPS.len() {
+            members.extend(all.iter().filter(|command| !grouped(command.get_name())));
+        }
+        if members.is_empty() {
+            continue;
+        }
+        groups.push_str(&format!("{heading}{title}:{heading:#}\n"));
+        for command in members {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            groups.push_str(&format!("  {:widest$}  {about}\n", command.get_name()));
+        }
+        groups.push('\n');
+    }
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{heading}Everywhere:{heading:#}\n{{options}}{{after-help}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_help_page_lists_every_command_once() {
+        let page = command().render_help().to_string();
+        for command in Cli::command().get_subcommands() {
+            let entry = format!("\n  {} ", command.get_name());
+            assert_eq!(page.matches(&entry).count(), 1, "`{}` in {page}", command.get_name());
+        }
+        assert!(page.contains("Look:\n  ps"), "{page}");
+    }
+
+    #[test]
+    fn the_help_page_of_a_command_has_an_example_that_parses() {
+        let mut command = command();
+        command.build();
+        let show = command.find_subcommand_mut("show").unwrap();
+        assert!(
+            show.find_subcommand_mut("run")
+                .unwrap()
+                .render_help()
+                .to_string()
+                .contains("Example:\n  viv show run")
+        );
+        for (path, example) in
+            EXAMPLES.iter().filter(|(path, _)| Cli::command().find_subcommand(path[0]).is_some())
+        {
+            for line in example.lines().filter(|line| !line.contains('"')) {
+                let line = line.split(['|', '>']).find(|part| part.contains("viv ")).unwrap();
+                let words: Vec<&str> = line.split_whitespace().collect();
+                assert!(super::command().try_get_matches_from(words).is_ok(), "{path:?}: {line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The command line of what is made and changed: agents, spaces, people; and of what is printed from
+//! the command line's own definitions.
+
+use std::path::PathBuf;
+
+use agent::entity::EntityKind;
+use clap::{Args, Subcommand};
+use clap_complete::Shell;
+
+/// States that a list of agents can be cut down to.
+const STATES: [&str; 6] = ["sleeping", "thinking", "processing", "paused", "suspended", "retired"];
+
+/// `viv agents`.
+#[derive(Debug, Args)]
+pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<AgentsVerb>,
+    /// Only agents in this state
+    #[arg(long, value_name = "STATE", value_parser = STATES)]
+    pub(crate) state: Option<String>,
+    /// Retired agents too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// What can be done with an agent.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsVerb {
+    /// Make an agent
+    Create(CreateArgs),
+    /// Change an agent's config; live at its next cycle
+    Set {
+        /// The agent, by handle or id
+        #[arg(value_name = "NAME|ID")]
+        agent: String,
+        /// Such as `model=openai/gpt-5`, `limits.max_steps=5`, `instructions=@FILE`; an empty value
+        /// goes back to the default
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        values: Vec<String>,
+    },
+    /// Let an agent sleep: its events wait, an open cycle parks
+    Suspend(OneAgent),
+    /// Let a suspended agent live again
+    Resume(OneAgent),
+    /// End an agent for good; its history is kept
+    Retire {
+        /// The agent, by handle or id
+        #[arg(value_name = "NAME|ID")]
+        agent: String,
+        /// Yes, for good
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Cancel the cycle that an agent lives now
+    Cancel(OneAgent),
+}
+
+/// An agent that must be named.
+#[derive(Debug, Args)]
+pub(crate) struct OneAgent {
+    /// The agent, by handle or id
+    #[arg(value_name = "NAME|ID")]
+    pub(crate) agent: String,
+}
+
+/// `viv agents create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Who it is and what it does, for the model
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    pub(crate) instructions: Option<String>,
+    /// A file with the instructions; `-` reads standard input
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// One sentence for people and other agents
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// Which model thinks, as PROVIDER/MODEL [default: the server's]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// A name for people [default: the handle]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) display_name: Option<String>,
+    /// A space that it joins at once, by handle or id
+    #[arg(long, value_name = "SPACE")]
+    pub(crate) space: Option<String>,
+}
+
+/// `viv spaces`.
+#[derive(Debug, Args)]
+pub(crate) struct SpacesArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<SpacesVerb>,
+    /// Closed spaces too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// What can be done with a space.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SpacesVerb {
+    /// Open a space
+    Open(OpenSpaceArgs),
+    /// Close a space: it takes no more messages
+    Close {
+        /// The space, by handle or id
+        #[arg(value_name = "SPACE")]
+        space: String,
+    },
+    /// Add members, or change their role
+    Add {
+        /// The space, by handle or id
+        #[arg(value_name = "SPACE")]
+        space: String,
+        /// People and agents, by handle or id
+        #[arg(required = true, value_name = "MEMBER")]
+        members: Vec<String>,
+        /// Their role there, in free words
+        #[arg(long, value_name = "TEXT")]
+        role: Option<String>,
+    },
+    /// Remove members
+    Remove {
+        /// The space, by handle or id
+        #[arg(value_name = "SPACE")]
+        space: String,
+        /// People and agents, by handle or id
+        #[arg(required = true, value_name = "MEMBER")]
+        members: Vec<String>,
+    },
+    /// List the members of a space
+    Members {
+        /// The space, by handle or id
+        #[arg(value_name = "SPACE")]
+        space: String,
+    },
+    /// Read what was said in a space
+    Read(ReadArgs),
+}
+
+/// `viv spaces open`.
+#[derive(Debug, Args)]
+pub(crate) struct OpenSpaceArgs {
+    /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// First members, by handle or id, with commas between
+    #[arg(long, value_delimiter = ',', value_name = "MEMBER,…")]
+    pub(crate) members: Vec<String>,
+    /// A name for people [default: the handle]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) display_name: Option<String>,
+    /// What the space is for
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+}
+
+/// `viv spaces read`.
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// The space, by handle or id [default: the only one]
+    #[arg(value_name = "SPACE")]
+    pub(crate) space: Option<String>,
+    /// Messages at most, the newest ones
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub(crate) limit: u32,
+    /// Only messages before this number
+    #[arg(long, value_name = "SEQ", conflicts_with = "after")]
+    pub(crate) before: Option<u64>,
+    /// Only messages after this number, the oldest of them
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) after: Option<u64>,
+}
+
+/// `viv entities`.
+#[derive(Debug, Args)]
+pub(crate) struct EntitiesArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<EntitiesVerb>,
+    /// Only people, or only agents
+    #[arg(long, value_name = "human|agent", value_parser = kind)]
+    pub(crate) kind: Option<EntityKind>,
+}
+
+/// What can be done with people.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EntitiesVerb {
+    /// Add a person
+    Add {
+        /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// A name for people [default: the handle]
+        #[arg(long, value_name = "TEXT")]
+        display_name: Option<String>,
+        /// The person's id in your own accounts
+        #[arg(long, value_name = "ID")]
+        external_id: Option<String>,
+    },
+    /// Make a key with which a person speaks; it is printed this once
+    Key {
+        /// The person, by handle or id
+        #[arg(value_name = "NAME|ID")]
+        name: String,
+        /// What the key is for
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+    },
+}
+
+fn kind(text: &str) -> Result<EntityKind, String> {
+    [EntityKind::Human, EntityKind::Agent]
+        .into_iter()
+        .find(|kind| kind.as_str() == text)
+        .ok_or_else(|| "wanted `human` or `agent`".to_owned())
+}
+
+/// `viv completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// `viv man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write one page per command into this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}

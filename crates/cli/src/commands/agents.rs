@@ -1,0 +1,324 @@
+//! `viv agents`: what there is, and what operators do with it. Values of a config are read by the
+//! type of their default; whether they are allowed is the server's to say.
+
+use std::io::Read;
+use std::path::Path;
+
+use agent::config::AgentConfig;
+use agent::life::Standing;
+use agent::limits;
+use serde_json::{Map, Value, json};
+use server::api::Agent;
+
+use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, Style, shortened};
+use crate::target::agent_path;
+
+/// Agents listed at most.
+const MOST: usize = 100_000;
+/// Columns of a description in the list.
+const DESCRIPTION: usize = 48;
+/// Columns of a value in a difference.
+const VALUE: usize = 60;
+
+/// Lists agents, or does what is said with one.
+pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Result<Exit> {
+    let AgentsArgs { verb, state, all } = args;
+    if verb.is_some() && (state.is_some() || all) {
+        return Err(Failure::usage("`--state` and `--all` choose what is listed, not what is done")
+            .hint("leave them out"));
+    }
+    match verb {
+        None => list(&client, &screen, state.as_deref(), all).await?,
+        Some(AgentsVerb::Create(args)) => create(&client, &screen, args).await?,
+        Some(AgentsVerb::Set { agent, values }) => set(&client, &screen, &agent, &values).await?,
+        Some(AgentsVerb::Suspend(one)) => stand(&client, &screen, &one.agent, "suspend").await?,
+        Some(AgentsVerb::Resume(one)) => stand(&client, &screen, &one.agent, "resume").await?,
+        Some(AgentsVerb::Retire { agent, yes: true }) => stand(&client, &screen, &agent, "retire").await?,
+        Some(AgentsVerb::Retire { agent, yes: false }) => {
+            return Err(Failure::usage(format!("retiring `{agent}` is for good"))
+                .hint("say it with --yes, or let it sleep with `viv agents suspend`"));
+        }
+        Some(AgentsVerb::Cancel(one)) => cancel(&client, &screen, &one.agent).await?,
+    }
+    Ok(Exit::Answered)
+}
+
+async fn list(client: &Client, screen: &Screen, state: Option<&str>, all: bool) -> Result<()> {
+    let rows = client.list("/v1/agents", MOST).await?;
+    let mut found: Vec<(Agent, Value)> = Vec::new();
+    for row in rows {
+        found.push((typed("/v1/agents", row.clone())?, row));
+    }
+    found.retain(|(agent, _)| match state {
+        Some(state) => state_of(agent) == state,
+        None => all || agent.standing != Standing::Retired,
+    });
+    if screen.json {
+        let rows: Vec<Value> = found.into_iter().map(|(_, row)| row).collect();
+        screen.json_line(&json!({"agents": rows}));
+        return Ok(());
+    }
+    if found.is_empty() {
+        screen.line("no such agents");
+        return Ok(());
+    }
+    let table: Vec<Vec<String>> = found.iter().map(|(agent, _)| row(screen, agent)).collect();
+    screen.table(&["NAME", "STATE", "MODEL", "CONFIG", "WHAT"], &table);
+    Ok(())
+}
+
+/// The state that people ask for: a suspended agent sleeps, but that is not the point.
+fn state_of(agent: &Agent) -> &'static str {
+    match agent.standing {
+        Standing::Suspended => "suspended",
+        Standing::Retired => "retired",
+        Standing::Active => agent.state.as_str(),
+    }
+}
+
+fn row(screen: &Screen, agent: &Agent) -> Vec<String> {
+    vec![
+        screen.clean_line(&agent.name),
+        state_of(agent).to_owned(),
+        agent.model.as_deref().map_or_else(|| "-".to_owned(), |model| screen.clean_line(model)),
+        format!("rev {}", agent.config_rev),
+        shortened(&screen.clean_line(&agent.description), DESCRIPTION),
+    ]
+}
+
+async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()> {
+    let instructions = match (&args.instructions, &args.file) {
+        (Some(text), _) => Some(text.clone()),
+        (None, Some(file)) => Some(text_of(file)?),
+        (None, None) => None,
+    };
+    let mut config = Map::new();
+    let given = [("instructions", &instructions), ("description", &args.description), ("model", &args.model)];
+    for (key, value) in given {
+        if let Some(value) = value {
+            config.insert(key.to_owned(), json!(value));
+        }
+    }
+    let mut body = json!({"name": args.name, "config": config});
+    if let Some(name) = &args.display_name {
+        body["display_name"] = json!(name);
+    }
+    let answer = client.post("/v1/agents", &body, None).await?;
+    let made: Agent = typed("/v1/agents", answer.clone())?;
+    if let Some(space) = &args.space {
+        let path = format!("/v1/spaces/{}/members", segment(space));
+        client.post(&path, &json!({"entity": made.id}), None).await.map_err(|failure| {
+            let message =
+                format!("`{}` was made, but did not join `{space}`: {}", made.name, failure.message);
+            Failure { message, ..failure }.hint(format!("add it with `viv spaces add SPACE {}`", made.name))
+        })?;
+    }
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let model = made.model.as_deref().unwrap_or("no model");
+    screen.line(
+        &screen.clean_line(&format!("made agent `{}` ({}), it thinks with {model}", made.name, made.id)),
+    );
+    match &args.space {
+        Some(space) => {
+            screen.note(&screen.clean_line(&format!("it is in `{space}`: `viv chat --space {space}`")))
+        }
+        None => screen.note(&format!("it hears nobody yet: `viv spaces add SPACE {}`", made.name)),
+    }
+    Ok(())
+}
+
+/// A file's text, bounded; `-` is standard input.
+fn text_of(file: &Path) -> Result<String> {
+    let shown = file.display();
+    let unreadable = |error: std::io::Error| {
+        Failure::usage(format!("cannot read the instructions from `{shown}`: {error}"))
+            .hint("name a text file in UTF-8, or `-` for standard input")
+    };
+    // One byte above the bound is enough to know that it is too long.
+    let bound = u64::try_from(limits::INSTRUCTIONS_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut text = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().lock().take(bound).read_to_string(&mut text).map_err(unreadable)?;
+    } else {
+        std::fs::File::open(file)
+            .and_then(|file| file.take(bound).read_to_string(&mut text))
+            .map_err(unreadable)?;
+    }
+    if text.len() > limits::INSTRUCTIONS_MAX_BYTES {
+        let most = limits::INSTRUCTIONS_MAX_BYTES;
+        return Err(Failure::usage(format!(
+            "wanted instructions of at most {most} bytes, got more in `{shown}`"
+        ))
+        .hint("shorten them"));
+    }
+    if text.starts_with("---\n") {
+        return Err(Failure::usage(format!("`{shown}` begins with front matter, which is no instruction"))
+            .hint("put it into the project's `agents` folder, where `viv up` finds it"));
+    }
+    Ok(text.trim_end().to_owned())
+}
+
+async fn set(client: &Client, screen: &Screen, agent: &str, values: &[String]) -> Result<()> {
+    let path = format!("/v1/agents/{}", segment(agent));
+    let defaults = AgentConfig::default().to_json();
+    let mut body = json!({});
+    let mut keys = Vec::new();
+    for value in values {
+        let (key, text) = pair(value)?;
+        let text = match text.strip_prefix('@') {
+            Some(file) => text_of(Path::new(file))?,
+            None => text.to_owned(),
+        };
+        if key == "display_name" {
+            body["display_name"] = json!(text);
+        } else {
+            put(&mut body, key, parsed(defaults.pointer(&pointer(key)), key, &text));
+        }
+        keys.push(key);
+    }
+    let before: Agent = client.get_as(&path).await?;
+    let answer = client.patch(&path, &body).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let after: Agent = typed(&path, answer)?;
+    let revision =
+        format!("`{}` has config revision {}, live at its next cycle", after.name, after.config_rev);
+    screen.line(&screen.clean_line(&revision));
+    for key in keys {
+        let (old, new) = (shown(screen, &before, key), shown(screen, &after, key));
+        let line = match old == new {
+            true => format!("  {key}: {new} (as it was)"),
+            false => format!("  {key}: {old} -> {}", screen.paint(Style::Bold, &new)),
+        };
+        // What was painted here is cleaned before, in `shown`.
+        screen.line(&line);
+    }
+    Ok(())
+}
+
+fn pair(text: &str) -> Result<(&str, &str)> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim(), value)),
+        _ => Err(Failure::usage(format!("wanted KEY=VALUE, got `{text}`"))
+            .hint("such as `limits.max_steps=5`; `viv show agent --json` shows all keys")),
+    }
+}
+
+fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('.', "/"))
+}
+
+/// A value as its key takes it: text stays text where the default is text, and nothing at all asks
+/// for the default.
+fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
+    let read = || serde_json::from_str::<Value>(text).ok();
+    match default {
+        _ if text.is_empty() => default.cloned().unwrap_or(Value::Null),
+        Some(Value::String(_)) => json!(text),
+        Some(Value::Array(_)) => read().unwrap_or_else(|| listed(text)),
+        Some(Value::Null) => match read() {
+            Some(value @ (Value::Null | Value::Array(_) | Value::Object(_))) => value,
+            _ if key == "tools" => listed(text),
+            _ => json!(text),
+        },
+        _ => read().unwrap_or_else(|| json!(text)),
+    }
+}
+
+fn listed(text: &str) -> Value {
+    json!(text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect::<Vec<_>>())
+}
+
+/// Puts a value at a dotted key.
+fn put(body: &mut Value, key: &str, value: Value) {
+    let mut place = &mut body["config"];
+    for part in key.split('.') {
+        place = &mut place[part];
+    }
+    *place = value;
+}
+
+fn shown(screen: &Screen, agent: &Agent, key: &str) -> String {
+    let value = match key {
+        "display_name" => json!(agent.display_name),
+        key => agent.config.pointer(&pointer(key)).cloned().unwrap_or(Value::Null),
+    };
+    let text = match value {
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string(),
+    };
+    shortened(&screen.clean_line(&text), VALUE)
+}
+
+async fn stand(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Result<()> {
+    let path = format!("/v1/agents/{}/{verb}", segment(agent));
+    let answer = client.post(&path, &json!({}), None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let agent: Agent = typed(&path, answer)?;
+    let now = match agent.standing {
+        Standing::Suspended => format!("is suspended; {} waiting", agent.waiting),
+        Standing::Retired => "is retired; its history is kept".to_owned(),
+        Standing::Active => format!("is {}", agent.state.as_str()),
+    };
+    screen.line(&screen.clean_line(&format!("`{}` {now}", agent.name)));
+    Ok(())
+}
+
+async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
+    let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
+    let answer = client.post(&agent_path(found.id, "/cancel"), &json!({}), None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let cycle = answer["cycle"].as_str().unwrap_or("-");
+    screen.line(&screen.clean_line(&format!("cycle {cycle} of `{}` will end", found.name)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_by_the_type_of_its_key() {
+        let defaults = AgentConfig::default().to_json();
+        let check = |key: &str, text: &str, expected: Value| {
+            assert_eq!(parsed(defaults.pointer(&pointer(key)), key, text), expected, "{key}={text}");
+        };
+        check("instructions", "123", json!("123"));
+        check("limits.max_steps", "5", json!(5));
+        check("limits.max_steps", "many", json!("many"));
+        check("limits.max_steps", "", json!(limits::MAX_STEPS));
+        check("model", "a/b", json!("a/b"));
+        check("model", "", Value::Null);
+        check("model", "null", Value::Null);
+        check("tools", "send_message, done", json!(["send_message", "done"]));
+        check("tools", "[\"done\"]", json!(["done"]));
+        check("ephemeral", "true", json!(true));
+        check("no.such", "x", json!("x"));
+    }
+
+    #[test]
+    fn dotted_keys_become_a_nested_body() {
+        let mut body = json!({});
+        put(&mut body, "limits.max_steps", json!(5));
+        put(&mut body, "limits.max_attempts", json!(2));
+        put(&mut body, "model", json!("a/b"));
+        let config = json!({"limits": {"max_steps": 5, "max_attempts": 2}, "model": "a/b"});
+        assert_eq!(body, json!({"config": config}));
+        assert!(pair("=x").is_err() && pair("novalue").is_err());
+        assert_eq!(pair("a=b=c").unwrap(), ("a", "b=c"));
+    }
+}

@@ -1,0 +1,94 @@
+//! `viv entities`: people and agents by name, and the keys of people.
+
+use serde_json::{Value, json};
+use server::api::{Entity, Key};
+
+use crate::args::{EntitiesArgs, EntitiesVerb};
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, ago};
+
+/// Entities listed at most.
+const MOST: usize = 100_000;
+
+/// Lists entities, or does what is said.
+pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> Result<Exit> {
+    if args.verb.is_some() && args.kind.is_some() {
+        return Err(Failure::usage("`--kind` chooses what is listed, not what is done").hint("leave it out"));
+    }
+    match args.verb {
+        None => list(&client, &screen, args.kind.map(|kind| kind.as_str())).await?,
+        Some(EntitiesVerb::Add { name, display_name, external_id }) => {
+            let mut body = json!({"name": name});
+            for (field, value) in [("display_name", display_name), ("external_id", external_id)] {
+                if let Some(value) = value {
+                    body[field] = json!(value);
+                }
+            }
+            add(&client, &screen, &body).await?;
+        }
+        Some(EntitiesVerb::Key { name, label }) => key(&client, &screen, &name, label).await?,
+    }
+    Ok(Exit::Answered)
+}
+
+async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()> {
+    let query = kind.map(|kind| format!("?kind={kind}")).unwrap_or_default();
+    let rows = client.list(&format!("/v1/entities{query}"), MOST).await?;
+    if screen.json {
+        screen.json_line(&json!({"entities": rows}));
+        return Ok(());
+    }
+    let entities: Vec<Entity> = typed("/v1/entities", Value::Array(rows))?;
+    if entities.is_empty() {
+        screen.line("no such entities");
+        return Ok(());
+    }
+    let now = jiff::Timestamp::now();
+    let rows: Vec<Vec<String>> = entities
+        .iter()
+        .map(|entity| {
+            vec![
+                screen.clean_line(&entity.name),
+                screen.clean_line(&entity.display_name),
+                entity.kind.as_str().to_owned(),
+                entity.external_id.as_deref().map_or_else(|| "-".to_owned(), |id| screen.clean_line(id)),
+                ago(entity.created_at, now),
+            ]
+        })
+        .collect();
+    screen.table(&["NAME", "TITLE", "KIND", "EXTERNAL ID", "MADE"], &rows);
+    Ok(())
+}
+
+async fn add(client: &Client, screen: &Screen, body: &Value) -> Result<()> {
+    let answer = client.post("/v1/entities", body, None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let made: Entity = typed("/v1/entities", answer)?;
+    screen.line(&screen.clean_line(&format!("added `{}` ({})", made.name, made.id)));
+    screen.note(&screen.clean_line(&format!(
+        "next: `viv spaces add SPACE {0}`, and `viv entities key {0}` for a key",
+        made.name
+    )));
+    Ok(())
+}
+
+/// The key stands alone on standard output, so that it can be handed on and nothing else with it.
+async fn key(client: &Client, screen: &Screen, name: &str, label: Option<String>) -> Result<()> {
+    let path = format!("/v1/entities/{}/keys", segment(name));
+    let answer = client.post(&path, &json!({"label": label}), None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let key: Key = typed(&path, answer)?;
+    screen.line(&screen.clean_line(&key.key));
+    screen.note(&screen.clean_line(&format!(
+        "The key of `{name}`, shown this once and stored only hashed. Use it with VIV_URL={} and VIV_KEY.",
+        client.url()
+    )));
+    Ok(())
+}

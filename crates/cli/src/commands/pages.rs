@@ -1,0 +1,90 @@
+//! What is printed without asking anybody, or nearly: completions and man pages, made from the same
+//! definitions as the command line, and the address of the console.
+
+use std::path::Path;
+
+use clap_complete::aot;
+use serde_json::json;
+use server::api::Ready;
+
+use crate::args::{self, CompletionsArgs, ManArgs};
+use crate::client::Client;
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+
+/// `viv open`.
+pub(crate) async fn open(client: Client, screen: Screen) -> Result<Exit> {
+    // An address at which nobody answers is none.
+    let _: Ready = client.get_as("/v1/ready").await?;
+    let url = client.url();
+    let document = format!("{url}/openapi.json");
+    if screen.json {
+        screen.json_line(&json!({"console": null, "url": url, "api_document": document}));
+        return Ok(Exit::Answered);
+    }
+    screen.pairs(&[
+        ("console", "not there yet; `viv show` and `viv ps` look into agents".to_owned()),
+        ("server", screen.clean_line(&url)),
+        ("api", screen.clean_line(&document)),
+    ]);
+    Ok(Exit::Answered)
+}
+
+/// `viv completions`.
+pub(crate) fn completions(screen: Screen, args: CompletionsArgs) -> Result<Exit> {
+    let mut script = Vec::new();
+    aot::generate(args.shell, &mut args::command(), "viv", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    if screen.json {
+        screen.json_line(&json!({"shell": args.shell.to_string(), "script": script}));
+    } else {
+        screen.line(script.trim_end());
+    }
+    Ok(Exit::Answered)
+}
+
+/// `viv man`.
+pub(crate) fn man(screen: Screen, args: ManArgs) -> Result<Exit> {
+    if let Some(dir) = &args.dir {
+        return pages_into(&screen, dir);
+    }
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(args::command()).render(&mut page);
+    rendered.map_err(|error| unwritten(Path::new("-"), &error))?;
+    let page = String::from_utf8_lossy(&page);
+    if screen.json {
+        screen.json_line(&json!({"page": page}));
+    } else {
+        screen.line(page.trim_end());
+    }
+    Ok(Exit::Answered)
+}
+
+fn pages_into(screen: &Screen, dir: &Path) -> Result<Exit> {
+    std::fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
+    let mut command = args::command();
+    command.build();
+    let mut written = Vec::new();
+    let mut open = vec![command];
+    while let Some(command) = open.pop() {
+        open.extend(command.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+        let file = dir.join(format!("{name}.1"));
+        let mut page = Vec::new();
+        let rendered = clap_mangen::Man::new(command).render(&mut page);
+        rendered.and_then(|()| std::fs::write(&file, page)).map_err(|error| unwritten(&file, &error))?;
+        written.push(file.display().to_string());
+    }
+    written.sort();
+    if screen.json {
+        screen.json_line(&json!({"written": written}));
+    } else {
+        screen.line(&screen.clean_line(&format!("wrote {} pages into `{}`", written.len(), dir.display())));
+    }
+    Ok(Exit::Answered)
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, "cannot_write", format!("cannot write to `{}`: {error}", path.display()))
+        .hint("name another directory with --dir")
+}

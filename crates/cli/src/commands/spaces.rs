@@ -1,0 +1,209 @@
+//! `viv spaces`: what there is, who is there, what was said.
+
+use serde_json::{Value, json};
+use server::api::{Member, Message, Space};
+
+use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, Style, shortened};
+use crate::target;
+
+/// Spaces listed at most.
+const MOST: usize = 100_000;
+/// Columns of a description in the list.
+const DESCRIPTION: usize = 48;
+
+/// Lists spaces, or does what is said with one.
+pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Result<Exit> {
+    if args.verb.is_some() && args.all {
+        return Err(Failure::usage("`--all` chooses what is listed, not what is done").hint("leave it out"));
+    }
+    match args.verb {
+        None => list(&client, &screen, args.all).await?,
+        Some(SpacesVerb::Open(args)) => open(&client, &screen, args).await?,
+        Some(SpacesVerb::Close { space }) => close(&client, &screen, &space).await?,
+        Some(SpacesVerb::Add { space, members, role }) => {
+            add(&client, &screen, &space, &members, role.as_deref()).await?;
+        }
+        Some(SpacesVerb::Remove { space, members }) => remove(&client, &screen, &space, &members).await?,
+        Some(SpacesVerb::Members { space }) => members(&client, &screen, &space).await?,
+        Some(SpacesVerb::Read(args)) => read(&client, &screen, &args).await?,
+    }
+    Ok(Exit::Answered)
+}
+
+async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
+    let mut rows = client.list("/v1/spaces", MOST).await?;
+    rows.retain(|row| all || row["closed"] != json!(true));
+    if screen.json {
+        screen.json_line(&json!({"spaces": rows}));
+        return Ok(());
+    }
+    let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
+    if spaces.is_empty() {
+        screen.line("no spaces");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = spaces
+        .iter()
+        .map(|space| {
+            vec![
+                screen.clean_line(&space.name),
+                shortened(&screen.clean_line(&space.display_name), DESCRIPTION),
+                space.head_seq.to_string(),
+                if space.closed { "closed" } else { "open" }.to_owned(),
+                shortened(&screen.clean_line(&space.description), DESCRIPTION),
+            ]
+        })
+        .collect();
+    screen.table(&["NAME", "TITLE", "MESSAGES", "STATE", "WHAT"], &rows);
+    Ok(())
+}
+
+async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<()> {
+    let mut body = json!({"name": args.name, "members": args.members});
+    if let Some(name) = args.display_name {
+        body["display_name"] = json!(name);
+    }
+    if let Some(description) = args.description {
+        body["description"] = json!(description);
+    }
+    let answer = client.post("/v1/spaces", &body, None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let space: Space = typed("/v1/spaces", answer)?;
+    let who = match args.members.len() {
+        0 => "nobody is there yet".to_owned(),
+        _ => format!("there are {}", args.members.join(", ")),
+    };
+    screen.line(&screen.clean_line(&format!("opened space `{}` ({}): {who}", space.name, space.id)));
+    Ok(())
+}
+
+async fn close(client: &Client, screen: &Screen, space: &str) -> Result<()> {
+    let path = format!("/v1/spaces/{}/close", segment(space));
+    let answer = client.post(&path, &json!({}), None).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let space: Space = typed(&path, answer)?;
+    screen.line(&screen.clean_line(&format!("`{}` is closed; it can still be read", space.name)));
+    Ok(())
+}
+
+async fn add(
+    client: &Client,
+    screen: &Screen,
+    space: &str,
+    members: &[String],
+    role: Option<&str>,
+) -> Result<()> {
+    let path = format!("/v1/spaces/{}/members", segment(space));
+    let mut added = Vec::new();
+    for member in members {
+        let mut body = json!({"entity": member});
+        if let Some(role) = role {
+            body["role"] = json!(role);
+        }
+        let answer = client.post(&path, &body, None).await?;
+        if !screen.json {
+            let member: Member = typed(&path, answer.clone())?;
+            let line = format!("`{}` is in `{space}` as {}", member.entity.name, member.role);
+            screen.line(&screen.clean_line(&line));
+        }
+        added.push(answer);
+    }
+    if screen.json {
+        screen.json_line(&json!({"members": added}));
+    }
+    Ok(())
+}
+
+async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String]) -> Result<()> {
+    for member in members {
+        client.delete(&format!("/v1/spaces/{}/members/{}", segment(space), segment(member))).await?;
+        if !screen.json {
+            screen.line(&screen.clean_line(&format!("`{member}` is no longer in `{space}`")));
+        }
+    }
+    if screen.json {
+        screen.json_line(&json!({"removed": members}));
+    }
+    Ok(())
+}
+
+async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
+    let found: Space = client.get_as(&format!("/v1/spaces/{}", segment(space))).await?;
+    let members = target::members(client, &found).await?;
+    if screen.json {
+        screen.json_line(&json!({"space": found.name, "members": members}));
+        return Ok(());
+    }
+    if members.is_empty() {
+        screen.line("nobody is there");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = members
+        .iter()
+        .map(|member| {
+            vec![
+                screen.clean_line(&member.entity.name),
+                screen.clean_line(&member.entity.display_name),
+                member.entity.kind.as_str().to_owned(),
+                screen.clean_line(&member.role),
+            ]
+        })
+        .collect();
+    screen.table(&["NAME", "TITLE", "KIND", "ROLE"], &rows);
+    Ok(())
+}
+
+async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
+    let space = target::space(client, args.space.as_deref()).await?;
+    let mut path = format!("/v1/spaces/{}/messages?limit={}", space.id, args.limit);
+    if let Some(before) = args.before {
+        path.push_str(&format!("&before={before}"));
+    }
+    if let Some(after) = args.after {
+        path.push_str(&format!("&after={after}"));
+    }
+    let mut answer = client.get(&path).await?;
+    let items = answer["items"].take();
+    if screen.json {
+        screen.json_line(&json!({"space": space.name, "messages": items}));
+        return Ok(());
+    }
+    let messages: Vec<Message> = typed(&path, items)?;
+    if messages.is_empty() {
+        screen.line(&screen.clean_line(&format!("nothing was said in `{}`", space.name)));
+        return Ok(());
+    }
+    let mut day = String::new();
+    for message in &messages {
+        say(screen, message, &mut day);
+    }
+    Ok(())
+}
+
+/// One message, under a heading where another day begins.
+fn say(screen: &Screen, message: &Message, day: &mut String) {
+    // In UTC, as the server's log is: `2026-01-31T12:00:00Z`.
+    let at = format!("{:.0}", message.at);
+    let (date, time) = at.trim_end_matches('Z').split_once('T').unwrap_or((&at, ""));
+    if date != day {
+        date.clone_into(day);
+        screen.line(&screen.paint(Style::Dim, &format!("{date} (UTC)")));
+    }
+    let name = screen.paint(Style::Cyan, &screen.clean_line(&message.sender_name));
+    let text = screen.clean(&message.text);
+    let mut lines = text.lines();
+    let head = format!("{:>4}  {time}  {name}: {}", message.seq, lines.next().unwrap_or_default());
+    screen.wrapped(&head, 6);
+    for line in lines {
+        screen.wrapped(&format!("      {line}"), 6);
+    }
+}
