@@ -17,7 +17,7 @@ VIV_RELEASE := $(abspath $(TARGET_DIR))/release/viv
 # Tests that start the real binary find it here.
 export VIV_BIN ?= $(VIV)
 
-.PHONY: help run chat run-local test check fmt bench torture viv needs
+.PHONY: help run chat run-local test check fmt docs bench torture viv needs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ check: needs ## Formatting and lints, warnings are errors
 	@# Fetches every platform's crates: the tidy test reads their licences without a network.
 	$(CARGO) fetch --locked --quiet
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+docs: needs ## Write the pages that are generated from the code
+	VIV_WRITE_DOCS=1 $(CARGO) test --locked --quiet -p cli --test docs errors
+	VIV_WRITE_DOCS=1 $(CARGO) test --locked --quiet -p server --test main reference
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

@@ -8,6 +8,7 @@ mod bad_input;
 mod document;
 mod entities;
 mod messages;
+mod reference;
 mod sockets;
 mod streams;
 mod walk;

@@ -1,0 +1,110 @@
+//! `docs/errors.md`, made of the code: the doors' codes from their enum, the commands' codes and
+//! exit families from where they are raised.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use server::problem::Code;
+
+use crate::root;
+
+const PAGE: &str = "docs/errors.md";
+/// Set by `make docs`: pages are written instead of compared.
+const WRITE: &str = "VIV_WRITE_DOCS";
+
+#[test]
+fn the_page_of_errors_lists_every_code() {
+    let path = root().join(PAGE);
+    let wanted = page();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let is = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(is == wanted, "{PAGE} is not what the code says now: run `make docs`");
+}
+
+fn page() -> String {
+    let mut page = String::from(
+        "# Errors\n\n\
+         Every refusal says what was wanted, what stood in the way and, where there is something to do, a hint. Its\n\
+         code is stable: scripts may rely on it, words may change. This page is generated from the code\n\
+         (`make docs`).\n\n\
+         ## Exit codes of `viv`\n\n| code | means |\n|---|---|\n",
+    );
+    for (_, number, meaning) in exits() {
+        page += &format!("| {number} | {meaning} |\n");
+    }
+    page += "\n## Codes of the API\n\n\
+             Refusals are `application/problem+json` with `code`, `title`, `status`, `detail` and often `hint`.\n\n\
+             | code | status | means |\n|---|---|---|\n";
+    for code in Code::ALL {
+        page += &format!("| `{}` | {} | {} |\n", code.as_str(), code.status(), code.title());
+    }
+    page += "\n## Codes of the commands\n\n\
+             With `--json` a failure is one line on standard error: `{\"error\": {\"code\", \"message\", \"hint\"}}`. A refusal by\n\
+             the server keeps the server's code.\n\n| code | exit | for example |\n|---|---|---|\n";
+    let exits = exits();
+    for ((code, exit), example) in raised() {
+        let number = exits.iter().find(|(name, ..)| *name == exit).map_or(1, |(_, number, _)| *number);
+        page += &format!("| `{code}` | {number} | {example} |\n");
+    }
+    page
+}
+
+/// The families from their enum: name, number and first line of documentation.
+fn exits() -> Vec<(String, i32, String)> {
+    let text = std::fs::read_to_string(root().join("crates/cli/src/errors.rs")).unwrap();
+    let body = text.split("enum Exit {").nth(1).unwrap().split('}').next().unwrap();
+    let mut meaning = String::new();
+    let mut exits = Vec::new();
+    for line in body.lines().map(str::trim) {
+        if let Some(doc) = line.strip_prefix("/// ") {
+            meaning = doc.to_owned();
+        } else if let Some((name, number)) = line.trim_end_matches(',').split_once(" = ") {
+            exits.push((name.to_owned(), number.parse().unwrap(), std::mem::take(&mut meaning)));
+        }
+    }
+    assert!(exits.len() > 4, "the families of exit codes are not where this test looks");
+    exits
+}
+
+/// Every code that a command raises, its family and the words of its first place.
+fn raised() -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    let mut files = Vec::new();
+    rust_files(&root().join("crates/cli/src"), &mut files);
+    files.sort();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        for call in text.split("Failure::new(").skip(1) {
+            let Some(exit) = call.trim_start().strip_prefix("Exit::") else { continue };
+            let family: String = exit.chars().take_while(char::is_ascii_alphanumeric).collect();
+            let mut parts = exit.split('"').skip(1);
+            let (Some(code), Some(gap), Some(words)) = (parts.next(), parts.next(), parts.next()) else {
+                continue;
+            };
+            // Words made elsewhere are not looked for: what follows then is a hint, or the next statement.
+            let example = if gap.contains([';', '}']) || gap.contains(".hint(") { "" } else { words };
+            let example = example.replace("\\\n", " ").replace('|', "\\|");
+            let example = example.split_whitespace().collect::<Vec<_>>().join(" ");
+            let known: &mut String = found.entry((code.to_owned(), family)).or_default();
+            if known.is_empty() {
+                *known = example;
+            }
+        }
+    }
+    assert!(found.len() > 10, "the failures are not where this test looks");
+    found
+}
+
+fn rust_files(folder: &Path, into: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}

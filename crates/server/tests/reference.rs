@@ -1,0 +1,164 @@
+//! `docs/api.md`, made of the OpenAPI document: every route with its policy, what it takes and gives,
+//! and every type with its fields.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::world::World;
+
+const PAGE: &str = "../../docs/api.md";
+/// Set by `make docs`: pages are written instead of compared.
+const WRITE: &str = "VIV_WRITE_DOCS";
+
+#[tokio::test]
+async fn the_reference_lists_every_route_and_type() {
+    let world = World::new().await;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
+    let wanted = page(world.document());
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let is = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(is == wanted, "docs/api.md is not what the code says now: run `make docs`");
+}
+
+fn page(document: &Value) -> String {
+    let mut page = format!(
+        "# API reference\n\n{}\n\n\
+         This page is generated from the code (`make docs`); a running server gives the same as OpenAPI 3.1 at\n\
+         `/openapi.json`. Keys are sent as `authorization: Bearer KEY`. *Access* says who may pass: `admin` keys,\n\
+         keys of a `member` of the space, `any` key, or the `public`.\n",
+        text(&document["info"]["description"])
+    );
+    // By subject, in the order in which the subjects come up.
+    let mut subjects: Vec<(&str, String)> = Vec::new();
+    for (path, item) in object(&document["paths"]) {
+        for (method, operation) in object(item) {
+            let tag = text(&operation["tags"][0]);
+            let at = subjects.iter().position(|(name, _)| *name == tag).unwrap_or_else(|| {
+                subjects.push((tag, String::new()));
+                subjects.len() - 1
+            });
+            write_operation(&mut subjects[at].1, path, method, operation);
+        }
+    }
+    for (name, operations) in subjects {
+        let _ = write!(page, "\n## {name}\n{operations}");
+    }
+    page += "\n## Types\n";
+    for (name, schema) in object(&document["components"]["schemas"]) {
+        write_type(&mut page, name, schema);
+    }
+    page
+}
+
+fn write_operation(page: &mut String, path: &str, method: &str, operation: &Value) {
+    let _ = write!(page, "\n### `{} {path}`\n\n", method.to_uppercase());
+    let about = [text(&operation["summary"]), text(&operation["description"])];
+    for line in about.iter().filter(|line| !line.is_empty()) {
+        let _ = writeln!(page, "{line}");
+    }
+    let _ = writeln!(page, "\nAccess: `{}`.", text(&operation["x-access"]));
+    let parameters: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
+    let beside: Vec<_> = parameters.iter().filter(|parameter| parameter["in"] != "path").collect();
+    if !beside.is_empty() {
+        page.push('\n');
+    }
+    for parameter in beside {
+        let (name, place) = (text(&parameter["name"]), text(&parameter["in"]));
+        let _ = writeln!(page, "- `{name}` ({place}, {}): {}", kind(&parameter["schema"]), said(parameter));
+    }
+    if let Some(body) = object(&operation["requestBody"]["content"]).next().map(|(_, content)| content) {
+        let _ = writeln!(page, "\nTakes {}.", kind(&body["schema"]));
+    }
+    for (status, response) in object(&operation["responses"]).filter(|(status, _)| *status != "default") {
+        let gives =
+            object(&response["content"]).next().map(|(media, content)| match kind(&content["schema"]) {
+                unknown if unknown == "any" => format!(" (`{media}`)"),
+                known => format!(": {known}"),
+            });
+        let _ = writeln!(page, "\n`{status}`{} — {}", gives.unwrap_or_default(), said(response));
+    }
+}
+
+fn write_type(page: &mut String, name: &str, schema: &Value) {
+    let _ = write!(page, "\n### {name}\n\n");
+    let about = said(schema);
+    if !about.is_empty() {
+        let _ = writeln!(page, "{about}\n");
+    }
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if schema["properties"].is_object() {
+        *page += "| field | type | |\n|---|---|---|\n";
+        for (field, of) in object(&schema["properties"]) {
+            let optional = if required.contains(&field.as_str()) { "" } else { ", optional" };
+            let _ = writeln!(
+                page,
+                "| `{field}` | {}{optional} | {} |",
+                kind(of).replace('|', "\\|"),
+                said(of).replace('|', "\\|")
+            );
+        }
+    } else if name != "Code" {
+        let _ = writeln!(page, "Is {}.", kind(schema));
+    }
+}
+
+/// A schema's type in a few words, with links to the types it names.
+fn kind(schema: &Value) -> String {
+    if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
+        return format!("[{name}](#{})", name.to_lowercase());
+    }
+    for many in ["oneOf", "anyOf", "allOf"] {
+        if let Some(variants) = schema[many].as_array() {
+            let joint = if many == "allOf" { " with " } else { " or " };
+            return variants.iter().map(kind).collect::<Vec<_>>().join(joint);
+        }
+    }
+    if let Some(constant) = schema["const"].as_str() {
+        return format!("`{constant}`");
+    }
+    if let Some(names) = schema["enum"].as_array() {
+        return names.iter().map(|name| format!("`{}`", text(name))).collect::<Vec<_>>().join(", ");
+    }
+    let one = |name: &str| match name {
+        "array" => format!("list of {}", kind(&schema["items"])),
+        "object" if schema["properties"].is_object() => {
+            let fields = object(&schema["properties"]).map(|(name, of)| match of["enum"][0].as_str() {
+                Some(only) if of["enum"].as_array().is_some_and(|all| all.len() == 1) => {
+                    format!("`{name}`: `{only}`")
+                }
+                _ => format!("`{name}`: {}", kind(of)),
+            });
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        "string" => schema["format"]
+            .as_str()
+            .map_or_else(|| "string".to_owned(), |format| format!("string ({format})")),
+        other => other.to_owned(),
+    };
+    match &schema["type"] {
+        Value::String(name) => one(name),
+        Value::Array(names) => {
+            names.iter().filter_map(Value::as_str).map(one).collect::<Vec<_>>().join(" or ")
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+/// Its description as one line.
+fn said(of: &Value) -> String {
+    text(&of["description"]).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn object(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    value.as_object().unwrap_or(&NONE).iter()
+}
