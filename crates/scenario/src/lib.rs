@@ -1,8 +1,16 @@
-//! Worlds that run the same way twice: a simulated clock and ids. Shipped, since `viv` itself plays
-//! rehearsed worlds.
+//! Worlds that run the same way twice: a simulated clock and ids, and scenarios that are played on
+//! them. Shipped, since `viv scenario` plays what people write.
 //!
 //! This crate must not know SQL, HTTP or any vendor: stores and voices are handed in through the
 //! ports of `agent`.
 
+pub mod bounds;
 pub mod clock;
+pub mod file;
+mod lived;
+pub mod model;
+pub mod play;
+pub mod scene;
+pub mod transcript;
+pub mod verdict;
 pub mod world;

@@ -1,5 +1,5 @@
-//! A world on a simulated clock: people, agents and spaces on a store that is handed in, with a
-//! keeper that can be stopped, killed and started again.
+//! A world: people, agents and spaces on a store that is handed in, with a keeper that can be stopped,
+//! killed and started again. Mostly on a simulated clock, on the real one where a real model plays.
 //!
 //! This module must not know which store, model or tools it runs on.
 
@@ -50,11 +50,35 @@ impl Tokens for ByteTokens {
     }
 }
 
+/// How time passes in a world, and what novelty and sizes are.
+pub struct Time {
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    tokens: Arc<dyn Tokens>,
+    simulated: Option<SimClock>,
+}
+
+impl Time {
+    /// Simulated time: nothing is waited for, and every run is the same.
+    pub fn simulated(clock: SimClock, seed: u64) -> Self {
+        Self {
+            ids: Arc::new(SimIds::new(seed, clock.clone())),
+            clock: Arc::new(clock.clone()),
+            tokens: Arc::new(ByteTokens),
+            simulated: Some(clock),
+        }
+    }
+
+    /// Real time.
+    pub fn real(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, tokens: Arc<dyn Tokens>) -> Self {
+        Self { clock, ids, tokens, simulated: None }
+    }
+}
+
 /// A running world. Its methods stop with the reason when the world does not do what it must:
 /// whoever plays a scenario wants to hear that at once.
 pub struct World {
-    clock: SimClock,
-    ids: Arc<SimIds>,
+    simulated: Option<SimClock>,
     ports: Ports,
     registry: Arc<dyn Registry>,
     reader: Arc<dyn Reader>,
@@ -66,31 +90,44 @@ pub struct World {
 #[error("{0}")]
 pub struct Stopped(String);
 
-fn stopped(error: impl std::fmt::Display) -> Stopped {
+/// Stops with a reason.
+pub(crate) fn stopped(error: impl std::fmt::Display) -> Stopped {
     Stopped(error.to_string())
 }
 
 impl World {
-    /// A world on `ground`, its keeper running. Must be called on a current-thread executor.
+    /// A world on `ground` in simulated time, its keeper running. Must be called on a current-thread
+    /// executor.
     pub fn new(ground: Ground, clock: SimClock, seed: u64) -> Self {
-        let ids = Arc::new(SimIds::new(seed, clock.clone()));
+        Self::on(ground, Time::simulated(clock, seed))
+    }
+
+    /// A world on `ground` in the time given, its keeper running. Simulated time wants a
+    /// current-thread executor.
+    pub fn on(ground: Ground, time: Time) -> Self {
+        let Time { clock, ids, tokens, simulated } = time;
         let ports = Ports {
             store: ground.store,
             lookup: ground.lookup,
             voices: ground.voices,
             toolbox: ground.toolbox,
-            tokens: Arc::new(ByteTokens),
-            clock: Arc::new(clock.clone()),
-            ids: Arc::clone(&ids) as Arc<dyn Ids>,
+            tokens,
+            clock,
+            ids,
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
         };
         let keeper = Some(runtime::start(ports.clone()));
-        Self { clock, ids, ports, registry: ground.registry, reader: ground.reader, keeper }
+        Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper }
     }
 
     /// The clock of this world.
-    pub fn clock(&self) -> &SimClock {
-        &self.clock
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.ports.clock
+    }
+
+    /// Whether time is simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated.is_some()
     }
 
     /// What the world runs on.
@@ -110,7 +147,7 @@ impl World {
 
     /// A person.
     pub async fn human(&self, name: &str) -> Result<EntityId, Stopped> {
-        let (id, at) = (EntityId(self.ids.uuid()), self.clock.now());
+        let (id, at) = (EntityId(self.ports.ids.uuid()), self.ports.clock.now());
         let display_name = capitalised(name);
         let new = NewHuman { id, name: name.into(), display_name, external_id: None, at };
         Ok(self.registry.create_human(new).await.map_err(stopped)?.id)
@@ -118,14 +155,14 @@ impl World {
 
     /// A living agent.
     pub async fn agent(&self, name: &str, config: AgentConfig) -> Result<AgentId, Stopped> {
-        let (id, at) = (AgentId(self.ids.uuid()), self.clock.now());
+        let (id, at) = (AgentId(self.ports.ids.uuid()), self.ports.clock.now());
         let new = NewAgent { id, name: name.into(), display_name: capitalised(name), config, at };
         Ok(self.registry.create_agent(new).await.map_err(stopped)?.id.agent())
     }
 
     /// A space with its first members.
     pub async fn space(&self, name: &str, members: &[EntityId]) -> Result<SpaceId, Stopped> {
-        let (id, at) = (SpaceId(self.ids.uuid()), self.clock.now());
+        let (id, at) = (SpaceId(self.ports.ids.uuid()), self.ports.clock.now());
         let (name, display_name) = (name.to_lowercase(), capitalised(name));
         let (members, description) = (members.to_vec(), String::new());
         let new = NewSpace { id, name, display_name, description, members, at };
@@ -134,7 +171,7 @@ impl World {
 
     /// A person says something; returns once it is durable.
     pub async fn say(&self, who: EntityId, space: SpaceId, text: &str) -> Result<MessageId, Stopped> {
-        let id = MessageId(self.ids.uuid());
+        let id = MessageId(self.ports.ids.uuid());
         self.say_as(id, who, space, text).await?;
         Ok(id)
     }
@@ -154,7 +191,7 @@ impl World {
             text: text.into(),
             mentions: Vec::new(),
             urgent: false,
-            at: self.clock.now(),
+            at: self.ports.clock.now(),
             cycle: None,
             call: None,
             data: None,
@@ -178,7 +215,7 @@ impl World {
             id: EventId(id.into()),
             kind: EventKind::Service,
             urgent: false,
-            at: self.clock.now(),
+            at: self.ports.clock.now(),
             envelope: Envelope {
                 principal: Principal::Credential("world".into()),
                 channel: Channel::Api,
@@ -204,9 +241,15 @@ impl World {
         }
     }
 
-    /// Lets simulated time pass.
+    /// Lets time pass.
     pub async fn pass(&self, duration: Duration) -> Result<(), Stopped> {
-        self.clock.pass(duration).await.map_err(|stuck| stopped(format!("{stuck:?}")))
+        match &self.simulated {
+            Some(clock) => clock.pass(duration).await.map_err(|stuck| stopped(format!("{stuck:?}"))),
+            None => {
+                self.ports.clock.sleep(duration).await;
+                Ok(())
+            }
+        }
     }
 
     /// Lets time pass until nothing waits and nobody lives a cycle (an hour at most).
@@ -225,7 +268,15 @@ impl World {
     /// Stops the keeper as a deploy does.
     pub async fn stop(&mut self) -> Result<(), Stopped> {
         let Some(keeper) = self.keeper.take() else { return Ok(()) };
-        self.clock.run_until(keeper.stop()).await.map_err(|stuck| stopped(format!("{stuck:?}")))
+        match &self.simulated {
+            Some(clock) => {
+                clock.run_until(keeper.stop()).await.map_err(|stuck| stopped(format!("{stuck:?}")))
+            }
+            None => {
+                keeper.stop().await;
+                Ok(())
+            }
+        }
     }
 
     /// Ends the keeper as a crash does: everything in memory is gone, half-done commits included.

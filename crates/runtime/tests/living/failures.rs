@@ -15,16 +15,16 @@ use crate::play::{Play, answer, done, inbox, send, step};
 async fn a_provider_that_is_down_for_an_hour_costs_nothing_and_one_cycle_answers_all() {
     let clock = crate::play::clock();
     let up_at = agent::port::Clock::now(&clock) + jiff::SignedDuration::from_hours(1);
-    let watch = std::sync::Arc::new(std::sync::Mutex::new(None::<scenario::clock::SimClock>));
+    let watch = std::sync::Arc::new(std::sync::Mutex::new(None::<std::sync::Arc<dyn agent::port::Clock>>));
     let seen = std::sync::Arc::clone(&watch);
     let play = Play::new(move |prompt| {
-        let now = seen.lock().unwrap().as_ref().map(agent::port::Clock::now);
+        let now = seen.lock().unwrap().as_ref().map(|clock| clock.now());
         if now.is_none_or(|now| now < up_at) {
             return Script::fails(ModelError::Network("connection refused".into()));
         }
         answer(prompt, "lobby", "back")
     });
-    *watch.lock().unwrap() = Some(play.world.clock().clone());
+    *watch.lock().unwrap() = Some(std::sync::Arc::clone(play.world.clock()));
     let world = &play.world;
     let husam = world.human("husam").await.unwrap();
     let ada = world.agent("ada", AgentConfig::default()).await.unwrap();

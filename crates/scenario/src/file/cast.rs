@@ -1,0 +1,155 @@
+//! Who is there: people, agents with their configs, spaces with their members.
+
+use agent::config::{AgentConfig, BadConfig};
+use serde_json::{Map, Value};
+
+use super::flaw::{Flaw, Place, meant};
+use super::node::{Is, Key, Node, shown};
+use super::value::Reader;
+use crate::bounds;
+use crate::scene::{Actor, Room};
+
+/// Every name of a scenario, to check the others against.
+#[derive(Debug, Default)]
+pub(super) struct Cast {
+    pub(super) agents: Vec<String>,
+    /// People and agents.
+    pub(super) actors: Vec<String>,
+    pub(super) spaces: Vec<String>,
+    /// Names that the story gave to messages and events.
+    pub(super) ids: Vec<String>,
+}
+
+impl Cast {
+    pub(super) fn of(people: &[String]) -> Self {
+        Self { actors: people.to_vec(), ..Self::default() }
+    }
+}
+
+/// Keys of an agent that are no config.
+const OWN_KEYS: &[&str] = &["script"];
+
+impl Reader<'_> {
+    pub(super) fn people(&mut self, node: &Node) -> Vec<String> {
+        self.names(node, "a list of people such as `[husam, ahmad]`")
+    }
+
+    fn names(&mut self, node: &Node, what: &str) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for item in self.list(node, what, bounds::CAST_MAX) {
+            let Some(text) = self.text(item, "a handle") else { continue };
+            let Some(name) = self.handle(item.place, &text) else { continue };
+            if names.contains(&name) {
+                self.wrong(item.place, format!("`{name}` stands here twice"));
+            } else {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    pub(super) fn agents(&mut self, node: &Node, cast: &mut Cast) -> Vec<Actor> {
+        let mut agents = Vec::new();
+        for (key, value) in self.map(node, "a mapping from handles to configs") {
+            let Some(name) = self.handle(key.place, &key.text) else { continue };
+            if cast.actors.contains(&name) {
+                let message = format!("two are called `{name}`: people and agents need different handles");
+                self.wrong(key.place, message);
+                continue;
+            }
+            if agents.len() == bounds::CAST_MAX {
+                self.wrong(key.place, format!("wanted at most {} agents", bounds::CAST_MAX));
+                break;
+            }
+            cast.agents.push(name.clone());
+            cast.actors.push(name.clone());
+            let config = self.config(value);
+            agents.push(Actor { name, config, script: None });
+        }
+        agents
+    }
+
+    fn config(&mut self, node: &Node) -> AgentConfig {
+        if matches!(node.is, Is::Nothing) {
+            return AgentConfig::default();
+        }
+        let pairs = self.map(node, "a mapping with the keys of an agent's config and `script`");
+        let config: Map<String, Value> = pairs
+            .iter()
+            .filter(|(key, _)| !OWN_KEYS.contains(&key.text.as_str()))
+            .map(|(key, value)| (key.text.clone(), value.json()))
+            .collect();
+        let names_a_tool = |(key, value): &(Key, Node)| match &value.is {
+            Is::List(items) if key.text == "tools" => items.clone(),
+            _ => Vec::new(),
+        };
+        for item in pairs.iter().flat_map(names_a_tool) {
+            if let Some(name) = item.words() {
+                self.tool(item.place, name);
+            }
+        }
+        AgentConfig::from_json(&Value::Object(config)).unwrap_or_else(|bad| {
+            self.flaws.add(bad_config(&bad, node));
+            AgentConfig::default()
+        })
+    }
+
+    pub(super) fn spaces(&mut self, node: &Node, cast: &mut Cast) -> Vec<Room> {
+        let mut spaces: Vec<Room> = Vec::new();
+        for (key, value) in self.map(node, "a mapping from handles to lists of members") {
+            let Some(name) = self.handle(key.place, &key.text) else { continue };
+            if cast.spaces.contains(&name) {
+                self.wrong(key.place, format!("two spaces are called `{name}`"));
+                continue;
+            }
+            if spaces.len() == bounds::CAST_MAX {
+                self.wrong(key.place, format!("wanted at most {} spaces", bounds::CAST_MAX));
+                break;
+            }
+            let mut members: Vec<String> = Vec::new();
+            for item in self.list(value, "a list of members such as `[husam, ada]`", 2 * bounds::CAST_MAX) {
+                let Some(text) = self.text(item, "a handle") else { continue };
+                let Some(member) = self.known(item.place, "person or agent", &text, &cast.actors) else {
+                    continue;
+                };
+                if members.contains(&member) {
+                    self.wrong(item.place, format!("`{member}` stands here twice"));
+                } else {
+                    members.push(member);
+                }
+            }
+            cast.spaces.push(name.clone());
+            spaces.push(Room { name, members });
+        }
+        spaces
+    }
+}
+
+/// A bad config at the place of the key that is bad.
+fn bad_config(bad: &BadConfig, node: &Node) -> Flaw {
+    let text = bad.to_string();
+    let path = match bad {
+        BadConfig::UnknownKey { key, .. } => key.as_str(),
+        BadConfig::OutOfBounds { key, .. } => key,
+        // It begins with the key in backticks.
+        BadConfig::WrongType(_) => {
+            text.strip_prefix('`').and_then(|rest| rest.split('`').next()).unwrap_or("")
+        }
+    };
+    let place = place_of(node, path).unwrap_or(node.place);
+    match bad {
+        BadConfig::UnknownKey { key, nearest } if !key.contains('.') => {
+            let own = nearest.is_none().then(|| meant(key, OWN_KEYS.iter().copied()));
+            let own = own.filter(|hint| hint.contains("did you mean")).unwrap_or_default();
+            Flaw::new(place, format!("{}{own}", shown(&text)))
+        }
+        _ => Flaw::new(place, text),
+    }
+}
+
+fn place_of(node: &Node, path: &str) -> Option<Place> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let Is::Map(pairs) = &node.is else { return None };
+    let (key, value) = pairs.iter().find(|(key, _)| key.text == first)?;
+    rest.and_then(|rest| place_of(value, rest)).or(Some(key.place))
+}

@@ -1,0 +1,100 @@
+//! Reads scenario files: YAML whose keys are sentences. All flaws of a file are found at once, each
+//! with its place. This module must not know how a scenario is played.
+
+mod cast;
+mod expect;
+mod flaw;
+mod node;
+mod script;
+mod story;
+mod value;
+
+pub use flaw::{Flaw, Place};
+
+use crate::bounds;
+use crate::scene::Scenario;
+use cast::Cast;
+use flaw::Flaws;
+use node::{Is, Key, Node};
+use value::Reader;
+
+/// The sections of a file, in the order in which they read best.
+const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "story", "expect"];
+
+/// Reads one file. `tools` are the names of the tools that there are.
+pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<Flaw>> {
+    let whole = |message: String| vec![Flaw::new(Place::default(), message)];
+    if bytes.len() > bounds::FILE_MAX_BYTES {
+        let (most, got) = (bounds::FILE_MAX_BYTES, bytes.len());
+        return Err(whole(format!("wanted a file of at most {most} bytes, got {got}")));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let good = &bytes[..error.valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        vec![Flaw::new(Place { line, column: 1 }, "wanted UTF-8 text, got other bytes")]
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let node = node::read(text).map_err(|flaw| vec![flaw])?;
+    let mut reader = Reader { flaws: Flaws::default(), tools };
+    let scenario = reader.scenario(&node);
+    reader.flaws.into_result(scenario)
+}
+
+impl Reader<'_> {
+    fn scenario(&mut self, node: &Node) -> Scenario {
+        let mut scenario = Scenario::default();
+        if matches!(node.is, Is::Nothing) {
+            let message = format!("the file is empty; a scenario has the keys {}", listed(SECTIONS));
+            self.wrong(Place::default(), message);
+            return scenario;
+        }
+        let pairs = self.map(node, &format!("a mapping with the keys {}", listed(SECTIONS)));
+        for (key, value) in pairs {
+            match key.text.as_str() {
+                "scenario" => scenario.name = self.text(value, "a sentence").unwrap_or_default(),
+                "about" => scenario.about = self.text(value, "a text").unwrap_or_default(),
+                known if SECTIONS.contains(&known) => {}
+                _ => self.unknown(key, SECTIONS),
+            }
+        }
+        if pairs.is_empty() {
+            return scenario;
+        }
+        if scenario.name.is_empty() && section(pairs, "scenario").is_none() {
+            self.wrong(node.place, "`scenario` is missing: say in a sentence what it shows");
+        }
+        if let Some(value) = section(pairs, "people") {
+            scenario.people = self.people(value);
+        }
+        let mut cast = Cast::of(&scenario.people);
+        if let Some(value) = section(pairs, "agents") {
+            scenario.agents = self.agents(value, &mut cast);
+        }
+        if let Some(value) = section(pairs, "spaces") {
+            scenario.spaces = self.spaces(value, &mut cast);
+        }
+        // Scripts speak of spaces, which stand below them.
+        self.scripts(section(pairs, "agents"), &mut scenario.agents, &cast);
+        match section(pairs, "story") {
+            Some(value) => scenario.story = self.story(value, &mut cast, &scenario.spaces),
+            None => self.wrong(node.place, "`story` is missing: a list of what happens"),
+        }
+        match section(pairs, "expect") {
+            Some(value) => scenario.expect = self.expect(value, &cast),
+            None => self.wrong(node.place, "`expect` is missing: a list of what must be true in the end"),
+        }
+        scenario
+    }
+}
+
+fn section<'n>(pairs: &'n [(Key, Node)], name: &str) -> Option<&'n Node> {
+    pairs.iter().find(|(key, _)| key.text == name).map(|(_, value)| value)
+}
+
+/// Names in backticks.
+fn listed(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! YAML as a tree in which every value knows where it stands, so that whatever is wrong with it can
+//! be shown at its place. This module must not know what a scenario is.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::{Error, Location, Spanned};
+
+use super::flaw::{Flaw, Place};
+use crate::bounds;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) is: Is,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(super) enum Is {
+    /// Nothing, or `null`.
+    Nothing,
+    /// Anything else that is no list and no mapping: as written, and what YAML makes of it.
+    Scalar {
+        written: String,
+        value: Value,
+    },
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+/// A key of a mapping and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) place: Place,
+    pub(super) text: String,
+}
+
+impl Node {
+    /// What it is, for errors.
+    pub(super) fn kind(&self) -> String {
+        match &self.is {
+            Is::Nothing => "nothing".to_owned(),
+            Is::Scalar { written, .. } => format!("`{}`", shown(written)),
+            Is::List(_) => "a list".to_owned(),
+            Is::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// A scalar as it is written: where words are wanted, `4` and `yes` are words.
+    pub(super) fn words(&self) -> Option<&str> {
+        match &self.is {
+            Is::Scalar { written, .. } => Some(written),
+            _ => None,
+        }
+    }
+
+    /// The same as JSON.
+    pub(super) fn json(&self) -> Value {
+        match &self.is {
+            Is::Nothing => Value::Null,
+            Is::Scalar { value, .. } => value.clone(),
+            Is::List(items) => Value::Array(items.iter().map(Self::json).collect()),
+            Is::Map(pairs) => {
+                let pairs = pairs.iter().map(|(key, value)| (key.text.clone(), value.json()));
+                Value::Object(pairs.collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    /// Numbers and truths get the words back that they were written as.
+    fn spell(&mut self, source: &str, span: Option<(usize, usize)>) {
+        if let (Is::Scalar { written, value }, Some((from, length))) = (&mut self.is, span)
+            && !value.is_string()
+            && let Some(text) = source.get(from..from + length)
+        {
+            text.trim().clone_into(written);
+        }
+    }
+}
+
+/// The beginning of something that was written, for one line of an error.
+pub(super) fn shown(text: &str) -> String {
+    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let short: String = chars.by_ref().take(bounds::SHOWN_CHARS).collect();
+    if chars.next().is_some() { format!("{short}...") } else { short }
+}
+
+/// Reads one YAML document.
+pub(super) fn read(text: &str) -> Result<Node, Flaw> {
+    let budget = serde_saphyr::budget! {
+        max_nodes: bounds::NODES_MAX,
+        max_depth: bounds::DEPTH_MAX,
+    };
+    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true, budget: budget };
+    let raw: Raw = serde_saphyr::from_str_with_options(text, options).map_err(|error| flaw_of(&error))?;
+    Ok(raw.into_node(text))
+}
+
+fn flaw_of(error: &Error) -> Flaw {
+    let place = error.location().map(place_of).unwrap_or_default();
+    let told = error.without_snippet().to_string();
+    // The place is said in front of the message; the library says it once more.
+    let told = told.split(" at line ").next().unwrap_or(&told);
+    let told = told.strip_prefix("error: ").unwrap_or(told).trim_end_matches(['.', ':', ',']);
+    let told = told.lines().next().unwrap_or_default();
+    let hint = if told.contains("simple key expected") {
+        "a sentence that stands beside others ends with `:`, also where nothing follows"
+    } else {
+        "a text with `: ` or ` #` in it, or one that begins with `@`, `*` or `&`, needs quotes"
+    };
+    Flaw::new(place, format!("this is no YAML: {told}")).hint(hint)
+}
+
+fn place_of(location: Location) -> Place {
+    Place { line: location.line(), column: location.column() }
+}
+
+/// A value as the library hands it over.
+struct Raw(Spanned<RawIs>);
+
+enum RawIs {
+    Nothing,
+    Scalar(Value),
+    List(Vec<Raw>),
+    Map(Vec<(Spanned<String>, Raw)>),
+}
+
+impl Raw {
+    fn into_node(self, source: &str) -> Node {
+        let Spanned { value, referenced, .. } = self.0;
+        let span = referenced.span();
+        let bytes = span
+            .byte_offset()
+            .zip(span.byte_len())
+            .and_then(|(from, length)| Some((usize::try_from(from).ok()?, usize::try_from(length).ok()?)));
+        let is = match value {
+            RawIs::Nothing => Is::Nothing,
+            RawIs::Scalar(value) => {
+                let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                Is::Scalar { written, value }
+            }
+            RawIs::List(items) => Is::List(items.into_iter().map(|item| item.into_node(source)).collect()),
+            RawIs::Map(pairs) => Is::Map(
+                pairs
+                    .into_iter()
+                    .map(|(key, value)| {
+                        let key = Key { place: place_of(key.referenced), text: key.value };
+                        (key, value.into_node(source))
+                    })
+                    .collect(),
+            ),
+        };
+        let mut node = Node { place: place_of(referenced), is };
+        node.spell(source, bytes);
+        node
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Spanned::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawIs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Anything)
+    }
+}
+
+struct Anything;
+
+impl<'de> Visitor<'de> for Anything {
+    type Value = RawIs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<RawIs, E> {
+        Ok(RawIs::Nothing)
+    }
+
+    fn visit_none<E>(self) -> Result<RawIs, E> {
+        Ok(RawIs::Nothing)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawIs, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<RawIs, E> {
+        Ok(RawIs::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<RawIs, E> {
+        Ok(RawIs::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<RawIs, E> {
+        Ok(RawIs::Scalar(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<RawIs, E> {
+        let number = Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number);
+        Ok(RawIs::Scalar(number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<RawIs, E> {
+        Ok(RawIs::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawIs, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(RawIs::List(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<RawIs, A::Error> {
+        let mut all = Vec::new();
+        while let Some(pair) = pairs.next_entry()? {
+            all.push(pair);
+        }
+        Ok(RawIs::Map(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_and_key_knows_its_place() {
+        let node = read("a: 1\nb:\n  - two words\n  - {c: yes}\n").unwrap();
+        let Is::Map(pairs) = &node.is else { panic!("{node:?}") };
+        assert_eq!((pairs[1].0.place.line, pairs[1].0.place.column), (2, 1));
+        let Is::List(items) = &pairs[1].1.is else { panic!("{node:?}") };
+        assert_eq!((items[0].place.line, items[0].place.column), (3, 5));
+        assert_eq!(items[0].words(), Some("two words"));
+        let Is::Map(inner) = &items[1].is else { panic!("{node:?}") };
+        assert_eq!((inner[0].0.place.column, inner[0].1.place.column), (6, 9));
+        assert_eq!(node.json().to_string(), r#"{"a":1,"b":["two words",{"c":"yes"}]}"#);
+    }
+
+    #[test]
+    fn where_words_are_wanted_numbers_are_words_as_written() {
+        let Is::List(items) = read("[0755, 1.50, true, 007, \"4\"]").unwrap().is else { panic!() };
+        let words: Vec<_> = items.iter().map(|item| item.words().unwrap()).collect();
+        assert_eq!(words, ["0755", "1.50", "true", "007", "4"]);
+    }
+
+    #[test]
+    fn what_is_no_yaml_says_where() {
+        let flaw = read("a: 1\nb: [1,\nc: }\n").unwrap_err();
+        assert!(flaw.place.line >= 2, "{flaw:?}");
+        let flaw = read("a: x\na: y\n").unwrap_err();
+        assert_eq!(flaw.place.line, 2, "{flaw:?}");
+        let deep = "[".repeat(500);
+        read(&deep).unwrap_err();
+        read("a: &x [1]\nb: *x\n").unwrap();
+    }
+}

@@ -1,0 +1,153 @@
+//! What scripted agents think: rules with a condition and steps.
+
+use serde_json::Value;
+
+use super::cast::Cast;
+use super::flaw::meant;
+use super::node::{Is, Key, Node, shown};
+use super::value::Reader;
+use super::{listed, section};
+use crate::bounds;
+use crate::scene::{Act, Actor, Condition, Rule};
+
+/// What a scripted agent can do, as keys.
+const ACTS: &[&str] = &["think", "wait", "say", "say in SPACE", "call TOOL", "skip", "done"];
+
+impl Reader<'_> {
+    /// The scripts of all agents, once all spaces are known.
+    pub(super) fn scripts(&mut self, agents: Option<&Node>, actors: &mut [Actor], cast: &Cast) {
+        let Some(Node { is: Is::Map(pairs), .. }) = agents else { return };
+        for (key, value) in pairs {
+            let Is::Map(keys) = &value.is else { continue };
+            let Some(actor) = actors.iter_mut().find(|actor| actor.name == key.text.to_lowercase()) else {
+                continue;
+            };
+            if let Some(node) = section(keys, "script") {
+                actor.script = Some(self.script(node, cast));
+            }
+        }
+    }
+
+    fn script(&mut self, node: &Node, cast: &Cast) -> Vec<Rule> {
+        // One rule needs no list.
+        if matches!(node.is, Is::Map(_)) {
+            return vec![self.rule(node, cast)];
+        }
+        let rules = self.list(node, "a list of rules", bounds::LINES_MAX);
+        if rules.is_empty() {
+            self.wrong(node.place, "a script needs a rule, such as `- say: hello`");
+        }
+        rules.iter().map(|rule| self.rule(rule, cast)).collect()
+    }
+
+    fn rule(&mut self, node: &Node, cast: &Cast) -> Rule {
+        let mut rule = Rule::default();
+        let Is::Map(pairs) = &node.is else {
+            rule.steps.push(self.step(node, cast));
+            return rule;
+        };
+        if let Some(when) = section(pairs, "when") {
+            rule.when = self.condition(when);
+        }
+        let acts: Vec<&(Key, Node)> =
+            pairs.iter().filter(|(key, _)| !matches!(key.text.as_str(), "when" | "steps")).collect();
+        match section(pairs, "steps") {
+            Some(steps) => {
+                if let Some((key, _)) = acts.first() {
+                    let message = format!("`{}` belongs into one of the `steps`", shown(&key.text));
+                    self.wrong(key.place, message);
+                }
+                for step in self.list(steps, "a list of steps", bounds::LINES_MAX) {
+                    let step = self.step(step, cast);
+                    rule.steps.push(step);
+                }
+            }
+            None if acts.is_empty() => {
+                self.wrong(node.place, format!("a rule needs something to do: {}", listed(ACTS)));
+            }
+            None => rule.steps.push(acts.iter().filter_map(|(k, v)| self.act(k, v, cast)).collect()),
+        }
+        rule
+    }
+
+    fn condition(&mut self, node: &Node) -> Condition {
+        let mut condition = Condition::default();
+        let Is::Map(pairs) = &node.is else {
+            condition.inbox = self.texts(node, "words that the inbox must hold");
+            return condition;
+        };
+        for (key, value) in pairs {
+            match key.text.as_str() {
+                "inbox" => condition.inbox = self.texts(value, "words that the inbox must hold"),
+                "knows" => condition.knows = self.texts(value, "words that the agent must have seen"),
+                "cycle" => {
+                    let number = value.words().and_then(|words| words.parse::<u64>().ok());
+                    match number.filter(|number| *number > 0) {
+                        Some(number) => condition.cycle = Some(number),
+                        None => {
+                            let message =
+                                format!("wanted the number of a cycle from 1 on, got {}", value.kind());
+                            self.wrong(value.place, message);
+                        }
+                    }
+                }
+                _ => self.unknown(key, &["inbox", "knows", "cycle"]),
+            }
+        }
+        condition
+    }
+
+    /// What is done in one step: a mapping, or a word such as `skip`.
+    fn step(&mut self, node: &Node, cast: &Cast) -> Vec<Act> {
+        match &node.is {
+            Is::Map(pairs) => pairs.iter().filter_map(|(key, value)| self.act(key, value, cast)).collect(),
+            Is::Scalar { written, .. } => {
+                let key = Key { place: node.place, text: written.clone() };
+                let nothing = Node { place: node.place, is: Is::Nothing };
+                self.act(&key, &nothing, cast).into_iter().collect()
+            }
+            _ => {
+                let message = format!("wanted a step with {}, got {}", listed(ACTS), node.kind());
+                self.wrong(node.place, message);
+                Vec::new()
+            }
+        }
+    }
+
+    fn act(&mut self, key: &Key, value: &Node, cast: &Cast) -> Option<Act> {
+        let words: Vec<&str> = key.text.split_whitespace().collect();
+        match words.as_slice() {
+            ["think"] => self.text(value, "what it writes to itself").map(Act::Think),
+            ["wait"] => self.time(value).map(Act::Wait),
+            ["say"] => {
+                let text = self.text(value, "what it says")?;
+                Some(Act::Say { space: None, text })
+            }
+            ["say", "in", space] => {
+                let space = self.known(key.place, "space", space, &cast.spaces);
+                let text = self.text(value, "what it says")?;
+                Some(Act::Say { space: Some(space?), text })
+            }
+            ["call", tool] => {
+                let tool = self.tool(key.place, tool)?;
+                let arguments = match &value.is {
+                    Is::Nothing => Value::Object(serde_json::Map::new()),
+                    _ => value.json(),
+                };
+                Some(Act::Call { tool, arguments })
+            }
+            ["skip"] => Some(Act::Skip(self.remark(value))),
+            ["done"] => Some(Act::Done(self.remark(value))),
+            _ => {
+                let hint = meant(&key.text, ACTS.iter().copied());
+                let message = format!("`{}` is nothing that an agent does{hint}", shown(&key.text));
+                self.wrong(key.place, message);
+                None
+            }
+        }
+    }
+
+    fn remark(&mut self, value: &Node) -> Option<String> {
+        if matches!(value.is, Is::Nothing) { None } else { self.text(value, "a few words") }
+    }
+}

@@ -1,0 +1,208 @@
+//! What happens: sentences, in order, each with its time.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::cast::Cast;
+use super::flaw::{Flaw, Place};
+use super::node::{Is, Key, Node, shown};
+use super::value::Reader;
+use super::{listed, section};
+use crate::bounds;
+use crate::scene::{Happening, Room, Server, What, When};
+
+/// What can happen, as sentences.
+const SENTENCES: &[&str] = &[
+    "WHO says in SPACE: TEXT",
+    "SERVICE calls AGENT: PAYLOAD",
+    "WHO joins SPACE",
+    "WHO leaves SPACE",
+    "AGENT is suspended",
+    "AGENT is resumed",
+    "AGENT is canceled",
+    "the server stops",
+    "the server is killed",
+    "the server starts",
+    "the server restarts",
+    "everyone is quiet",
+];
+
+/// Keys of a happening that are no sentences.
+const TIMES: &[&str] = &["at", "after", "id"];
+
+/// What the story has made of the world so far.
+struct Sofar {
+    rooms: Vec<Room>,
+    /// Whether a server runs.
+    up: bool,
+}
+
+impl Reader<'_> {
+    pub(super) fn story(&mut self, node: &Node, cast: &mut Cast, rooms: &[Room]) -> Vec<Happening> {
+        let items = self.list(node, "a list of what happens", bounds::LINES_MAX);
+        if items.is_empty() {
+            let message = format!("nothing happens: a story needs a sentence such as `{}`", SENTENCES[0]);
+            self.wrong(node.place, message);
+        }
+        let mut sofar = Sofar { rooms: rooms.to_vec(), up: true };
+        let mut story = Vec::with_capacity(items.len());
+        for item in items {
+            story.extend(self.happening(item, cast, &mut sofar));
+        }
+        if !sofar.up && !story.is_empty() {
+            let message = "the server does not run in the end, so that nobody could do anything";
+            self.flaws.add(Flaw::new(node.place, message).hint("end with `- the server starts`"));
+        }
+        story
+    }
+
+    fn happening(&mut self, node: &Node, cast: &mut Cast, sofar: &mut Sofar) -> Option<Happening> {
+        let nothing = Node { place: node.place, is: Is::Nothing };
+        let pairs: Vec<(Key, &Node)> = match &node.is {
+            Is::Map(pairs) => pairs.iter().map(|(key, value)| (key.clone(), value)).collect(),
+            Is::Scalar { written, .. } => {
+                vec![(Key { place: node.place, text: written.clone() }, &nothing)]
+            }
+            _ => {
+                self.wrong(node.place, format!("wanted a sentence, got {}", node.kind()));
+                return None;
+            }
+        };
+        let own: &[(Key, Node)] = if let Is::Map(pairs) = &node.is { pairs } else { &[] };
+        let id = section(own, "id").and_then(|id| self.text(id, "a name for the message or event"));
+        let when = self.when(own);
+        let mut what = Vec::new();
+        for (key, value) in pairs.iter().filter(|(key, _)| !TIMES.contains(&key.text.as_str())) {
+            what.extend(self.sentence(key, value, id.as_deref(), cast, sofar));
+        }
+        if what.is_empty() && pairs.iter().all(|(key, _)| TIMES.contains(&key.text.as_str())) {
+            self.wrong(node.place, "a time, and nothing that happens then");
+        }
+        if let Some(id) = id {
+            if what.len() > 1 {
+                self.wrong(node.place, "an `id` names one message or event: write the others apart");
+            }
+            cast.ids.push(id);
+        }
+        Some(Happening { when, what, place: node.place })
+    }
+
+    fn when(&mut self, pairs: &[(Key, Node)]) -> When {
+        let at = section(pairs, "at").map(|node| (node.place, self.time(node)));
+        let after = section(pairs, "after").map(|node| self.time(node));
+        if let (Some((place, _)), Some(_)) = (at, after) {
+            self.wrong(place, "wanted `at` or `after`, got both");
+        }
+        match (at, after) {
+            (Some((_, time)), _) => When::At(time.unwrap_or(Duration::ZERO)),
+            (_, Some(time)) => When::After(time.unwrap_or(Duration::ZERO)),
+            (None, None) => When::Quiet,
+        }
+    }
+
+    fn sentence(
+        &mut self,
+        key: &Key,
+        value: &Node,
+        id: Option<&str>,
+        cast: &Cast,
+        sofar: &mut Sofar,
+    ) -> Option<What> {
+        let words: Vec<&str> = key.text.split_whitespace().collect();
+        let what = match words.as_slice() {
+            [who, "says", "in", space] => {
+                let (who, space) = self.who_where(key.place, who, space, cast, sofar, true)?;
+                let text = self.text(value, "what is said")?;
+                return Some(What::Says { who, space, text, id: id.map(str::to_owned) });
+            }
+            [service, "calls", agent] => {
+                let agent = self.known(key.place, "agent", agent, &cast.agents)?;
+                let payload = if matches!(value.is, Is::Nothing) { Value::Null } else { value.json() };
+                let (service, id) = ((*service).to_owned(), id.map(str::to_owned));
+                return Some(What::Calls { service, agent, payload, id });
+            }
+            [who, "joins", space] => {
+                let (who, space) = self.who_where(key.place, who, space, cast, sofar, false)?;
+                let room = sofar.rooms.iter_mut().find(|room| room.name == space);
+                room.into_iter().for_each(|room| room.members.push(who.clone()));
+                What::Joins { who, space }
+            }
+            [who, "leaves", space] => {
+                let (who, space) = self.who_where(key.place, who, space, cast, sofar, true)?;
+                let room = sofar.rooms.iter_mut().find(|room| room.name == space);
+                room.into_iter().for_each(|room| room.members.retain(|member| *member != who));
+                What::Leaves { who, space }
+            }
+            [agent, "is", "suspended"] => What::Suspended(self.agent(key, agent, cast)?),
+            [agent, "is", "resumed"] => What::Resumed(self.agent(key, agent, cast)?),
+            [agent, "is", "canceled"] => What::Canceled(self.agent(key, agent, cast)?),
+            ["the", "server", verb @ ..] => self.server(key, verb, sofar)?,
+            ["everyone", "is", "quiet"] => What::Quiet,
+            _ => {
+                self.no_sentence(key);
+                return None;
+            }
+        };
+        if !matches!(value.is, Is::Nothing) {
+            self.wrong(value.place, format!("nothing is wanted behind `{}:`", shown(&key.text)));
+        }
+        Some(what)
+    }
+
+    fn agent(&mut self, key: &Key, name: &str, cast: &Cast) -> Option<String> {
+        self.known(key.place, "agent", name, &cast.agents)
+    }
+
+    /// Who and where; with `inside`, who must be a member by now, else must not.
+    fn who_where(
+        &mut self,
+        place: Place,
+        who: &str,
+        space: &str,
+        cast: &Cast,
+        sofar: &Sofar,
+        inside: bool,
+    ) -> Option<(String, String)> {
+        let who = self.known(place, "person or agent", who, &cast.actors);
+        let space = self.known(place, "space", space, &cast.spaces);
+        let (who, space) = (who?, space?);
+        let members = sofar.rooms.iter().find(|room| room.name == space).map(|room| &room.members);
+        let is_member = members.is_some_and(|members| members.contains(&who));
+        if is_member == inside {
+            return Some((who, space));
+        }
+        let flaw = if inside {
+            Flaw::new(place, format!("`{who}` is no member of `{space}` at that time"))
+                .hint(format!("add it to the members of `{space}`, or let it join before"))
+        } else {
+            Flaw::new(place, format!("`{who}` is a member of `{space}` already"))
+        };
+        self.flaws.add(flaw);
+        None
+    }
+
+    fn server(&mut self, key: &Key, verb: &[&str], sofar: &mut Sofar) -> Option<What> {
+        let server = match verb {
+            ["stops"] => Server::Stops,
+            ["is", "killed"] => Server::Killed,
+            ["starts"] => Server::Starts,
+            ["restarts"] => Server::Restarts,
+            _ => {
+                self.no_sentence(key);
+                return None;
+            }
+        };
+        if (server == Server::Starts) == sofar.up {
+            let state = if sofar.up { "runs already" } else { "does not run" };
+            self.wrong(key.place, format!("`{}`: it {state} at that time", shown(&key.text)));
+        }
+        sofar.up = matches!(server, Server::Starts | Server::Restarts);
+        Some(What::Server(server))
+    }
+
+    fn no_sentence(&mut self, key: &Key) {
+        let flaw = Flaw::new(key.place, format!("`{}` is nothing that can happen", shown(&key.text)));
+        self.flaws.add(flaw.hint(format!("what can: {}", listed(SENTENCES))));
+    }
+}

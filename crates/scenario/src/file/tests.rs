@@ -1,0 +1,227 @@
+//! Reading files: what may be written, and what every flaw is told as.
+
+use super::*;
+use crate::scene::{Act, Condition, Count, Expected, Room, Server, What, When};
+
+fn tools() -> Vec<String> {
+    ["send_message", "read_messages", "set_memories", "skip", "done"].map(str::to_owned).to_vec()
+}
+
+/// A whole file around some sections.
+fn file(story: &str, expect: &str) -> String {
+    format!(
+        "scenario: A test\npeople: [husam]\nagents:\n  ada:\n    script:\n      - say: hello\n\
+         spaces:\n  lobby: [husam, ada]\n  empty: [ada]\nstory:\n{story}expect:\n{expect}"
+    )
+}
+
+fn flaws(text: &str) -> Vec<String> {
+    let flaws = match read(text.as_bytes(), &tools()) {
+        Ok(scenario) => panic!("nothing is wrong with {scenario:?}"),
+        Err(flaws) => flaws,
+    };
+    flaws.iter().map(|flaw| format!("{}:{}: {flaw}", flaw.place.line, flaw.place.column)).collect()
+}
+
+const HELLO: &str = "  - husam says in lobby: hi\n";
+const ANSWER: &str = "  - ada said in lobby: hello\n";
+
+#[test]
+fn a_whole_file_is_read_as_it_is_meant() {
+    let text = "\u{feff}scenario: All of it\nabout: |\n  More.\npeople: [Husam, ahmad]\nagents:\n  ada:\n    \
+                instructions: Be kind.\n    debounce: 500\n    script:\n      - when: [one, two]\n        \
+                think: hm\n        say in ops: 4\n      - when: {inbox: x, knows: y, cycle: 2}\n        \
+                steps:\n          - call read_messages: {space: ops}\n          - wait: 2s\n            \
+                done: all good\n      - skip\nspaces:\n  ops: [husam, ada]\nstory:\n  - husam says in ops: one\n  \
+                - at: 5s\n    jira calls ada: {issue: 7}\n    ahmad joins ops\n  - everyone is quiet\n";
+    // A mapping wants a value for each key.
+    let text = text.replace("ahmad joins ops\n", "ahmad joins ops:\n");
+    let text = format!(
+        "{text}  - after: 300ms\n    id: m1\n    ahmad says in ops: two\n  - the server is killed\n  \
+         - the server starts\nexpect:\n  - ada said in ops: {{equals: \"4\", times: at most 2}}\n  \
+         - ada lived cycles: [{{events: 1, steps: 2}}]\n  - ada lived ids: [m1]\n  - ada used tokens: at most 5_000\n"
+    );
+    let scenario = read(text.as_bytes(), &tools()).unwrap();
+    assert_eq!(scenario.people, ["husam", "ahmad"]);
+    assert_eq!(scenario.spaces, [Room { name: "ops".into(), members: vec!["husam".into(), "ada".into()] }]);
+    let ada = &scenario.agents[0];
+    assert_eq!((ada.config.debounce, ada.config.instructions.as_str()), (500, "Be kind."));
+    let rules = ada.script.as_ref().unwrap();
+    assert_eq!(rules[0].when.inbox, ["one", "two"]);
+    assert_eq!(
+        rules[0].steps,
+        [[Act::Think("hm".into()), Act::Say { space: Some("ops".into()), text: "4".into() }]]
+    );
+    let when = Condition { inbox: vec!["x".into()], knows: vec!["y".into()], cycle: Some(2) };
+    assert_eq!((&rules[1].when, rules[1].steps.len()), (&when, 2));
+    assert_eq!(rules[2].steps, [[Act::Skip(None)]]);
+    assert_eq!(scenario.story[0].when, When::Quiet);
+    assert_eq!((scenario.story[1].when, scenario.story[1].what.len()), (When::At(time(5_000)), 2));
+    assert_eq!(scenario.story[3].when, When::After(time(300)));
+    assert!(matches!(&scenario.story[3].what[0], What::Says { id: Some(id), .. } if id == "m1"));
+    assert_eq!(scenario.story[4].what, [What::Server(Server::Killed)]);
+    let Expected::Said { words, times, .. } = &scenario.expect[0].what else { panic!() };
+    assert_eq!((words.equals.as_deref(), *times), (Some("4"), Count::AtMost(2)));
+    assert_eq!(scenario.expect[0].sentence, "ada said in ops");
+}
+
+fn time(ms: u64) -> std::time::Duration {
+    std::time::Duration::from_millis(ms)
+}
+
+#[test]
+fn an_unknown_actor_space_or_tool_names_the_nearest() {
+    let story = "  - husan says in lobby: hi\n  - husam says in loby: hi\n  - mallory says in lobby: hi\n";
+    assert_eq!(
+        flaws(&file(story, ANSWER)),
+        [
+            "11:5: `husan` is no person or agent of this scenario; did you mean `husam`?",
+            "12:5: `loby` is no space of this scenario; did you mean `lobby`?",
+            "13:5: `mallory` is no person or agent of this scenario; there are `husam`, `ada`",
+        ]
+    );
+    let expect = "  - husam skipped: 1\n  - ada called read_mesages: 2\n";
+    assert_eq!(
+        flaws(&file(HELLO, expect)),
+        [
+            "13:5: `husam` is no agent of this scenario; there are `ada`",
+            "14:5: there is no tool `read_mesages`; did you mean `read_messages`?",
+        ]
+    );
+}
+
+#[test]
+fn who_speaks_must_be_there_by_then() {
+    let story = "  - husam says in empty: hi\n  - husam joins empty\n  - husam says in empty: hi\n  \
+                 - husam joins lobby\n";
+    assert_eq!(
+        flaws(&file(story, ANSWER)),
+        [
+            "11:5: `husam` is no member of `empty` at that time",
+            "14:5: `husam` is a member of `lobby` already",
+        ]
+    );
+}
+
+#[test]
+fn an_impossible_time_says_what_is_possible() {
+    let story = "  - at: -2s\n    husam says in lobby: hi\n  - after: 99h\n    husam says in lobby: hi\n  \
+                 - at: soon\n    after: 1s\n    husam says in lobby: hi\n  - at: 3s\n";
+    let wanted = "wanted a time such as `300ms`, `2s`, `5m` or `1h`, got";
+    assert_eq!(
+        flaws(&file(story, ANSWER)),
+        [
+            format!("11:9: {wanted} `-2s`: time does not run backwards"),
+            format!("13:12: {wanted} `99h`: at most 12 h are possible"),
+            format!("15:9: {wanted} `soon`"),
+            "15:9: wanted `at` or `after`, got both".to_owned(),
+            "18:5: a time, and nothing that happens then".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn unknown_keys_and_sentences_are_told_with_what_there_is() {
+    let text = file(HELLO, ANSWER).replace("scenario: A test", "scenario: A test\nexepct: []");
+    assert_eq!(flaws(&text), ["2:1: unknown key `exepct`; did you mean `expect`?"]);
+    let story = "  - husam shouts in lobby: hi\n";
+    let found = read(file(story, ANSWER).as_bytes(), &tools()).unwrap_err();
+    assert_eq!(found[0].to_string(), "`husam shouts in lobby` is nothing that can happen");
+    assert!(found[0].hint.as_ref().unwrap().contains("`WHO says in SPACE: TEXT`"));
+    let expect = "  - ada said: hello\n";
+    let found = read(file(HELLO, expect).as_bytes(), &tools()).unwrap_err();
+    assert_eq!(found[0].to_string(), "`ada said` is nothing that can be expected");
+    let text = file(HELLO, ANSWER).replace("- say: hello", "- sya: hello");
+    assert_eq!(flaws(&text), ["6:9: `sya` is nothing that an agent does; did you mean `say`?"]);
+}
+
+#[test]
+fn a_config_is_checked_where_it_stands() {
+    let with =
+        |config: &str| file(HELLO, ANSWER).replace("    script:", &format!("    {config}\n    script:"));
+    assert_eq!(
+        flaws(&with("instruction: Be kind.")),
+        ["5:5: unknown key `instruction`; did you mean `instructions`?"]
+    );
+    assert_eq!(flaws(&with("limits: {max_steps: 0}")), ["5:14: `limits.max_steps` must be 1 to 1000, got 0"]);
+    assert_eq!(
+        flaws(&with("tools: [send_mesage]")),
+        ["5:13: there is no tool `send_mesage`; did you mean `send_message`?"]
+    );
+    let wrong = flaws(&with("debounce: soon"));
+    assert!(wrong[0].starts_with("5:5: `debounce`: wanted a whole number"), "{wrong:?}");
+}
+
+#[test]
+fn names_that_stand_twice_are_refused() {
+    let text = file(HELLO, ANSWER).replace("people: [husam]", "people: [husam, Husam, ada]");
+    assert_eq!(
+        flaws(&text)[..2],
+        [
+            "2:17: `husam` stands here twice",
+            "4:3: two are called `ada`: people and agents need different handles",
+        ]
+    );
+    let twice = file(HELLO, ANSWER).replace("  empty: [ada]", "  lobby: [ada]");
+    assert!(flaws(&twice)[0].starts_with("9:3: this is no YAML: duplicate"), "{:?}", flaws(&twice));
+}
+
+#[test]
+fn wrong_types_and_missing_sections_are_told() {
+    assert_eq!(
+        flaws("people: husam\n"),
+        [
+            "1:1: `scenario` is missing: say in a sentence what it shows",
+            "1:9: wanted a list of people such as `[husam, ahmad]`, got `husam`",
+            "1:1: `story` is missing: a list of what happens",
+            "1:1: `expect` is missing: a list of what must be true in the end",
+        ]
+    );
+    assert!(flaws("")[0].starts_with("0:0: the file is empty; a scenario has the keys `scenario`"));
+    assert!(flaws("# nothing\n")[0].contains("the file is empty"));
+    assert!(flaws("just words\n")[0].starts_with("1:1: wanted a mapping with the keys"));
+    assert_eq!(
+        flaws(&file("  []\n", "  []\n")),
+        [
+            "11:3: nothing happens: a story needs a sentence such as `WHO says in SPACE: TEXT`",
+            "13:3: nothing is expected: add a sentence such as `WHO said in SPACE: TEXT`",
+        ]
+    );
+}
+
+#[test]
+fn a_server_cannot_start_twice_nor_stay_down() {
+    let story = "  - the server starts\n  - the server stops\n";
+    assert_eq!(
+        flaws(&file(story, ANSWER)),
+        [
+            "11:5: `the server starts`: it runs already at that time",
+            "11:3: the server does not run in the end, so that nobody could do anything",
+        ]
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_with_their_line() {
+    let found = read(b"scenario: x\npeople: [\xff]\n", &tools()).unwrap_err();
+    assert_eq!(
+        (found[0].place.line, found[0].to_string().as_str()),
+        (2, "wanted UTF-8 text, got other bytes")
+    );
+    let huge = vec![b'a'; bounds::FILE_MAX_BYTES + 1];
+    assert!(read(&huge, &tools()).unwrap_err()[0].to_string().starts_with("wanted a file of at most"));
+}
+
+#[test]
+fn an_id_that_nothing_has_is_refused() {
+    assert_eq!(
+        flaws(&file(HELLO, "  - ada lived ids: [m1]\n")),
+        ["13:21: nothing in the story has the id `m1`"]
+    );
+}
+
+#[test]
+fn no_more_flaws_are_told_than_a_person_reads() {
+    let story = "  - nonsense\n".repeat(500);
+    assert_eq!(flaws(&file(&story, ANSWER)).len(), bounds::FLAWS_MAX);
+}

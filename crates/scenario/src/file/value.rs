@@ -1,0 +1,208 @@
+//! Single values of a file: texts, handles, times, counts. Whatever is not as wanted becomes a flaw
+//! and reading goes on.
+
+use std::time::Duration;
+
+use agent::entity;
+
+use super::flaw::{Flaw, Flaws, Place, meant};
+use super::node::{Is, Key, Node, shown};
+use crate::bounds;
+use crate::scene::{Count, Words};
+
+/// What reading a file needs to know and what it found wrong.
+pub(super) struct Reader<'a> {
+    pub(super) flaws: Flaws,
+    /// Tools that there are.
+    pub(super) tools: &'a [String],
+}
+
+impl Reader<'_> {
+    pub(super) fn wrong(&mut self, place: Place, message: impl Into<String>) {
+        self.flaws.add(Flaw::new(place, message));
+    }
+
+    /// The pairs of a mapping.
+    pub(super) fn map<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Key, Node)] {
+        match &node.is {
+            Is::Map(pairs) => pairs,
+            _ => {
+                self.wrong(node.place, format!("wanted {what}, got {}", node.kind()));
+                &[]
+            }
+        }
+    }
+
+    /// The items of a list of at most `most`.
+    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str, most: usize) -> &'n [Node] {
+        let Is::List(items) = &node.is else {
+            self.wrong(node.place, format!("wanted {what}, got {}", node.kind()));
+            return &[];
+        };
+        if items.len() > most {
+            self.wrong(node.place, format!("wanted a list of at most {most}, got {}", items.len()));
+            return &[];
+        }
+        items
+    }
+
+    /// Words that are not blank.
+    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+        match node.words() {
+            Some(words) if !words.trim().is_empty() => Some(words.to_owned()),
+            Some(_) => {
+                self.wrong(node.place, format!("wanted {what}, got a blank text"));
+                None
+            }
+            None => {
+                self.wrong(node.place, format!("wanted {what}, got {}", node.kind()));
+                None
+            }
+        }
+    }
+
+    /// One text or a list of them.
+    pub(super) fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
+        match &node.is {
+            Is::List(items) => items.iter().filter_map(|item| self.text(item, what)).collect(),
+            _ => self.text(node, what).into_iter().collect(),
+        }
+    }
+
+    /// A handle in its stored form.
+    pub(super) fn handle(&mut self, place: Place, text: &str) -> Option<String> {
+        match entity::handle(text) {
+            Ok(handle) => Some(handle),
+            Err(bad) => {
+                self.wrong(place, bad.to_string());
+                None
+            }
+        }
+    }
+
+    /// One of the names that there are.
+    pub(super) fn known(&mut self, place: Place, what: &str, name: &str, there: &[String]) -> Option<String> {
+        let lower = name.to_lowercase();
+        if there.contains(&lower) {
+            return Some(lower);
+        }
+        let hint = meant(&lower, there.iter().map(String::as_str));
+        self.wrong(place, format!("`{}` is no {what} of this scenario{hint}", shown(name)));
+        None
+    }
+
+    /// A tool that there is.
+    pub(super) fn tool(&mut self, place: Place, name: &str) -> Option<String> {
+        if self.tools.iter().any(|tool| tool == name) {
+            return Some(name.to_owned());
+        }
+        let hint = meant(name, self.tools.iter().map(String::as_str));
+        self.wrong(place, format!("there is no tool `{}`{hint}", shown(name)));
+        None
+    }
+
+    /// A key that means nothing here.
+    pub(super) fn unknown(&mut self, key: &Key, keys: &[&str]) {
+        let hint = meant(&key.text, keys.iter().copied());
+        self.wrong(key.place, format!("unknown key `{}`{hint}", shown(&key.text)));
+    }
+
+    /// A time such as `300ms`, `2s`, `1.5m`, `1h`.
+    pub(super) fn time(&mut self, node: &Node) -> Option<Duration> {
+        let wanted = "a time such as `300ms`, `2s`, `5m` or `1h`";
+        let words = self.text(node, wanted)?;
+        match time(words.trim()) {
+            Ok(time) => Some(time),
+            Err(why) => {
+                self.wrong(node.place, format!("wanted {wanted}, got `{}`{why}", shown(&words)));
+                None
+            }
+        }
+    }
+
+    /// A number, `at most N` or `at least N`.
+    pub(super) fn count(&mut self, node: &Node) -> Option<Count> {
+        let wanted = "a number, `at most N` or `at least N`";
+        let words = self.text(node, wanted)?;
+        let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
+        let count = match words.trim() {
+            text if text.starts_with("at most ") => number(&text[8..]).map(Count::AtMost),
+            text if text.starts_with("at least ") => number(&text[9..]).map(Count::AtLeast),
+            text => number(text).map(Count::Exactly),
+        };
+        if count.is_none() {
+            self.wrong(node.place, format!("wanted {wanted}, got `{}`", shown(&words)));
+        }
+        count
+    }
+
+    /// Which texts are meant, and how many of them: a text that is found in them, or a mapping.
+    pub(super) fn words(&mut self, node: &Node, times: &mut Count) -> Words {
+        let mut words = Words::default();
+        let Is::Map(pairs) = &node.is else {
+            words.all = self.texts(node, "a text, a list of texts or a mapping");
+            return words;
+        };
+        for (key, value) in pairs {
+            match key.text.as_str() {
+                "contains" => words.all = self.texts(value, "a text or a list of texts"),
+                "any" => words.any = self.texts(value, "a text or a list of texts"),
+                "equals" => words.equals = self.text(value, "a text"),
+                "times" => {
+                    if let Some(count) = self.count(value) {
+                        *times = count;
+                    }
+                }
+                _ => self.unknown(key, &["contains", "any", "equals", "times"]),
+            }
+        }
+        words
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.trim().parse().map_err(|_| String::new())?;
+    let seconds = match unit {
+        "ms" => number / 1_000.0,
+        "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3_600.0,
+        "" if number == 0.0 => 0.0,
+        "" => return Err(": a unit is missing".into()),
+        _ => return Err(format!(": `{unit}` is no unit")),
+    };
+    if seconds.is_sign_negative() && seconds != 0.0 {
+        return Err(": time does not run backwards".into());
+    }
+    let most = bounds::TIME_MAX;
+    if !seconds.is_finite() || seconds > most.as_secs_f64() {
+        return Err(format!(": at most {} h are possible", most.as_secs() / 3_600));
+    }
+    // Rounded to whole milliseconds, which is what every clock here counts.
+    Ok(Duration::from_millis((seconds * 1_000.0).round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit_and_a_bound() {
+        let check = |text: &str, ms: u64| assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
+        check("300ms", 300);
+        check("2s", 2_000);
+        check("1.5m", 90_000);
+        check("2 min", 120_000);
+        check("1h", 3_600_000);
+        check("0", 0);
+        let refused = |text: &str, why: &str| assert_eq!(time(text).unwrap_err(), why, "{text}");
+        refused("-1s", ": time does not run backwards");
+        refused("2", ": a unit is missing");
+        refused("2 weeks", ": `weeks` is no unit");
+        refused("900h", ": at most 12 h are possible");
+        refused("soon", "");
+        refused("NaNs", "");
+    }
+}

@@ -1,0 +1,240 @@
+//! A model that thinks what a scenario's script says. What it answers is a pure function of the
+//! prompt, so that a cycle which is broken off is continued where it was; only its pauses need a
+//! clock.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::entry::{Entry, EntryKind};
+use agent::limits;
+use agent::port::{
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay, Reply,
+    ReplyPart, StopReason, Voices,
+};
+use agent::prompt::{Item, Prompt};
+use agent::run::Usage;
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+
+use crate::scene::{Act, Condition, Rule, Scenario};
+
+/// What a step takes where the script names no time, so that causes stand before what they caused.
+const STEP_TAKES: Duration = Duration::from_millis(100);
+/// Why a waking is let pass that the script does not know.
+const NO_RULE: &str = "no rule of its script fits";
+
+/// The name of an agent's script among the voices.
+pub fn voice_of(agent: &str) -> String {
+    format!("script/{agent}")
+}
+
+/// The scripts of a scenario, as voices.
+pub struct Scripts(HashMap<String, Arc<Scripted>>);
+
+impl Scripts {
+    /// One voice for each agent that has a script.
+    pub fn of(scenario: &Scenario, clock: &Arc<dyn Clock>) -> Self {
+        let scripted = scenario.agents.iter().filter_map(|actor| {
+            let (name, rules) = (voice_of(&actor.name), actor.script.clone()?);
+            Some((name.clone(), Arc::new(Scripted::new(name, rules, Arc::clone(clock)))))
+        });
+        Self(scripted.collect())
+    }
+}
+
+impl Voices for Scripts {
+    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let name = name.unwrap_or_default();
+        let found = self.0.get(name).ok_or_else(|| ModelError::NoModel(format!("`{name}` has no script")))?;
+        Ok(Arc::clone(found) as Arc<dyn Model>)
+    }
+}
+
+/// One agent's script.
+struct Scripted {
+    info: ModelInfo,
+    rules: Vec<Rule>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Scripted {
+    fn new(name: String, rules: Vec<Rule>, clock: Arc<dyn Clock>) -> Self {
+        let info = ModelInfo {
+            name,
+            context_window: limits::WINDOW_HOSTED,
+            max_output: 4_096,
+            reasoning_replay: ReasoningReplay::None,
+            forced_tool_choice: true,
+            price: None,
+            rehearsal: false,
+        };
+        Self { info, rules, clock }
+    }
+
+    fn acts(&self, prompt: &Prompt) -> Vec<Act> {
+        let seen = Seen::of(prompt);
+        let rule = self.rules.iter().find(|rule| seen.fits(&rule.when));
+        match rule {
+            Some(rule) => rule.steps.get(seen.step).cloned().unwrap_or_else(|| vec![Act::Done(None)]),
+            None if seen.step == 0 => vec![Act::Skip(Some(NO_RULE.to_owned()))],
+            None => vec![Act::Done(None)],
+        }
+    }
+}
+
+impl Model for Scripted {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
+        let (prompt, acts) = (request.prompt, self.acts(request.prompt));
+        let mut beats = VecDeque::new();
+        if !acts.iter().any(|act| matches!(act, Act::Wait(_))) {
+            beats.push_back(Beat::Pause(STEP_TAKES));
+        }
+        let mut parts = Vec::new();
+        for act in acts {
+            match act {
+                Act::Wait(time) => beats.push_back(Beat::Pause(time)),
+                other => {
+                    let part = part_of(other, prompt);
+                    beats.extend(pieces(u32::try_from(parts.len()).unwrap_or(u32::MAX), &part));
+                    parts.push(part);
+                }
+            }
+        }
+        let usage = usage_of(prompt, &parts);
+        let reply = Reply { parts, native: None, usage, stop: StopReason::End };
+        beats.push_back(Beat::Piece(Piece::Done(reply)));
+        let playing = (beats, Arc::clone(&self.clock));
+        Box::pin(stream::unfold(playing, |(mut beats, clock)| async move {
+            loop {
+                match beats.pop_front()? {
+                    Beat::Pause(time) => clock.sleep(time).await,
+                    Beat::Piece(piece) => return Some((Ok(piece), (beats, clock))),
+                }
+            }
+        }))
+    }
+}
+
+enum Beat {
+    Pause(Duration),
+    Piece(Piece),
+}
+
+fn pieces(part: u32, whole: &ReplyPart) -> [Beat; 2] {
+    let (kind, text) = match whole {
+        ReplyPart::Text(text) => (PartKind::Text, text),
+        ReplyPart::Reasoning(text) => (PartKind::Reasoning, text),
+        ReplyPart::Call { name, arguments } => (PartKind::ToolCall { name: name.clone() }, arguments),
+    };
+    let delta = Piece::Delta { part, text: text.clone() };
+    [Beat::Piece(Piece::Start { part, kind }), Beat::Piece(delta)]
+}
+
+fn part_of(act: Act, prompt: &Prompt) -> ReplyPart {
+    let call = |name: &str, arguments: String| ReplyPart::Call { name: name.to_owned(), arguments };
+    match act {
+        Act::Think(text) => ReplyPart::Text(text),
+        Act::Wait(_) => ReplyPart::Text(String::new()),
+        Act::Say { space, text } => {
+            let mut arguments = Map::new();
+            if let Some(space) = space.or_else(|| Seen::of(prompt).place()) {
+                arguments.insert("space".to_owned(), space.into());
+            }
+            arguments.insert("text".to_owned(), text.into());
+            call("send_message", Value::Object(arguments).to_string())
+        }
+        Act::Call { tool, arguments: Value::String(raw) } => call(&tool, raw),
+        Act::Call { tool, arguments } => call(&tool, arguments.to_string()),
+        Act::Skip(reason) => ending(prompt, "skip", "reason", reason),
+        Act::Done(summary) => ending(prompt, "done", "summary", summary),
+    }
+}
+
+/// An agent that has not got the tool ends with a word to itself.
+fn ending(prompt: &Prompt, tool: &str, key: &str, word: Option<String>) -> ReplyPart {
+    if !prompt.tools.iter().any(|known| known.name == tool) {
+        return ReplyPart::Text(word.unwrap_or_else(|| tool.to_owned()));
+    }
+    let arguments = word.map_or_else(|| json!({}), |word| json!({ key: word }));
+    ReplyPart::Call { name: tool.to_owned(), arguments: arguments.to_string() }
+}
+
+/// Four bytes to the token, as everywhere in a simulated world.
+fn usage_of(prompt: &Prompt, parts: &[ReplyPart]) -> Usage {
+    let items = prompt.items.iter().map(|item| match item {
+        Item::Entry(entry) => entry.message.countable().len(),
+        Item::Layer(text) => text.len(),
+    });
+    let input = prompt.system.len() + items.sum::<usize>();
+    let output = parts.iter().map(|part| match part {
+        ReplyPart::Text(text) | ReplyPart::Reasoning(text) => text.len(),
+        ReplyPart::Call { name, arguments } => name.len() + arguments.len(),
+    });
+    let tokens = |bytes: usize| Some(bytes.div_ceil(4) as u64);
+    Usage { input: tokens(input), cached: Some(0), output: tokens(output.sum()), reasoning: None }
+}
+
+/// What a script looks at in a prompt.
+struct Seen<'a> {
+    entries: Vec<&'a Entry>,
+    /// Steps that the cycle in hand has thought.
+    step: usize,
+    /// What the cycle in hand began with.
+    inbox: String,
+    /// Which lived cycle it is, from 1 on.
+    cycle: u64,
+}
+
+impl<'a> Seen<'a> {
+    fn of(prompt: &'a Prompt) -> Self {
+        let entries: Vec<&Entry> = prompt
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Entry(entry) => Some(&**entry),
+                Item::Layer(_) => None,
+            })
+            .collect();
+        let own = |kind: EntryKind| {
+            entries.iter().filter(move |entry| entry.cycle == prompt.cycle && entry.kind == kind)
+        };
+        let step = own(EntryKind::Assistant).count();
+        let inbox = own(EntryKind::Inbox).map(|entry| entry.message.text()).collect::<Vec<_>>().join("\n");
+        let begun = entries.iter().filter(|entry| entry.kind == EntryKind::Inbox);
+        let cycle = begun.map(|entry| entry.cycle).collect::<BTreeSet<_>>().len() as u64;
+        Self { entries, step, inbox, cycle }
+    }
+
+    fn fits(&self, when: &Condition) -> bool {
+        let holds = |text: &str, words: &[String]| {
+            let text = text.to_lowercase();
+            words.iter().all(|word| found_in(&text, word))
+        };
+        when.cycle.is_none_or(|cycle| cycle == self.cycle)
+            && holds(&self.inbox, &when.inbox)
+            && (when.knows.is_empty() || holds(&self.everything(), &when.knows))
+    }
+
+    fn everything(&self) -> String {
+        self.entries.iter().map(|entry| entry.message.countable()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The space that it was spoken to in: the first that the inbox names.
+    fn place(&self) -> Option<String> {
+        let line = self.inbox.lines().find(|line| line.contains(". [space "))?;
+        let (_, rest) = line.split_once(" | id: ")?;
+        rest.split_once(']').map(|(id, _)| id.to_owned())
+    }
+}
+
+/// Whether lower-case `text` holds the words, in any case, as they are or as JSON writes them.
+fn found_in(text: &str, words: &str) -> bool {
+    let plain = words.to_lowercase();
+    let quoted = Value::String(plain.clone()).to_string();
+    text.contains(&plain) || text.contains(&quoted[1..quoted.len() - 1])
+}

@@ -1,0 +1,353 @@
+//! Plays a scenario in a world: builds its cast, lets its story happen, looks at what was lived.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::entity::Member;
+use agent::id::{AgentId, EntityId, MessageId, SpaceId};
+use agent::life::Standing;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bounds;
+use crate::lived::{Lived, Names};
+use crate::model::voice_of;
+use crate::scene::{Happening, Scenario, Server, What, When};
+use crate::transcript::{self, Line};
+use crate::verdict::{self, Unmet};
+use crate::world::{Stopped, World, stopped};
+
+/// Who thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Minds {
+    /// Each agent's script.
+    Scripts,
+    /// The default voice of the world, for all agents; scripts are not looked at.
+    Model,
+}
+
+/// What came of one playing.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What did not hold, in the order of the file.
+    pub unmet: Vec<Unmet>,
+    /// Why the story was not played to its end, where it was not.
+    pub broken_off: Option<String>,
+    /// Everything that happened, in order.
+    pub transcript: Vec<Line>,
+    /// How long it took on the world's clock.
+    pub took: Duration,
+    /// Cycles of all agents.
+    pub cycles: u64,
+    /// Tokens of all agents; `None` where no model reported any.
+    pub tokens: Option<u64>,
+}
+
+impl Outcome {
+    /// Whether all that was expected came true.
+    pub fn passed(&self) -> bool {
+        self.unmet.is_empty() && self.broken_off.is_none()
+    }
+}
+
+/// Plays a scenario in a fresh world. `patience` bounds how long the world may take to come to rest;
+/// where time is real, also how long the whole story may take.
+pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Duration) -> Outcome {
+    let begun = world.clock().now();
+    let mut player = Player {
+        world,
+        begun,
+        above: begun,
+        patience,
+        names: Names::default(),
+        suspended: Vec::new(),
+        messages: HashMap::new(),
+        happened: Vec::new(),
+    };
+    let broken_off = player.perform(scenario, minds).await.err().map(|stopped| stopped.to_string());
+    let took = Duration::from_millis(since(begun, player.world.clock().now()));
+    let lived = match Lived::gather(&player.world, &player.names).await {
+        Ok(lived) => lived,
+        Err(error) => {
+            let broken_off = Some(format!("what was lived cannot be read: {error}"));
+            let (unmet, transcript) = (Vec::new(), Vec::new());
+            return Outcome { unmet, broken_off, transcript, took, cycles: 0, tokens: None };
+        }
+    };
+    let unmet = match broken_off {
+        Some(_) => Vec::new(),
+        None => verdict::unmet(&scenario.expect, &lived, &player.messages),
+    };
+    let transcript = transcript::of(&lived, &player.names, &player.happened, begun);
+    let cycles = lived.agents.iter().map(|agent| agent.runs.len() as u64).sum();
+    let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(|a, b| a + b);
+    Outcome { unmet, broken_off, transcript, took, cycles, tokens }
+}
+
+pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
+}
+
+struct Player {
+    world: World,
+    /// When the story began.
+    begun: Timestamp,
+    /// When the happening above took place.
+    above: Timestamp,
+    patience: Duration,
+    names: Names,
+    suspended: Vec<AgentId>,
+    /// The ids of messages and events that have names.
+    messages: HashMap<String, String>,
+    /// What happened besides talk.
+    happened: Vec<(Timestamp, String)>,
+}
+
+impl Player {
+    async fn perform(&mut self, scenario: &Scenario, minds: Minds) -> Result<(), Stopped> {
+        self.build(scenario, minds).await?;
+        self.begun = self.world.clock().now();
+        self.above = self.begun;
+        for happening in &scenario.story {
+            let place = |error: Stopped| stopped(format!("line {}: {error}", happening.place.line));
+            self.until(happening).await.map_err(place)?;
+            self.above = self.world.clock().now();
+            // Nothing here waits, so that agents find all of it at once.
+            for what in &happening.what {
+                self.happen(what).await.map_err(place)?;
+            }
+        }
+        self.quiet().await
+    }
+
+    async fn build(&mut self, scenario: &Scenario, minds: Minds) -> Result<(), Stopped> {
+        for name in &scenario.people {
+            let id = self.world.human(name).await?;
+            self.names.actors.push((name.clone(), id));
+        }
+        for actor in &scenario.agents {
+            let model = match minds {
+                Minds::Scripts => Some(voice_of(&actor.name)),
+                Minds::Model => None,
+            };
+            let config = AgentConfig { model, ..actor.config.clone() };
+            let id = self.world.agent(&actor.name, config).await?;
+            self.names.actors.push((actor.name.clone(), id.entity()));
+            self.names.agents.push((actor.name.clone(), id));
+        }
+        for room in &scenario.spaces {
+            let members: Vec<EntityId> =
+                room.members.iter().map(|name| self.actor(name)).collect::<Result<_, _>>()?;
+            let id = self.world.space(&room.name, &members).await?;
+            self.names.spaces.push((room.name.clone(), id));
+        }
+        Ok(())
+    }
+
+    /// Waits until it is time.
+    async fn until(&self, happening: &Happening) -> Result<(), Stopped> {
+        let (from, time) = match happening.when {
+            When::Quiet => return self.quiet().await,
+            When::At(time) => (self.begun, time),
+            When::After(time) => (self.above, time),
+        };
+        let passed = Duration::from_millis(since(from, self.world.clock().now()));
+        let left = time.saturating_sub(passed);
+        if self.world.is_simulated() {
+            // No time at all is no moment: what stands below happens together with what is above.
+            return if left.is_zero() { Ok(()) } else { self.world.pass(left).await };
+        }
+        self.rest_at_most(left).await
+    }
+
+    /// In real time nobody waits for a time at which nobody has anything to do.
+    async fn rest_at_most(&self, left: Duration) -> Result<(), Stopped> {
+        let end = self.later(left);
+        while self.world.clock().now() < end && !self.at_rest().await? {
+            self.in_time()?;
+            self.world.pass(Duration::from_millis(50)).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everyone is quiet; at once where no server runs.
+    async fn quiet(&self) -> Result<(), Stopped> {
+        if self.world.node().is_none() {
+            return Ok(());
+        }
+        let end = self.later(self.patience.min(bounds::REST_MAX));
+        let mut looks: u32 = 0;
+        self.world.pass(Duration::ZERO).await?;
+        while !self.at_rest().await? {
+            if self.world.clock().now() >= end {
+                return Err(stopped(self.restless().await?));
+            }
+            self.in_time()?;
+            let long = looks > 600;
+            self.world.pass(Duration::from_millis(if long { 1_000 } else { 100 })).await?;
+            looks += 1;
+        }
+        Ok(())
+    }
+
+    /// Where time is real the whole story has only so much of it.
+    fn in_time(&self) -> Result<(), Stopped> {
+        let passed = Duration::from_millis(since(self.begun, self.world.clock().now()));
+        if self.world.is_simulated() || passed < self.patience {
+            return Ok(());
+        }
+        Err(stopped(format!("the story is not at its end after {} s", passed.as_secs())))
+    }
+
+    fn later(&self, by: Duration) -> Timestamp {
+        let now = self.world.clock().now();
+        let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+        now.checked_add(by).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Whether nobody has anything to do. Who is suspended does nothing, whatever waits.
+    async fn at_rest(&self) -> Result<bool, Stopped> {
+        if self.suspended.is_empty() {
+            let totals = self.world.reader().totals().await.map_err(stopped)?;
+            return Ok(totals.waiting == 0 && totals.open_cycles == 0);
+        }
+        for (_, id) in self.names.agents.iter().filter(|(_, id)| !self.suspended.contains(id)) {
+            let card = self.world.reader().agent(*id).await.map_err(stopped)?;
+            if card.is_some_and(|card| card.waiting > 0 || card.open.is_some()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn restless(&self) -> Result<String, Stopped> {
+        let mut who = Vec::new();
+        for (name, id) in &self.names.agents {
+            let Some(card) = self.world.reader().agent(*id).await.map_err(stopped)? else { continue };
+            if card.waiting == 0 && card.open.is_none() {
+                continue;
+            }
+            let mut why = vec![format!("{} events wait", card.waiting)];
+            if let Some(open) = &card.open {
+                why.push(format!("a cycle is open at step {}", open.step));
+            }
+            if card.rest_reason.is_some() {
+                why.push("it is kept back after a failure".to_owned());
+            }
+            who.push(format!("`{name}`: {}", why.join(", ")));
+        }
+        let patience = self.patience.min(bounds::REST_MAX).as_secs();
+        Ok(format!("not everyone was quiet within {patience} s; {}", who.join("; ")))
+    }
+
+    async fn happen(&mut self, what: &What) -> Result<(), Stopped> {
+        match what {
+            What::Says { who, space, text, id } => {
+                let (who, space) = (self.actor(who)?, self.space(space)?);
+                let message = self.message(id.as_deref())?;
+                self.world.say_as(message, who, space, text).await?;
+            }
+            What::Calls { service, agent, payload, id } => {
+                let to = self.agent(agent)?;
+                let event = id.clone().unwrap_or_else(|| self.world.ports().ids.uuid().to_string());
+                if let Some(id) = id {
+                    self.messages.insert(id.clone(), event.clone());
+                }
+                self.world.service(to, &event, service, payload.clone()).await?;
+                self.note(format!("{service} calls {agent}: {payload}"));
+            }
+            What::Joins { who, space } => {
+                let (entity, id, at) = (self.actor(who)?, self.space(space)?, self.world.clock().now());
+                let role = Member::ROLE.to_owned();
+                self.world.registry().add_member(id, entity, role, at).await.map_err(stopped)?;
+                self.note(format!("{who} joins {space}"));
+            }
+            What::Leaves { who, space } => {
+                let (entity, id) = (self.actor(who)?, self.space(space)?);
+                self.world.registry().remove_member(id, entity).await.map_err(stopped)?;
+                self.note(format!("{who} leaves {space}"));
+            }
+            What::Suspended(agent) => self.stand(agent, Standing::Suspended, "suspended").await?,
+            What::Resumed(agent) => self.stand(agent, Standing::Active, "resumed").await?,
+            What::Canceled(agent) => {
+                let id = self.agent(agent)?;
+                self.world.registry().cancel(id, None).await.map_err(stopped)?;
+                self.look(id);
+                self.note(format!("{agent} is canceled"));
+            }
+            What::Server(server) => self.server(*server).await?,
+            What::Quiet => self.quiet().await?,
+        }
+        Ok(())
+    }
+
+    async fn stand(&mut self, agent: &str, standing: Standing, word: &str) -> Result<(), Stopped> {
+        let (id, at) = (self.agent(agent)?, self.world.clock().now());
+        self.world.registry().set_standing(id, standing, at).await.map_err(stopped)?;
+        self.suspended.retain(|known| *known != id);
+        if standing == Standing::Suspended {
+            self.suspended.push(id);
+        }
+        self.look(id);
+        self.note(format!("{agent} is {word}"));
+        Ok(())
+    }
+
+    async fn server(&mut self, server: Server) -> Result<(), Stopped> {
+        match server {
+            Server::Stops => {
+                self.world.stop().await?;
+                self.note("the server stops");
+            }
+            Server::Killed => {
+                self.world.kill();
+                self.note("the server is killed");
+            }
+            Server::Starts => {
+                self.world.start();
+                self.note("the server starts");
+            }
+            Server::Restarts => {
+                self.world.stop().await?;
+                self.world.start();
+                self.note("the server restarts");
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, what: impl Into<String>) {
+        self.happened.push((self.world.clock().now(), what.into()));
+    }
+
+    fn look(&self, agent: AgentId) {
+        if let Some(node) = self.world.node() {
+            node.look(agent);
+        }
+    }
+
+    /// The id of a message: a fresh one, or the one that has this name.
+    fn message(&mut self, name: Option<&str>) -> Result<MessageId, Stopped> {
+        let fresh = MessageId(self.world.ports().ids.uuid());
+        let Some(name) = name else { return Ok(fresh) };
+        let id = self.messages.entry(name.to_owned()).or_insert_with(|| fresh.to_string());
+        id.parse().map_err(|_| stopped(format!("`{name}` names an event of a service, not a message")))
+    }
+
+    fn actor(&self, name: &str) -> Result<EntityId, Stopped> {
+        found(&self.names.actors, name)
+    }
+
+    fn agent(&self, name: &str) -> Result<AgentId, Stopped> {
+        found(&self.names.agents, name)
+    }
+
+    fn space(&self, name: &str) -> Result<SpaceId, Stopped> {
+        found(&self.names.spaces, name)
+    }
+}
+
+fn found<T: Copy>(names: &[(String, T)], name: &str) -> Result<T, Stopped> {
+    let found = names.iter().find(|(known, _)| known == name);
+    found.map(|(_, id)| *id).ok_or_else(|| stopped(format!("nobody and nothing is called `{name}`")))
+}

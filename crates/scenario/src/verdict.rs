@@ -1,0 +1,238 @@
+//! Whether what was expected came true, and where not, what came nearest.
+
+use std::collections::HashMap;
+
+use crate::file::Place;
+use crate::lived::{AgentLog, Lived};
+use crate::scene::{Count, Expectation, Expected, Words};
+
+/// Something that was expected and is not so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// Where it stands in the file.
+    pub place: Place,
+    /// As it is written there.
+    pub sentence: String,
+    /// What was wanted, in words.
+    pub wanted: String,
+    /// What there is instead, in words.
+    pub got: String,
+    /// The wanted text and the one that comes nearest to it, where texts are compared.
+    pub nearest: Option<(String, String)>,
+}
+
+/// What of the expectations is not so.
+pub(crate) fn unmet(
+    expectations: &[Expectation],
+    lived: &Lived,
+    ids: &HashMap<String, String>,
+) -> Vec<Unmet> {
+    let unmet = |expectation: &Expectation| {
+        let Gap { wanted, got, nearest } = gap(&expectation.what, lived, ids)?;
+        let (place, sentence) = (expectation.place, expectation.sentence.clone());
+        Some(Unmet { place, sentence, wanted, got, nearest })
+    };
+    expectations.iter().filter_map(unmet).collect()
+}
+
+struct Gap {
+    wanted: String,
+    got: String,
+    nearest: Option<(String, String)>,
+}
+
+impl Gap {
+    fn new(wanted: impl Into<String>, got: impl Into<String>) -> Self {
+        Self { wanted: wanted.into(), got: got.into(), nearest: None }
+    }
+}
+
+fn gap(expected: &Expected, lived: &Lived, ids: &HashMap<String, String>) -> Option<Gap> {
+    let log = |agent: &str| lived.agent(agent);
+    match expected {
+        Expected::Said { who, space, words, times } => said(who, space, words, *times, lived),
+        Expected::Heard { space, messages } => heard(space, messages, lived),
+        Expected::Called { agent, tool, with, times } => called(log(agent)?, tool, with, *times),
+        Expected::Skipped { agent, times } => counted(*times, log(agent)?.skips, "skipped waking"),
+        Expected::Cycles { agent, times } => counted(*times, log(agent)?.runs.len() as u64, "cycle"),
+        Expected::CycleList { agent, cycles } => {
+            let runs = &log(agent)?.runs;
+            let fit = |(shape, run): (&crate::scene::CycleShape, &agent::run::Run)| {
+                shape.events.is_none_or(|count| count.fits(run.events.into()))
+                    && shape.steps.is_none_or(|count| count.fits(run.steps.len() as u64))
+                    && shape.ended.is_none_or(|ending| ending == run.ending)
+            };
+            if runs.len() == cycles.len() && cycles.iter().zip(runs).all(fit) {
+                return None;
+            }
+            let wanted: Vec<String> = cycles.iter().map(ToString::to_string).collect();
+            let shown = |run: &agent::run::Run| {
+                let (steps, ended) = (run.steps.len(), run.ending.as_str());
+                format!("{{events: {}, steps: {steps}, ended: {ended}}}", run.events)
+            };
+            let got: Vec<String> = runs.iter().map(shown).collect();
+            Some(Gap::new(format!("[{}]", wanted.join(", ")), format!("[{}]", got.join(", "))))
+        }
+        Expected::Ids { agent, fate, ids: names } => fates(log(agent)?, fate, names, ids),
+        Expected::Tokens { agent, count } => match log(agent)?.tokens {
+            Some(tokens) if count.fits(tokens) => None,
+            Some(tokens) => Some(Gap::new(format!("{count} tokens"), format!("{tokens} tokens"))),
+            None => Some(Gap::new(format!("{count} tokens"), "the model reported none")),
+        },
+        Expected::Remembers { agent, key, words } => remembers(log(agent)?, key, words),
+        Expected::Forgot { agent, key } => {
+            let kept = log(agent)?.memories.iter().find(|memory| same(&memory.key, key))?;
+            Some(Gap::new(format!("no memory `{key}`"), format!("`{}`: {}", kept.key, kept.value)))
+        }
+    }
+}
+
+fn counted(wanted: Count, got: u64, what: &str) -> Option<Gap> {
+    (!wanted.fits(got)).then(|| Gap::new(format!("{wanted} {what}s"), format!("{got}")))
+}
+
+fn said(who: &str, space: &str, words: &Words, times: Count, lived: &Lived) -> Option<Gap> {
+    let there: Vec<&str> = lived
+        .space(space)?
+        .messages
+        .iter()
+        .filter(|(sender, _)| sender == who)
+        .map(|(_, message)| message.text.as_str())
+        .collect();
+    let fitting: Vec<&str> = there.iter().copied().filter(|text| words.fit(text)).collect();
+    if times.fits(fitting.len() as u64) {
+        return None;
+    }
+    let kind = if words.is_anything() { String::new() } else { format!(" {words}") };
+    let wanted = match times {
+        Count::AtLeast(1) => format!("a message of `{who}` in `{space}`{kind}"),
+        Count::Exactly(0) => format!("no message of `{who}` in `{space}`{kind}"),
+        count => format!("{count} messages of `{who}` in `{space}`{kind}"),
+    };
+    let got = match (there.len(), fitting.len()) {
+        (0, _) => elsewhere(who, space, lived),
+        (all, 0) => format!("{all} there, none of them so"),
+        (all, some) => format!("{some} such of {all} there"),
+    };
+    let mut gap = Gap::new(wanted, got);
+    gap.nearest = match (times, fitting.first()) {
+        (Count::Exactly(0), Some(text)) => {
+            gap.got = format!("{}: `{text}`", gap.got);
+            None
+        }
+        (_, None) => words.model().and_then(|model| Some((model.to_owned(), nearest(model, &there)?))),
+        _ => None,
+    };
+    Some(gap)
+}
+
+/// Who said nothing here may have said it in the wrong place.
+fn elsewhere(who: &str, space: &str, lived: &Lived) -> String {
+    let spoke = |log: &&crate::lived::SpaceLog| {
+        log.name != space && log.messages.iter().any(|(sender, _)| sender == who)
+    };
+    let others: Vec<String> =
+        lived.spaces.iter().filter(spoke).map(|log| format!("`{}`", log.name)).collect();
+    if others.is_empty() {
+        format!("`{who}` said nothing at all")
+    } else {
+        format!("`{who}` said nothing there, only in {}", others.join(", "))
+    }
+}
+
+fn heard(space: &str, wanted: &[(String, Words)], lived: &Lived) -> Option<Gap> {
+    let there = &lived.space(space)?.messages;
+    let first_wrong = (0..wanted.len().max(there.len())).find(|index| {
+        !matches!((wanted.get(*index), there.get(*index)),
+            (Some((who, words)), Some((sender, message))) if who == sender && words.fit(&message.text))
+    })?;
+    let number = first_wrong + 1;
+    let shown_wanted = match wanted.get(first_wrong) {
+        Some((who, words)) if words.is_anything() => format!("message {number} by `{who}`"),
+        Some((who, words)) => format!("message {number} by `{who}` {words}"),
+        None => format!("{} messages", wanted.len()),
+    };
+    let shown_got = match there.get(first_wrong) {
+        Some((who, message)) if wanted.get(first_wrong).is_some() => {
+            format!("message {number} by `{who}`: `{}`", message.text)
+        }
+        Some((who, message)) => format!("{}, the next by `{who}`: `{}`", there.len(), message.text),
+        None => format!("only {} messages", there.len()),
+    };
+    let mut gap = Gap::new(shown_wanted, shown_got);
+    if let (Some((who, words)), Some((sender, message))) = (wanted.get(first_wrong), there.get(first_wrong)) {
+        let model = words.model().filter(|_| who == sender);
+        gap.nearest = model.map(|model| (model.to_owned(), message.text.clone()));
+    }
+    Some(gap)
+}
+
+fn called(log: &AgentLog, tool: &str, with: &[String], times: Count) -> Option<Gap> {
+    let all: Vec<&str> = log.calls().filter(|(name, _)| *name == tool).map(|(_, args)| args).collect();
+    let words = Words { all: with.to_vec(), ..Words::default() };
+    let fitting = all.iter().filter(|arguments| words.fit(arguments)).count() as u64;
+    if times.fits(fitting) {
+        return None;
+    }
+    let kind = if with.is_empty() { String::new() } else { format!(" {words}") };
+    let mut gap = Gap::new(format!("{times} calls of `{tool}`{kind}"), format!("{fitting}"));
+    if fitting == 0 && !all.is_empty() {
+        gap.got = format!("{} calls, none of them so", all.len());
+        gap.nearest = words.model().and_then(|model| Some((model.to_owned(), nearest(model, &all)?)));
+    } else if all.is_empty() {
+        let mut others: Vec<String> = log.calls().map(|(name, _)| format!("`{name}`")).collect();
+        others.dedup();
+        let others = if others.is_empty() { "nothing".to_owned() } else { others.join(", ") };
+        gap.got = format!("none; it called {others}");
+    }
+    Some(gap)
+}
+
+fn fates(log: &AgentLog, fate: &str, names: &[String], ids: &HashMap<String, String>) -> Option<Gap> {
+    let word = |name: &String| {
+        let found = ids.get(name).and_then(|id| log.fate(id));
+        found.map_or("never its event", agent::event::Fate::as_str)
+    };
+    let wrong: Vec<String> = names
+        .iter()
+        .filter(|name| word(name) != fate)
+        .map(|name| format!("`{name}` is {}", word(name)))
+        .collect();
+    let wanted = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    (!wrong.is_empty()).then(|| Gap::new(format!("{fate}: {wanted}"), wrong.join(", ")))
+}
+
+fn remembers(log: &AgentLog, key: &str, words: &Words) -> Option<Gap> {
+    let wanted = if words.is_anything() { String::new() } else { format!(" {words}") };
+    let wanted = format!("a memory `{key}`{wanted}");
+    match log.memories.iter().find(|memory| same(&memory.key, key)) {
+        Some(memory) if words.fit(&memory.value) => None,
+        Some(memory) => {
+            let mut gap = Gap::new(wanted, format!("`{}`: `{}`", memory.key, memory.value));
+            gap.nearest = words.model().map(|model| (model.to_owned(), memory.value.clone()));
+            Some(gap)
+        }
+        None => {
+            let keys: Vec<String> = log.memories.iter().map(|memory| format!("`{}`", memory.key)).collect();
+            let got = if keys.is_empty() { "it keeps none".to_owned() } else { keys.join(", ") };
+            Some(Gap::new(wanted, got))
+        }
+    }
+}
+
+fn same(a: &str, b: &str) -> bool {
+    a.to_lowercase() == b.to_lowercase()
+}
+
+/// The text that shares most words with the model; the latest of equals.
+fn nearest(model: &str, texts: &[&str]) -> Option<String> {
+    let wanted: Vec<String> = model.split_whitespace().map(str::to_lowercase).collect();
+    let shared = |text: &&&str| {
+        let text = text.to_lowercase();
+        let words = wanted.iter().filter(|word| text.contains(word.as_str())).count();
+        // Among equals the one that begins alike.
+        let alike = model.to_lowercase().chars().zip(text.chars()).take_while(|(a, b)| a == b).count();
+        (words, alike)
+    };
+    texts.iter().max_by_key(shared).map(|text| (*text).to_owned())
+}

@@ -1,0 +1,56 @@
+//! What the tests of this folder share: a text is read and played.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::port::{Clock, Toolbox};
+use scenario::clock::SimClock;
+use scenario::file;
+use scenario::model::Scripts;
+use scenario::play::{Minds, Outcome, play};
+use scenario::transcript::{Deed, Line};
+use scenario::world::{Ground, World};
+use storage::sqlite::Sqlite;
+
+/// A file with one person, one scripted agent and one space.
+pub(crate) fn file(script: &str, story: &str, expect: &str) -> String {
+    format!(
+        "scenario: A test\npeople: [husam]\nagents:\n  ada:\n    script:\n{script}\
+         spaces:\n  lobby: [husam, ada]\nstory:\n{story}expect:\n{expect}"
+    )
+}
+
+/// Plays a file.
+pub(crate) async fn played(text: &str) -> Outcome {
+    let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
+    let scenario = file::read(text.as_bytes(), &toolbox.names()).unwrap_or_else(|flaws| panic!("{flaws:?}"));
+    let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+    let time: Arc<dyn Clock> = Arc::new(clock.clone());
+    let sqlite = Sqlite::in_memory(Arc::clone(&time)).unwrap();
+    let ground = Ground {
+        store: Arc::new(sqlite.clone()),
+        lookup: Arc::new(sqlite.clone()),
+        registry: Arc::new(sqlite.clone()),
+        reader: Arc::new(sqlite.clone()),
+        voices: Arc::new(Scripts::of(&scenario, &time)),
+        toolbox,
+    };
+    play(&scenario, World::new(ground, clock, 7), Minds::Scripts, Duration::from_secs(86_400)).await
+}
+
+/// A transcript in short.
+pub(crate) fn shown(lines: &[Line]) -> Vec<String> {
+    let shown = |line: &Line| {
+        let what = match &line.what {
+            Deed::Said(text) => format!("says {text}"),
+            Deed::Thought(text) => format!("thinks {text}"),
+            Deed::Called(tool, arguments) => format!("calls {tool} {arguments}"),
+            Deed::Failed(tool, _) => format!("{tool} failed"),
+            Deed::Cycle(words) => words.clone(),
+            Deed::Skipped(reason) => format!("skips: {}", reason.as_deref().unwrap_or_default()),
+            Deed::Happened(what) => what.clone(),
+        };
+        format!("{} {} {what}", line.at.as_millis(), line.who.as_deref().unwrap_or("-"))
+    };
+    lines.iter().map(shown).collect()
+}
