@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::call::Effect;
 use agent::entry::{Entry, EntryKind};
-use agent::port::{Clock as _, Model, ModelError, Store, Voices};
+use agent::port::{Model, ModelError, Store, Voices};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
