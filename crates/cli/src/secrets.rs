@@ -56,8 +56,15 @@ fn read(data_dir: &Path) -> Result<Option<Vec<(String, Secret)>>> {
 
 /// One line of the file, or what is wrong with it and what to do. Never says the value.
 fn entry(name: String, value: Value) -> std::result::Result<(String, Secret), (String, String)> {
-    if !PROVIDERS.iter().any(|provider| provider.key_env == name) {
-        let names = || PROVIDERS.iter().map(|provider| provider.key_env);
+    // Several providers may share a key; its name is listed once.
+    let mut known: Vec<&str> = Vec::new();
+    for name in PROVIDERS.iter().flat_map(|provider| provider.key_envs()) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    if !known.contains(&name.as_str()) {
+        let names = || known.iter().copied();
         let hint = match nearest(&name, names()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("known are `{}`", names().collect::<Vec<_>>().join("`, `")),

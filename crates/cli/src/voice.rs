@@ -74,7 +74,8 @@ fn keyed(keys: &KeyRing) -> Option<(VoiceConfig, String)> {
     let mut found = keys.providers().into_iter();
     let (provider, model) = found.find_map(|provider| Some((provider, catalog::first_model(provider)?)))?;
     let name = format!("{}/{model}", provider.name);
-    Some((VoiceConfig::named(name), format!("its key was found: {}", provider.key_env)))
+    let found = keys.found_under(provider).unwrap_or(provider.key_env);
+    Some((VoiceConfig::named(name), format!("its key was found: {found}")))
 }
 
 fn on_this_machine(found: Vec<LocalServer>) -> (VoiceConfig, String) {
@@ -172,7 +173,12 @@ mod tests {
     fn without_key_and_server_it_is_the_rehearsal() {
         let (config, why) = on_this_machine(Vec::new());
         assert_eq!((config.name.as_str(), why.as_str()), ("rehearsal", "no key and no model server found"));
-        let keys = KeyRing::gather(|name| (name == "OPENAI_API_KEY").then(|| "sk".into()), &[], "");
-        assert_eq!(keyed(&keys).unwrap().0.name, "openai/gpt-5-mini");
+        for (variable, expected) in
+            [("OPENAI_API_KEY", "openai/gpt-6.1-terra"), ("GOOGLE_API_KEY", "google/gemini-3.8-flash")]
+        {
+            let keys = KeyRing::gather(|name| (name == variable).then(|| "sk".into()), &[], "");
+            let (config, why) = keyed(&keys).unwrap();
+            assert_eq!((config.name.as_str(), why), (expected, format!("its key was found: {variable}")));
+        }
     }
 }

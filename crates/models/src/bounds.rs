@@ -19,3 +19,5 @@ pub const CLIENTS_MAX: usize = 8;
 pub const VOICES_MAX: usize = 256;
 /// Texts above this are counted on a blocking thread.
 pub const COUNT_INLINE_MAX_BYTES: usize = 4 * 1024;
+/// Steps in the path of a piece of a call's arguments.
+pub const ARGUMENT_PATH_MAX: usize = 64;

@@ -3,10 +3,13 @@
 //! Facts only: what is not certain is left out, and stands for itself as unknown. Knows no
 //! configuration and opens nothing.
 
+mod rows;
+
 use agent::limits;
 use agent::port::Price;
 
 use crate::wire::openai_chat::Dialect;
+use rows::Row;
 
 /// Which wire a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,10 @@ pub enum Speaks {
     Anthropic,
     /// Chat completions, in this dialect.
     OpenAiChat(Dialect),
+    /// OpenAI's Responses.
+    OpenAiResponses,
+    /// Gemini's `generateContent`.
+    Gemini,
 }
 
 /// A provider.
@@ -28,6 +35,8 @@ pub struct Provider {
     pub base_url: Option<&'static str>,
     /// The environment variable that its key stands in.
     pub key_env: &'static str,
+    /// A second name of that variable, which is looked at after the first.
+    pub also_key_env: Option<&'static str>,
     /// Whether it works without a key.
     pub keyless: bool,
     /// Whether it runs the user's own weights: a small window is assumed, and no price.
@@ -39,14 +48,22 @@ const HOSTED: Provider = Provider {
     speaks: Speaks::OpenAiChat(Dialect::COMPATIBLE),
     base_url: None,
     key_env: "",
+    also_key_env: None,
     keyless: false,
     local: false,
 };
 const LOCAL: Provider =
     Provider { speaks: Speaks::OpenAiChat(Dialect::LOCAL), keyless: true, local: true, ..HOSTED };
 
+const OPENAI: Provider = Provider {
+    speaks: Speaks::OpenAiResponses,
+    base_url: Some("https://api.openai.com/v1"),
+    key_env: "OPENAI_API_KEY",
+    ..HOSTED
+};
+
 /// All providers, in the order in which a key is looked for at the first start.
-pub const PROVIDERS: [Provider; 11] = [
+pub const PROVIDERS: [Provider; 14] = [
     Provider {
         name: "anthropic",
         speaks: Speaks::Anthropic,
@@ -54,11 +71,13 @@ pub const PROVIDERS: [Provider; 11] = [
         key_env: "ANTHROPIC_API_KEY",
         ..HOSTED
     },
+    Provider { name: "openai", ..OPENAI },
     Provider {
-        name: "openai",
-        speaks: Speaks::OpenAiChat(Dialect::OPENAI),
-        base_url: Some("https://api.openai.com/v1"),
-        key_env: "OPENAI_API_KEY",
+        name: "google",
+        speaks: Speaks::Gemini,
+        base_url: Some("https://generativelanguage.googleapis.com/v1beta"),
+        key_env: "GEMINI_API_KEY",
+        also_key_env: Some("GOOGLE_API_KEY"),
         ..HOSTED
     },
     Provider {
@@ -102,19 +121,52 @@ pub const PROVIDERS: [Provider; 11] = [
         ..LOCAL
     },
     Provider { name: "vllm", base_url: Some("http://127.0.0.1:8000/v1"), key_env: "VLLM_API_KEY", ..LOCAL },
+    Provider { name: "openai-responses", ..OPENAI },
+    Provider { name: "openai-chat", speaks: Speaks::OpenAiChat(Dialect::OPENAI), ..OPENAI },
     Provider { name: "openai-compatible", key_env: "OPENAI_COMPATIBLE_API_KEY", keyless: true, ..HOSTED },
 ];
 
-/// The provider of that name.
+/// The provider of that name. `gemini` is `google`.
 pub fn provider(name: &str) -> Option<&'static Provider> {
+    let name = if name == "gemini" { "google" } else { name };
     PROVIDERS.iter().find(|provider| provider.name == name)
+}
+
+impl Provider {
+    /// The wire that is spoken at `base_url`. Nearly everyone who took over OpenAI's interface took
+    /// over chat completions, so at another address than OpenAI's own `openai` speaks these;
+    /// `openai-responses` and `openai-chat` speak what their name says, wherever it is.
+    pub fn speaks_at(&self, base_url: &str) -> Speaks {
+        if self.name == "openai" && !is_openai(base_url) {
+            return Speaks::OpenAiChat(Dialect::OPENAI);
+        }
+        self.speaks
+    }
+
+    /// The names of the variables that its key may stand in.
+    pub fn key_envs(&self) -> impl Iterator<Item = &'static str> + use<> {
+        std::iter::once(self.key_env).chain(self.also_key_env)
+    }
+
+    /// Its well-known models, the ablest and newest first.
+    pub fn models(&self) -> impl Iterator<Item = &'static str> + use<> {
+        rows_of(self).iter().map(|row| row.0)
+    }
+}
+
+/// Whether the address is OpenAI's own, or one of its regions.
+fn is_openai(base_url: &str) -> bool {
+    let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#', ':']).next().unwrap_or("").to_ascii_lowercase();
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
 /// The model that is taken where only the provider's key is found: able, and not the dearest.
 pub fn first_model(provider: &Provider) -> Option<&'static str> {
     match provider.name {
         "anthropic" => Some("claude-sonnet-5-5"),
-        "openai" => Some("gpt-5-mini"),
+        "openai" => Some("gpt-6.1-terra"),
+        "google" => Some("gemini-3.8-flash"),
         _ => None,
     }
 }
@@ -132,56 +184,24 @@ pub struct Facts {
     pub forced_tool_choice: bool,
     /// Whether it thinks by a budget of tokens instead of adaptively (Anthropic).
     pub manual_thinking: bool,
+    /// Whether it seals its reasoning and wants it back as it gave it (OpenAI's reasoning models,
+    /// Gemini from 3 on).
+    pub sealed_reasoning: bool,
 }
 
-/// A row: model, window, output, and micro-dollars per million tokens sent, cached and generated.
-type Row = (&'static str, u32, u32, Option<(u64, u64, u64)>);
-
-const ANTHROPIC: [Row; 19] = [
-    ("claude-fable-5-2", 1_000_000, 128_000, Some((8_000_000, 800_000, 40_000_000))),
-    ("claude-fable-5-1", 1_000_000, 128_000, Some((10_000_000, 1_000_000, 50_000_000))),
-    ("claude-opus-5-5", 1_000_000, 128_000, Some((4_000_000, 400_000, 20_000_000))),
-    ("claude-opus-5", 1_000_000, 128_000, Some((5_000_000, 500_000, 25_000_000))),
-    ("claude-sonnet-5-5", 1_000_000, 128_000, Some((2_000_000, 200_000, 10_000_000))),
-    ("claude-sonnet-5", 1_000_000, 128_000, Some((2_000_000, 200_000, 10_000_000))),
-    ("claude-haiku-5-5", 1_000_000, 128_000, None),
-    ("claude-opus-4-6", 200_000, 128_000, Some((5_000_000, 500_000, 25_000_000))),
-    ("claude-opus-4-5", 200_000, 64_000, Some((5_000_000, 500_000, 25_000_000))),
-    ("claude-opus-4-1", 200_000, 32_000, Some((15_000_000, 1_500_000, 75_000_000))),
-    ("claude-opus-4", 200_000, 32_000, Some((15_000_000, 1_500_000, 75_000_000))),
-    ("claude-sonnet-4-6", 200_000, 64_000, Some((3_000_000, 300_000, 15_000_000))),
-    ("claude-sonnet-4-5", 200_000, 64_000, Some((3_000_000, 300_000, 15_000_000))),
-    ("claude-sonnet-4", 200_000, 64_000, Some((3_000_000, 300_000, 15_000_000))),
-    ("claude-haiku-4-5", 200_000, 64_000, Some((1_000_000, 100_000, 5_000_000))),
-    ("claude-3-7-sonnet", 200_000, 64_000, Some((3_000_000, 300_000, 15_000_000))),
-    ("claude-3-5-sonnet", 200_000, 8_192, Some((3_000_000, 300_000, 15_000_000))),
-    ("claude-3-5-haiku", 200_000, 8_192, Some((800_000, 80_000, 4_000_000))),
-    ("claude-3-haiku", 200_000, 4_096, Some((250_000, 30_000, 1_250_000))),
-];
-const OPENAI: [Row; 12] = [
-    ("gpt-5", 400_000, 128_000, Some((1_250_000, 125_000, 10_000_000))),
-    ("gpt-5-mini", 400_000, 128_000, Some((250_000, 25_000, 2_000_000))),
-    ("gpt-5-nano", 400_000, 128_000, Some((50_000, 5_000, 400_000))),
-    ("gpt-5.1", 400_000, 128_000, Some((1_250_000, 125_000, 10_000_000))),
-    ("gpt-4.1", 1_047_576, 32_768, Some((2_000_000, 500_000, 8_000_000))),
-    ("gpt-4.1-mini", 1_047_576, 32_768, Some((400_000, 100_000, 1_600_000))),
-    ("gpt-4.1-nano", 1_047_576, 32_768, Some((100_000, 25_000, 400_000))),
-    ("gpt-4o", 128_000, 16_384, Some((2_500_000, 1_250_000, 10_000_000))),
-    ("gpt-4o-mini", 128_000, 16_384, Some((150_000, 75_000, 600_000))),
-    ("o3", 200_000, 100_000, Some((2_000_000, 500_000, 8_000_000))),
-    ("o3-mini", 200_000, 100_000, Some((1_100_000, 550_000, 4_400_000))),
-    ("o4-mini", 200_000, 100_000, Some((1_100_000, 275_000, 4_400_000))),
-];
+fn rows_of(provider: &Provider) -> &'static [Row] {
+    match provider.name {
+        "anthropic" => &rows::ANTHROPIC,
+        "openai" | "openai-responses" | "openai-chat" => &rows::OPENAI,
+        "google" => &rows::GOOGLE,
+        _ => &[],
+    }
+}
 
 /// What is known of `model` at `provider`; where nothing is, what is safe.
 pub fn facts(provider: &Provider, model: &str) -> Facts {
-    let rows: &[Row] = match provider.name {
-        "anthropic" => &ANTHROPIC,
-        "openai" => &OPENAI,
-        _ => &[],
-    };
     let window = if provider.local { limits::WINDOW_LOCAL } else { limits::WINDOW_HOSTED };
-    let row = rows.iter().find(|row| is_release_of(model, row.0));
+    let row = rows_of(provider).iter().find(|row| is_release_of(model, row.0));
     let anthropic = provider.speaks == Speaks::Anthropic;
     Facts {
         context_window: row.map_or(window, |row| row.1),
@@ -190,6 +210,7 @@ pub fn facts(provider: &Provider, model: &str) -> Facts {
         price: row.and_then(|row| row.3).map(|(input, cached, output)| Price { input, cached, output }),
         forced_tool_choice: !anthropic || takes_forced_choice(model),
         manual_thinking: anthropic && thinks_manually(model),
+        sealed_reasoning: seals_reasoning(provider.speaks, model),
     }
 }
 
@@ -201,6 +222,7 @@ fn is_release_of(model: &str, name: &str) -> bool {
     let digits = date.bytes().filter(u8::is_ascii_digit).count();
     rest.is_empty()
         || rest == "-latest"
+        || (digits == 3 && date.len() == 3)
         || (digits >= 6 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
 }
 
@@ -209,6 +231,17 @@ fn takes_forced_choice(model: &str) -> bool {
     let older = ["claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4", "claude-haiku-5"];
     let five = ["claude-opus-5", "claude-sonnet-5"];
     older.iter().any(|name| model.starts_with(name)) || five.iter().any(|name| is_release_of(model, name))
+}
+
+/// Of a model that is not known, it is assumed: the newer ones all do.
+fn seals_reasoning(speaks: Speaks, model: &str) -> bool {
+    let without: &[&str] = match speaks {
+        Speaks::OpenAiResponses => &["gpt-4", "gpt-3", "gpt-5-chat", "chatgpt", "davinci", "babbage"],
+        Speaks::Gemini => &["gemini-1", "gemini-2", "gemini-pro", "gemma", "learnlm"],
+        Speaks::Anthropic | Speaks::OpenAiChat(_) => return false,
+    };
+    let base = model.trim_start_matches("ft:").trim_start_matches("models/");
+    !without.iter().any(|name| base.starts_with(name))
 }
 
 fn thinks_manually(model: &str) -> bool {
@@ -247,7 +280,50 @@ mod tests {
         let first = PROVIDERS.iter().filter_map(|provider| Some((provider, first_model(provider)?)));
         let prices: Vec<bool> =
             first.map(|(provider, model)| facts(provider, model).price.is_some()).collect();
-        assert_eq!(prices, [true, true]);
+        assert_eq!(prices, [true, true, true]);
+    }
+
+    #[test]
+    fn openai_speaks_responses_at_home_and_chat_completions_elsewhere() {
+        let openai = provider("openai").unwrap();
+        for own in ["https://api.openai.com/v1", "https://eu.api.openai.com/v1/", "HTTPS://API.OPENAI.COM"] {
+            assert_eq!(openai.speaks_at(own), Speaks::OpenAiResponses, "{own}");
+        }
+        for other in
+            ["http://127.0.0.1:1/v1", "https://api.openai.com.evil.example", "https://x/api.openai.com"]
+        {
+            assert_eq!(openai.speaks_at(other), Speaks::OpenAiChat(Dialect::OPENAI), "{other}");
+        }
+        let at = |name: &str| provider(name).unwrap().speaks_at("http://127.0.0.1:1/v1");
+        assert_eq!(at("openai-responses"), Speaks::OpenAiResponses);
+        assert_eq!(at("openai-chat"), Speaks::OpenAiChat(Dialect::OPENAI));
+    }
+
+    #[test]
+    fn a_provider_lists_its_models_and_may_have_another_name() {
+        assert_eq!(provider("gemini"), provider("google"));
+        let google = provider("google").unwrap();
+        assert!(google.models().any(|model| Some(model) == first_model(google)));
+        assert_eq!(google.key_envs().collect::<Vec<_>>(), ["GEMINI_API_KEY", "GOOGLE_API_KEY"]);
+        assert_eq!(of("gemini", "gemini-2.5-flash-001").price, of("google", "gemini-2.5-flash").price);
+    }
+
+    #[test]
+    fn reasoning_is_sealed_by_the_newer_models() {
+        for (provider, model, sealed) in [
+            ("openai", "gpt-5-mini", true),
+            ("openai", "o3", true),
+            ("openai", "gpt-7", true),
+            ("openai", "gpt-4.1-mini", false),
+            ("openai", "ft:gpt-4o-mini:us::x", false),
+            ("openai", "gpt-5-chat-latest", false),
+            ("google", "gemini-3-flash-preview", true),
+            ("google", "gemini-4-hydrogen", true),
+            ("google", "models/gemini-2.5-pro", false),
+            ("openrouter", "openai/gpt-5", false),
+        ] {
+            assert_eq!(of(provider, model).sealed_reasoning, sealed, "{model}");
+        }
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl Call {
         if let Some(key) = &self.address.key {
             let written = match self.wire.key_header() {
                 KeyHeader::Bearer => set("authorization", &format!("Bearer {}", key.open()), true),
-                KeyHeader::ApiKey => set("x-api-key", key.open(), true),
+                KeyHeader::Named(name) => set(name, key.open(), true),
             };
             written.map_err(|()| ModelError::Auth("the key holds characters that no key has".into()))?;
         }

@@ -14,11 +14,15 @@ use crate::rehearsal::{self, Rehearsal};
 use crate::secret::Secret;
 use crate::wire::Wire;
 use crate::wire::anthropic::{Anthropic, Thinking};
+use crate::wire::gemini::{self, Gemini};
 use crate::wire::openai_chat::OpenAiChat;
 pub use crate::wire::openai_chat::ToolMode;
+use crate::wire::openai_responses::OpenAiResponses;
 
 /// Tokens reserved for a reply where nothing says otherwise.
 const OUTPUT_DEFAULT: u32 = 16_384;
+/// The same where reasoning is taken out of it.
+const OUTPUT_REASONING: u32 = 32_768;
 
 /// How much a model is asked to think.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +68,8 @@ impl VoiceConfig {
 /// The keys that a server has: from the environment, then from its secrets file.
 #[derive(Clone, Debug, Default)]
 pub struct KeyRing {
-    keys: HashMap<&'static str, Secret>,
+    /// By provider: the name that the key was found under, and the key.
+    keys: HashMap<&'static str, (&'static str, Secret)>,
     /// Where keys can be written down, as people are told.
     file: String,
 }
@@ -76,12 +81,12 @@ impl KeyRing {
         let written =
             |name: &str| written.iter().find(|(known, _)| known == name).map(|(_, key)| key.clone());
         let key = |provider: &Provider| {
-            let found = env(provider.key_env).filter(|key| !key.trim().is_empty());
-            let secret = match found {
-                Some(key) => Secret::new(&key),
-                None => written(provider.key_env)?,
-            };
-            (!secret.is_empty()).then_some((provider.name, secret))
+            let set = |name| env(name).filter(|key| !key.trim().is_empty());
+            let set = |name| Some((name, Secret::new(&set(name)?)));
+            let written = |name| Some((name, written(name)?));
+            let found = provider.key_envs().find_map(set).or_else(|| provider.key_envs().find_map(written));
+            let (name, secret) = found?;
+            (!secret.is_empty()).then_some((provider.name, (name, secret)))
         };
         Self { keys: catalog::PROVIDERS.iter().filter_map(key).collect(), file: file.to_owned() }
     }
@@ -91,9 +96,14 @@ impl KeyRing {
         catalog::PROVIDERS.iter().filter(|provider| self.keys.contains_key(provider.name)).collect()
     }
 
+    /// The variable, or the line of the file, that the provider's key was found under.
+    pub fn found_under(&self, provider: &Provider) -> Option<&'static str> {
+        self.keys.get(provider.name).map(|(name, _)| *name)
+    }
+
     fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
         match self.keys.get(provider.name) {
-            Some(key) => Ok(Some(key.clone())),
+            Some((_, key)) => Ok(Some(key.clone())),
             None if provider.keyless => Ok(None),
             None => {
                 let (name, env) = (provider.name, provider.key_env);
@@ -164,7 +174,14 @@ impl VoiceBook {
             Some(key) if !key.is_empty() => Some(key.clone()),
             _ => self.keys.key(provider)?,
         };
-        let (info, wire) = set_up(provider, model, &config);
+        let speaks = provider.speaks_at(&base_url);
+        if config.tool_mode == Some(ToolMode::JsonSchema) && !matches!(speaks, Speaks::OpenAiChat(_)) {
+            return Err(ModelError::NoModel(format!(
+                "`tool_mode` `json_schema` is for models that call no tool by themselves; those of `{}` do: leave it out",
+                provider.name
+            )));
+        }
+        let (info, wire) = set_up(provider, speaks, model, &config);
         let address = Address { base_url, key, headers: config.headers.clone() };
         Ok(Arc::new(Voice::new(info, wire, address, Arc::clone(&self.clients))))
     }
@@ -211,14 +228,21 @@ fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
     }
 }
 
-fn set_up(provider: &Provider, model: &str, config: &VoiceConfig) -> (ModelInfo, Arc<dyn Wire>) {
+fn set_up(
+    provider: &Provider,
+    speaks: Speaks,
+    model: &str,
+    config: &VoiceConfig,
+) -> (ModelInfo, Arc<dyn Wire>) {
     let facts = catalog::facts(provider, model);
     let context_window = config.context_window.unwrap_or(facts.context_window);
     let room = (context_window / 4).max(1);
-    let mut max_output = config.max_output.unwrap_or(facts.max_output.min(OUTPUT_DEFAULT)).min(room).max(1);
+    let usual = if facts.sealed_reasoning { OUTPUT_REASONING } else { OUTPUT_DEFAULT };
+    let mut max_output = config.max_output.unwrap_or(facts.max_output.min(usual)).min(room).max(1);
     let tool_mode = config.tool_mode.unwrap_or_default();
     let mut forced_tool_choice = facts.forced_tool_choice;
-    let wire: Arc<dyn Wire> = match provider.speaks {
+    let sealed_reasoning = facts.sealed_reasoning;
+    let wire: Arc<dyn Wire> = match speaks {
         Speaks::Anthropic => {
             let thinking = thinking(config.reasoning.as_ref(), facts.manual_thinking);
             if let Thinking::Manual { budget } = thinking {
@@ -230,12 +254,23 @@ fn set_up(provider: &Provider, model: &str, config: &VoiceConfig) -> (ModelInfo,
             Arc::new(Anthropic { temperature, thinking, forced_tool_choice, ..wire })
         }
         Speaks::OpenAiChat(dialect) => {
-            let effort = match &config.reasoning {
-                Some(Reasoning::Effort(effort)) => Some(effort.clone()),
-                Some(Reasoning::Budget(_)) | None => None,
-            };
+            let (temperature, effort) = (config.temperature, effort(config.reasoning.as_ref()));
             let wire = OpenAiChat::new(model, max_output, tool_mode, dialect);
-            Arc::new(OpenAiChat { temperature: config.temperature, effort, forced_tool_choice, ..wire })
+            Arc::new(OpenAiChat { temperature, effort, forced_tool_choice, ..wire })
+        }
+        Speaks::OpenAiResponses => {
+            let (temperature, effort) = (config.temperature, effort(config.reasoning.as_ref()));
+            let wire = OpenAiResponses::new(model, max_output);
+            Arc::new(OpenAiResponses { temperature, effort, sealed_reasoning, ..wire })
+        }
+        Speaks::Gemini => {
+            let thinking = match config.reasoning.clone() {
+                None => gemini::Thinking::Default,
+                Some(Reasoning::Effort(level)) => gemini::Thinking::Level(level),
+                Some(Reasoning::Budget(budget)) => gemini::Thinking::Budget(budget),
+            };
+            let temperature = config.temperature;
+            Arc::new(Gemini { temperature, thinking, sealed_reasoning, ..Gemini::new(model, max_output) })
         }
     };
     let info = ModelInfo {
@@ -248,6 +283,14 @@ fn set_up(provider: &Provider, model: &str, config: &VoiceConfig) -> (ModelInfo,
         rehearsal: false,
     };
     (info, wire)
+}
+
+/// The wires that know words only.
+fn effort(reasoning: Option<&Reasoning>) -> Option<String> {
+    match reasoning {
+        Some(Reasoning::Effort(effort)) => Some(effort.clone()),
+        Some(Reasoning::Budget(_)) | None => None,
+    }
 }
 
 fn thinking(reasoning: Option<&Reasoning>, manual: bool) -> Thinking {

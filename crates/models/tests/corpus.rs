@@ -8,7 +8,9 @@ use agent::message::Origin;
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use models::wire::anthropic::AnthropicDecoder;
 use models::wire::failure::{self, Hints};
+use models::wire::gemini::GeminiDecoder;
 use models::wire::openai_chat::{OpenAiDecoder, ToolMode, WIRE, WIRE_JSON};
+use models::wire::openai_responses::ResponsesDecoder;
 use models::wire::{Decoder, Feed};
 use serde_json::Value;
 
@@ -41,6 +43,14 @@ fn openai() -> Box<dyn Decoder> {
 
 fn json_mode() -> Box<dyn Decoder> {
     Box::new(OpenAiDecoder::new(origin(WIRE_JSON), ToolMode::JsonSchema))
+}
+
+fn gemini() -> Box<dyn Decoder> {
+    Box::new(GeminiDecoder::new(origin("gemini")))
+}
+
+fn responses() -> Box<dyn Decoder> {
+    Box::new(ResponsesDecoder::new(origin("openai-responses")))
 }
 
 /// Decodes in chunks of `size`.
@@ -107,6 +117,55 @@ fn heard_anthropic(lines: &[Value]) -> Heard {
     heard
 }
 
+fn heard_gemini(lines: &[Value]) -> Heard {
+    let mut heard = Heard::default();
+    let mut pieces: Vec<BTreeMap<String, String>> = Vec::new();
+    for part in lines.iter().flat_map(|line| line["candidates"][0]["content"]["parts"].as_array()).flatten() {
+        let text = part["text"].as_str().unwrap_or("");
+        if part["thought"] == true { &mut heard.reasoning } else { &mut heard.text }.push_str(text);
+        let call = &part["functionCall"];
+        if let Some(name) = call["name"].as_str() {
+            let args = if call["args"].is_null() { String::new() } else { call["args"].to_string() };
+            heard.calls.push((String::new(), name.to_owned(), args));
+            pieces.push(BTreeMap::new());
+        }
+        for piece in call["partialArgs"].as_array().into_iter().flatten() {
+            let key = piece["jsonPath"].as_str().unwrap().trim_start_matches("$.").to_owned();
+            let text = piece["stringValue"].as_str().unwrap();
+            pieces.last_mut().unwrap().entry(key).or_default().push_str(text);
+        }
+    }
+    for (call, pieces) in heard.calls.iter_mut().zip(pieces).filter(|(_, pieces)| !pieces.is_empty()) {
+        call.2 = serde_json::to_string(&pieces).unwrap();
+    }
+    heard
+}
+
+fn heard_responses(lines: &[Value]) -> Heard {
+    let mut heard = Heard::default();
+    for line in lines.iter().filter(|line| line["type"] == "response.output_item.done") {
+        let item = &line["item"];
+        let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
+        for part in item["content"].as_array().into_iter().flatten() {
+            heard.text += part["text"].as_str().unwrap_or("");
+        }
+        for part in item["summary"].as_array().into_iter().flatten() {
+            heard.reasoning += part["text"].as_str().unwrap_or("");
+        }
+        let arguments: Value = serde_json::from_str(&text("arguments")).unwrap_or_default();
+        if let Some(uses) = arguments["tool_uses"].as_array() {
+            for (index, call) in uses.iter().enumerate() {
+                let name = call["recipient_name"].as_str().unwrap().replace("functions.", "");
+                let id = format!("{}_{index}", text("call_id"));
+                heard.calls.push((id, name, call["parameters"].to_string()));
+            }
+        } else if item["type"] == "function_call" {
+            heard.calls.push((text("call_id"), text("name"), text("arguments")));
+        }
+    }
+    heard
+}
+
 fn said(reply: &Reply) -> Heard {
     let mut heard = Heard::default();
     let ids = reply.native.as_ref().map(|native| native.call_ids.clone()).unwrap_or_default();
@@ -131,9 +190,19 @@ fn replay(
 ) -> Reply {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    replay_lines(path, &lines, decoder, heard, is_finish)
+}
+
+fn replay_lines(
+    path: &Path,
+    lines: &[&str],
+    decoder: fn() -> Box<dyn Decoder>,
+    heard: fn(&[Value]) -> Heard,
+    is_finish: fn(&Value) -> bool,
+) -> Reply {
     let values: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let finish = values.iter().rposition(is_finish).expect("a recording ends");
-    let whole = sse(&lines);
+    let whole = sse(lines);
     let mut replies = Vec::new();
     for size in [1, 7, 1_000, usize::MAX] {
         let (pieces, reply) = decode(decoder(), whole.as_bytes(), size).unwrap();
@@ -259,6 +328,80 @@ fn recorded_chat_streams() {
         };
         assert_eq!(counts(&reply), usage, "{path:?}");
         assert_eq!(said(&reply).calls.len(), calls, "{path:?}");
+    }
+}
+
+#[test]
+fn recorded_gemini_streams() {
+    for path in files("google", ".jsonl") {
+        let is_finish = |line: &Value| line["candidates"][0]["finishReason"].is_string();
+        let reply = replay(&path, gemini, heard_gemini, is_finish);
+        println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let body = &reply.native.as_ref().unwrap().body;
+        for signature in text.split("\"thoughtSignature\":\"").skip(1) {
+            let signature = &signature[..signature.find('"').unwrap()];
+            assert!(body.contains(signature), "{path:?} lost a signature");
+        }
+        let (usage, calls) = match name(&path).as_str() {
+            "reasoning-gemini3.jsonl" => ([Some(9), None, Some(325), Some(302)], 0),
+            "stream-no-args-tool-call.jsonl" => ([Some(249), None, Some(241), Some(183)], 4),
+            "stream-tool-call-arguments.jsonl" => ([Some(26), None, Some(155), Some(132)], 2),
+            "text.jsonl" => ([Some(9), None, Some(208), Some(185)], 0),
+            "tool-call-gemini3.jsonl" => ([Some(29), None, Some(819), Some(804)], 1),
+            "tool-call.jsonl" => ([Some(29), None, Some(60), Some(45)], 1),
+            _ => continue,
+        };
+        assert_eq!(counts(&reply), usage, "{path:?}");
+        assert_eq!(said(&reply).calls.len(), calls, "{path:?}");
+    }
+}
+
+#[test]
+fn recorded_responses_streams() {
+    for path in files("openai-responses", ".jsonl") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // One recording lacks the last brace of two of its lines.
+        let mended = |line: &str| match serde_json::from_str::<Value>(line) {
+            Ok(_) => line.to_owned(),
+            Err(_) => format!("{line}}}"),
+        };
+        let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(mended).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        if name(&path) == "openai-error.1.jsonl" {
+            let error = decode(responses(), sse(&lines).as_bytes(), 99).unwrap_err();
+            assert!(matches!(&error, ModelError::Auth(text) if text.contains("exceeded your current quota")));
+            continue;
+        }
+        // Some hold several responses, one after the other.
+        for response in lines.split_inclusive(|line| line.contains("\"type\":\"response.completed\"")) {
+            let is_finish = |line: &Value| line["type"] == "response.completed";
+            let reply = replay_lines(&path, response, responses, heard_responses, is_finish);
+            println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
+            kept_items(&path, response, &reply);
+        }
+    }
+}
+
+/// Every item of the recording is in the native block, with all its fields; but a wrapper, whose
+/// calls were taken out of it.
+fn kept_items(path: &Path, lines: &[&str], reply: &Reply) {
+    let values = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let done = values.filter(|line| line["type"] == "response.output_item.done");
+    let items: Vec<Value> = done.map(|line| line["item"].clone()).collect();
+    let kept: Vec<Value> = serde_json::from_str(&reply.native.as_ref().unwrap().body).unwrap();
+    let usage = reply.usage;
+    match name(path).as_str() {
+        "parallel-tool-call-wrapper.1.jsonl" => {
+            assert_eq!((kept.len(), usage.input, usage.output), (2, Some(34), Some(28)));
+        }
+        "openai-phase.1.jsonl" => {
+            let counts = [usage.input, usage.cached, usage.output, usage.reasoning];
+            assert_eq!(counts, [7112, 3072, 463, 64].map(Some));
+            assert_eq!(kept[0]["phase"], "commentary");
+            assert_eq!(kept, items);
+        }
+        _ => assert_eq!(kept, items, "{path:?}"),
     }
 }
 

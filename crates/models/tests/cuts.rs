@@ -45,7 +45,12 @@ async fn whole_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
     models::client::install_crypto();
     stub.demand(None);
     stub.push(answer.clone());
-    let path = if vendor == Vendor::OpenAi { "chat/completions" } else { "messages" };
+    let path = match vendor {
+        Vendor::OpenAi => "chat/completions",
+        Vendor::Anthropic => "messages",
+        Vendor::Gemini => "models/m:streamGenerateContent",
+        Vendor::Responses => "responses",
+    };
     let request = stub.requests()[0].raw.clone();
     let client = models::client::Clients::default().get(1_000).unwrap();
     let sent = client.post(format!("{}/{path}", stub.url())).body(request).send().await.unwrap();
@@ -65,6 +70,18 @@ fn answer() -> Answer {
 async fn an_anthropic_stream_cut_at_every_byte() {
     cut_everywhere(Vendor::Anthropic, "anthropic/claude-fable-5-2", answer(), "\"stop_reason\":\"tool_use\"")
         .await;
+}
+
+#[tokio::test]
+async fn a_gemini_stream_cut_at_every_byte() {
+    let name = "google/gemini-3-pro-preview";
+    cut_everywhere(Vendor::Gemini, name, answer(), "\"finishReason\":\"STOP\"").await;
+}
+
+#[tokio::test]
+async fn a_responses_stream_cut_at_every_byte() {
+    let name = "openai-responses/gpt-5";
+    cut_everywhere(Vendor::Responses, name, answer(), "\"type\":\"response.completed\"").await;
 }
 
 #[tokio::test]

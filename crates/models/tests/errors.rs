@@ -11,8 +11,12 @@ use tokio::sync::Semaphore;
 
 use crate::support::{Life, voice_at};
 
-const BOTH: [(Vendor, &str); 2] =
-    [(Vendor::OpenAi, "openai/gpt-5"), (Vendor::Anthropic, "anthropic/claude-fable-5-2")];
+const ALL: [(Vendor, &str); 4] = [
+    (Vendor::OpenAi, "openai/gpt-5"),
+    (Vendor::Anthropic, "anthropic/claude-fable-5-2"),
+    (Vendor::Gemini, "google/gemini-3-pro-preview"),
+    (Vendor::Responses, "openai-responses/gpt-5"),
+];
 
 async fn fails(vendor: Vendor, name: &str, answer: Answer) -> ModelError {
     let stub = Stub::start(vendor).await;
@@ -24,10 +28,13 @@ async fn fails(vendor: Vendor, name: &str, answer: Answer) -> ModelError {
 
 #[tokio::test]
 async fn a_status_is_told_by_what_to_do_next() {
-    for (vendor, name) in BOTH {
+    for (vendor, name) in ALL {
         let error = fails(vendor, name, Answer::status(429, "{}").header("retry-after", "7")).await;
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error:?}");
         assert!(matches!(error, ModelError::RateLimited { .. }));
+        let info = r#"{"error":{"code":429,"message":"x","details":[{"retryDelay":"9s"}]}}"#;
+        let error = fails(vendor, name, Answer::status(429, info)).await;
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(9)), "{error:?}");
         let error = fails(vendor, name, Answer::status(401, r#"{"error":{"message":"no key"}}"#)).await;
         assert_eq!(error, ModelError::Auth("HTTP 401: no key".into()));
         let error = fails(vendor, name, Answer::status(400, r#"{"error":{"message":"bad"}}"#)).await;
@@ -46,7 +53,7 @@ async fn a_status_is_told_by_what_to_do_next() {
 
 #[tokio::test]
 async fn a_key_that_a_vendor_echoes_is_told_to_nobody() {
-    for (vendor, name) in BOTH {
+    for (vendor, name) in ALL {
         let echo = r#"{"error":{"message":"wrong key sk-canary-0123456789","type":"x"}}"#;
         for answer in [Answer::status(401, echo), Answer::payloads(echo)] {
             let error = fails(vendor, name, answer).await;
@@ -57,7 +64,7 @@ async fn a_key_that_a_vendor_echoes_is_told_to_nobody() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_stream_is_garbage_or_the_error_it_holds() {
-    for (vendor, name) in BOTH {
+    for (vendor, name) in ALL {
         let page = Answer::status(200, "<html>gateway").header("content-type", "text/html");
         assert!(matches!(fails(vendor, name, page).await, ModelError::Garbage(_)));
         let error = Answer::status(200, r#"{"error":{"code":429,"message":"x"}}"#)
@@ -104,7 +111,7 @@ async fn bytes_that_show_nothing_are_signs_of_life() {
 
 #[tokio::test]
 async fn dropping_the_stream_drops_the_connection() {
-    for (vendor, name) in BOTH {
+    for (vendor, name) in ALL {
         let stub = Stub::start(vendor).await;
         stub.push(Answer::new().text("half").hangs());
         let mut life = Life::new();

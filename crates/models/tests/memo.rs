@@ -7,16 +7,20 @@ use agent::port::Memo;
 use agent::prompt::Item;
 use models::client::Voice;
 use models::wire::anthropic::Anthropic;
+use models::wire::gemini::Gemini;
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
+use models::wire::openai_responses::OpenAiResponses;
 
 use crate::support::{Life, tool, wired};
 
-fn voices() -> [Voice; 3] {
+fn voices() -> [Voice; 5] {
     let chat = |mode| OpenAiChat::new("m", 1_000, mode, Dialect::LOCAL);
     [
         wired(Anthropic::new("m", 1_000), "http://localhost"),
         wired(chat(ToolMode::Native), "http://localhost"),
         wired(chat(ToolMode::JsonSchema), "http://localhost"),
+        wired(Gemini::new("m", 1_000), "http://localhost"),
+        wired(OpenAiResponses::new("m", 1_000), "http://localhost"),
     ]
 }
 
@@ -63,7 +67,7 @@ fn a_new_cycle_encodes_the_one_before_anew_and_nothing_older() {
 
 #[test]
 fn a_cut_view_another_system_other_tools_or_another_model_build_anew() {
-    let [voice, other, _] = voices();
+    let [voice, other, ..] = voices();
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     for _ in 0..4 {

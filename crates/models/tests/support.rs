@@ -38,8 +38,8 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
 pub(crate) struct Life {
     pub(crate) prompt: Prompt,
     pub(crate) memo: Memo,
-    seq: u64,
-    step: u32,
+    pub(crate) seq: u64,
+    pub(crate) step: u32,
 }
 
 impl Life {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::port::{ModelError, ReasoningReplay, Voices as _};
 use models::scripted::{Script, Scripted};
 use models::secret::Secret;
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::voices::{KeyRing, ToolMode, VoiceBook, VoiceConfig};
 
 use crate::support::NoClock;
 
@@ -41,13 +41,49 @@ fn a_name_that_means_nothing_says_what_would() {
 }
 
 #[test]
+fn a_tool_mode_that_a_wire_does_not_have_is_refused() {
+    let keys = || KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
+    let made = |name: &str, base_url: Option<&str>| {
+        let config = VoiceConfig {
+            tool_mode: Some(ToolMode::JsonSchema),
+            base_url: base_url.map(str::to_owned),
+            ..VoiceConfig::named(name)
+        };
+        VoiceBook::new(config, keys(), Arc::new(NoClock)).voice(None).map(|_| ())
+    };
+    for name in ["google/gemini-3.8-flash", "openai/gpt-5", "openai-responses/x", "anthropic/claude-opus-5"] {
+        let error = made(name, None).unwrap_err();
+        assert!(matches!(&error, ModelError::NoModel(text) if text.contains("leave it out")), "{error:?}");
+    }
+    for (name, url) in [("openai-chat/gpt-5", None), ("openai/x", Some("http://127.0.0.1:1/v1"))] {
+        made(name, url).unwrap();
+    }
+}
+
+#[test]
+fn a_second_name_of_a_key_is_looked_at_after_the_first() {
+    let env = |name: &str| match name {
+        "GOOGLE_API_KEY" => Some("second".to_owned()),
+        "GEMINI_API_KEY" => Some(" ".to_owned()),
+        _ => None,
+    };
+    let keys = KeyRing::gather(env, &[], "f");
+    assert_eq!(keys.providers().iter().map(|provider| provider.name).collect::<Vec<_>>(), ["google"]);
+    let google = models::catalog::provider("google").unwrap();
+    assert_eq!(keys.found_under(google), Some("GOOGLE_API_KEY"));
+    assert!(book("gemini/gemini-3.8-flash", keys).voice(None).is_ok());
+    let file = [("GOOGLE_API_KEY".to_owned(), Secret::new("from-file"))];
+    assert_eq!(KeyRing::gather(|_| None, &file, "f").providers().len(), 1);
+}
+
+#[test]
 fn keys_come_from_the_environment_before_the_file() {
     let file = [("OPENAI_API_KEY", "from-file"), ("ANTHROPIC_API_KEY", "also"), ("GROQ_API_KEY", " ")];
     let file = file.map(|(name, key)| (name.to_owned(), Secret::new(key)));
     let env = |name: &str| (name == "OPENAI_API_KEY").then(|| "from-env".to_owned());
     let keys = KeyRing::gather(env, &file, "f");
     let names: Vec<_> = keys.providers().iter().map(|provider| provider.name).collect();
-    assert_eq!(names, ["anthropic", "openai"]);
+    assert_eq!(names, ["anthropic", "openai", "openai-responses", "openai-chat"]);
     assert!(!format!("{keys:?}").contains("from-"), "a key ring prints no key");
 }
 

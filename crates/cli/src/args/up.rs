@@ -8,7 +8,10 @@ pub(crate) struct ModelArgs {
     /// The model: `rehearsal` or PROVIDER/MODEL, such as `openai/gpt-5` or `ollama/qwen3`
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Address of the model's API, up to and without `/chat/completions` or `/messages`
+    /// Address of the model's API, up to and without `/chat/completions`, `/responses` or `/messages`
+    ///
+    /// `openai/…` speaks the Responses API at OpenAI's own address and chat completions at any other;
+    /// `openai-responses/…` and `openai-chat/…` choose one of the two wherever the server is.
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// How tools are offered to the model [default: the provider's]

@@ -283,10 +283,9 @@ async fn model(dir: &Path, args: &ModelArgs, theirs: Option<&str>) -> Vec<Check>
     }
     if chosen.info.rehearsal {
         let detail = format!("`viv up` would play a rehearsal: {}", chosen.why);
-        return vec![
-            Check::new("model", Verdict::Warn, detail)
-                .hint("set OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`"),
-        ];
+        return vec![Check::new("model", Verdict::Warn, detail).hint(
+            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or try `make run-local`",
+        )];
     }
     let window = chosen.info.context_window;
     let windowed = if chosen.window_known {

@@ -26,7 +26,7 @@ pub struct Hints {
 pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
     let said = Said::read(body);
     let message = said.shown(status);
-    let retry_after = retry_after(hints);
+    let retry_after = retry_after(hints).or(said.retry_delay);
     let should_retry = hints.should_retry.as_deref().map(str::trim);
     let overloaded = |message| ModelError::Overloaded { message, retry_after };
     match status {
@@ -67,7 +67,7 @@ fn status_of(kind: &str) -> Option<u16> {
         "permission_error" => 403,
         "not_found_error" | "model_not_found" => 404,
         "request_too_large" | "context_length_exceeded" | "exceed_context_size_error" => 413,
-        "invalid_request_error" => 400,
+        "invalid_request_error" | "invalid_prompt" => 400,
         "rate_limit_error" | "rate_limit_exceeded" => 429,
         "overloaded_error" | "overloaded" => 529,
         "timeout_error" => 504,
@@ -91,8 +91,14 @@ const TOO_LONG: [&str; 14] = [
     "input token count",
     "maximum prompt length",
 ];
-const UNPAID: [&str; 4] =
-    ["insufficient_quota", "credit balance is too low", "billing_error", "billing_hard_limit"];
+const UNPAID: [&str; 6] = [
+    "insufficient_quota",
+    "credit balance is too low",
+    "billing_error",
+    "billing_hard_limit",
+    "enable billing",
+    "user location is not supported",
+];
 const FLAGGED: [&str; 2] = ["moderation", "flagged"];
 const BAD_KEY: [&str; 3] = ["incorrect api key", "invalid api key", "api key not valid"];
 const NO_MODEL: [&str; 3] = ["model_not_found", "model not found", "is not a valid model"];
@@ -110,6 +116,8 @@ struct Said {
     message: String,
     kind: String,
     code: Option<u16>,
+    /// When to come back, where the body says it (Google's `RetryInfo`).
+    retry_delay: Option<Duration>,
     /// Everything above in lower case, to be searched.
     all: String,
 }
@@ -134,8 +142,9 @@ impl Said {
         let number = error.get("code").or_else(|| error.get("status")).and_then(Value::as_u64);
         let code = number.and_then(|n| u16::try_from(n).ok()).filter(|n| (400..600).contains(n));
         let kinds = field("type").unwrap_or_default();
+        let retry_delay = retry_delay(error);
         let all = format!("{message} {code_name} {kinds}").to_lowercase();
-        Self { message, kind, code, all }
+        Self { message, kind, code, retry_delay, all }
     }
 
     fn is_about(&self, phrases: &[&str]) -> bool {
@@ -150,6 +159,15 @@ impl Said {
         }
         if shown.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {shown}") }
     }
+}
+
+/// A delay such as `37s` or `1.5s` among an error's details.
+fn retry_delay(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    let text = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds: f64 = text.strip_suffix('s')?.parse().ok()?;
+    let most = Duration::from_millis(limits::RETRY_AFTER_MAX_MS);
+    Duration::try_from_secs_f64(seconds.max(0.0)).ok().map(|wait| wait.min(most))
 }
 
 /// When to come back. A date is read against the vendor's own clock, so that ours may be wrong.
@@ -212,6 +230,18 @@ mod tests {
             "overloaded",
         );
         check(302, "", "no such model");
+        let google = |code: u16, message: &str| {
+            format!(r#"{{"error":{{"code":{code},"message":"{message}","status":"X"}}}}"#)
+        };
+        check(400, &google(400, "API key not valid. Please pass a valid API key."), "auth");
+        check(400, &google(400, "User location is not supported for the API use."), "auth");
+        check(
+            400,
+            &google(400, "The input token count (9) exceeds the maximum number of tokens allowed (8)."),
+            "context",
+        );
+        check(404, &google(404, "models/x is not found for API version v1beta"), "no such model");
+        check(503, &google(503, "The model is overloaded."), "overloaded");
         check(422, r#"{"detail":[{"loc":["body"]}]}"#, "invalid request");
         check(418, "[]", "invalid request: HTTP 418");
     }
@@ -255,6 +285,24 @@ mod tests {
         let ms =
             Hints { retry_after_ms: Some("250".into()), retry_after: Some("9".into()), ..Hints::default() };
         assert_eq!(classify(529, &ms, "").retry_after(), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn a_delay_in_the_body_is_read_like_one_in_a_header() {
+        let body = |delay: &str| {
+            format!(
+                r#"[{{"error":{{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[
+                {{"@type":"type.googleapis.com/google.rpc.QuotaFailure"}},
+                {{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{delay}"}}]}}}}]"#
+            )
+        };
+        let after = |delay: &str| classify(429, &Hints::default(), &body(delay)).retry_after();
+        assert_eq!(after("37s"), Some(Duration::from_secs(37)));
+        assert_eq!(after("0.5s"), Some(Duration::from_millis(500)));
+        assert_eq!(after("soon"), None);
+        assert_eq!(in_stream(&body("2s")).retry_after(), Some(Duration::from_secs(2)));
+        let header = Hints { retry_after: Some("7".into()), ..Hints::default() };
+        assert_eq!(classify(429, &header, &body("37s")).retry_after(), Some(Duration::from_secs(7)));
     }
 
     #[test]

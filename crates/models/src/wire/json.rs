@@ -181,6 +181,11 @@ pub(crate) fn made_up_id(seed: &str, place: usize) -> String {
     format!("call_{}_{place}", base62(fnv(seed.as_bytes()), 10))
 }
 
+/// A short name for a text: the same for the same text, and telling nothing of it.
+pub(crate) fn fingerprint(text: &str) -> String {
+    base62(fnv(text.as_bytes()), 11)
+}
+
 /// Nine letters and digits: the only ids that Mistral's checks accept.
 pub(crate) fn short_id(id: &str) -> String {
     if id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()) {

@@ -5,7 +5,9 @@
 
 pub mod anthropic;
 pub mod failure;
+pub mod gemini;
 pub mod openai_chat;
+pub mod openai_responses;
 
 mod body;
 mod chain;
@@ -70,8 +72,8 @@ pub struct Opening {
 pub enum KeyHeader {
     /// `Authorization: Bearer KEY`.
     Bearer,
-    /// `x-api-key: KEY`.
-    ApiKey,
+    /// `NAME: KEY`.
+    Named(&'static str),
 }
 
 /// One wire format, set up for one model.
@@ -79,7 +81,7 @@ pub trait Wire: Send + Sync {
     /// What native blocks are marked with.
     fn origin(&self) -> &Origin;
     /// Appended to the base URL.
-    fn path(&self) -> &'static str;
+    fn path(&self) -> &str;
     /// Where the key goes.
     fn key_header(&self) -> KeyHeader;
     /// Headers of every request: name and value.

@@ -19,7 +19,9 @@ use models::client::{Address, Clients, Voice};
 use models::scripted::{Script, Scripted};
 use models::wire::Wire;
 use models::wire::anthropic::Anthropic;
+use models::wire::gemini::Gemini;
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
+use models::wire::openai_responses::OpenAiResponses;
 use serde_json::{Value, json};
 use testkit::stubs::rules;
 
@@ -196,19 +198,31 @@ fn voice(wire: Arc<dyn Wire>) -> Voice {
 fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
     let anthropic = voice(Arc::new(Anthropic::new("claude-sonnet-4-5", 1_000)));
     let openai = voice(Arc::new(OpenAiChat::new("gpt-4.1", 1_000, ToolMode::Native, Dialect::OPENAI)));
+    let gemini = voice(Arc::new(Gemini::new("gemini-3-pro", 1_000)));
+    let responses = voice(Arc::new(OpenAiResponses::new("gpt-5", 1_000)));
     let request = |voice: &Voice, prompt: &Prompt| -> Value {
         let body = voice.encode(prompt, &mut Memo::default()).body.concat();
         serde_json::from_slice(&body).unwrap()
     };
-    let mut before: Option<(agent::id::CycleId, Value)> = None;
-    for prompt in prompts {
-        let asked = request(&anthropic, prompt);
-        rules::check_anthropic(&asked).unwrap_or_else(|why| panic!("{place}: anthropic: {why}"));
-        rules::check_openai(&request(&openai, prompt)).unwrap_or_else(|why| panic!("{place}: openai: {why}"));
-        if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
-            // Asked again after a crash it may be the very same request; it never is a shorter one.
-            rules::extends_anthropic(&sent, &asked).unwrap_or_else(|why| panic!("{place}: prefix: {why}"));
+    let gemini_rules = |asked: &Value| rules::check_gemini("gemini-3-pro", asked);
+    type Check<'a> = &'a dyn Fn(&Value) -> rules::Verdict;
+    type Extends = fn(&Value, &Value) -> rules::Verdict;
+    let vendors: [(&str, &Voice, Check<'_>, Extends); 4] = [
+        ("anthropic", &anthropic, &rules::check_anthropic, rules::extends_anthropic),
+        ("openai", &openai, &rules::check_openai, rules::extends_openai),
+        ("gemini", &gemini, &gemini_rules, rules::extends_gemini),
+        ("responses", &responses, &rules::check_responses, rules::extends_responses),
+    ];
+    for (name, voice, check, extends) in vendors {
+        let mut before: Option<(agent::id::CycleId, Value)> = None;
+        for prompt in prompts {
+            let asked = request(voice, prompt);
+            check(&asked).unwrap_or_else(|why| panic!("{place}: {name}: {why}"));
+            if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
+                // Asked again after a crash it may be the very same request; it never is a shorter one.
+                extends(&sent, &asked).unwrap_or_else(|why| panic!("{place}: {name}: prefix: {why}"));
+            }
+            before = Some((prompt.cycle, asked));
         }
-        before = Some((prompt.cycle, asked));
     }
 }

@@ -6,7 +6,9 @@
 
 mod answer;
 mod anthropic;
+mod gemini;
 mod openai;
+mod responses;
 mod server;
 
 pub mod rules;

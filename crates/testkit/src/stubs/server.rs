@@ -1,4 +1,4 @@
-//! The server under both stubs: a loopback port, a queue of answers, a record of requests.
+//! The server under all stubs: a loopback port, a queue of answers, a record of requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::{Answer, anthropic, openai, rules};
+use super::{Answer, anthropic, gemini, openai, responses, rules};
 
 /// Whose wire a stub speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,10 @@ pub enum Vendor {
     OpenAi,
     /// Anthropic Messages.
     Anthropic,
+    /// Gemini's `streamGenerateContent`.
+    Gemini,
+    /// OpenAI's Responses.
+    Responses,
 }
 
 /// A request as it came.
@@ -155,8 +159,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let raw = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&raw).unwrap_or(Value::Null);
     let demands = lock(&shared.demands).clone();
-    let refused = demands.and_then(|demands| refusal(shared.vendor, &body, &parts.headers, &demands));
     let path = parts.uri.path().to_owned();
+    let held = |demands| refusal(shared.vendor, &path, &body, &parts.headers, &demands);
+    let refused = demands.and_then(held);
     let recorded =
         Recorded { path, headers: parts.headers, raw, body: body.clone(), refused: refused.clone() };
     lock(&shared.requests).push(recorded);
@@ -169,8 +174,21 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     respond(&shared, answer, &body)
 }
 
-fn refusal(vendor: Vendor, body: &Value, headers: &HeaderMap, demands: &rules::Demands) -> Option<String> {
+fn refusal(
+    vendor: Vendor,
+    path: &str,
+    body: &Value,
+    headers: &HeaderMap,
+    demands: &rules::Demands,
+) -> Option<String> {
     match vendor {
+        Vendor::Responses => rules::check_responses(body).err(),
+        Vendor::Gemini => {
+            let Some(model) = path.split("/models/").nth(1).and_then(|rest| rest.split(':').next()) else {
+                return Some(format!("`{path}` names no model"));
+            };
+            rules::check_gemini(model, body).err()
+        }
         Vendor::OpenAi => rules::check_openai_demands(body, demands).err(),
         Vendor::Anthropic => {
             let beta = headers.get("anthropic-beta").and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -187,7 +205,8 @@ fn error(vendor: Vendor, kind: &str, message: &str) -> Answer {
     let status = if kind == "invalid_request_error" { 400 } else { 500 };
     let error = json!({"type": kind, "message": message});
     let body = match vendor {
-        Vendor::OpenAi => json!({ "error": error }),
+        Vendor::OpenAi | Vendor::Responses => json!({ "error": error }),
+        Vendor::Gemini => rules::gemini_error(&error),
         Vendor::Anthropic => json!({"type": "error", "error": error}),
     };
     Answer::status(status, body.to_string()).header("content-type", "application/json")
@@ -197,6 +216,8 @@ fn respond(shared: &Arc<Shared>, answer: Answer, request: &Value) -> Response {
     let mut bytes = match (&answer.body, shared.vendor) {
         (Some(body), _) => body.clone(),
         (None, Vendor::OpenAi) => openai::stream(&answer, request).into_bytes(),
+        (None, Vendor::Gemini) => gemini::stream(&answer).into_bytes(),
+        (None, Vendor::Responses) => responses::stream(&answer, request).into_bytes(),
         (None, Vendor::Anthropic) => anthropic::stream(&answer, request).into_bytes(),
     };
     let cut = answer.cut.is_some_and(|at| at < bytes.len());

@@ -104,12 +104,12 @@ impl Wire for Anthropic {
         &self.origin
     }
 
-    fn path(&self) -> &'static str {
+    fn path(&self) -> &str {
         "/messages"
     }
 
     fn key_header(&self) -> KeyHeader {
-        KeyHeader::ApiKey
+        KeyHeader::Named("x-api-key")
     }
 
     fn headers(&self, opening: Opening) -> Vec<(&'static str, &'static str)> {

@@ -112,7 +112,7 @@ impl Wire for OpenAiChat {
         &self.origin
     }
 
-    fn path(&self) -> &'static str {
+    fn path(&self) -> &str {
         "/chat/completions"
     }
 

@@ -2,12 +2,16 @@
 //! wrong, in the place where the vendor would name it.
 
 mod anthropic;
+mod gemini;
 mod openai;
+mod responses;
 
 use serde_json::Value;
 
 pub use anthropic::{Signer, check_anthropic, dropped_by_binding, extends_anthropic};
+pub use gemini::{check_gemini, extends_gemini, gemini_error, sign_gemini};
 pub use openai::{Demands, check_openai, check_openai_demands, extends_openai};
+pub use responses::{Ids, check_responses, extends_responses};
 
 /// What a rule says.
 pub type Verdict = Result<(), String>;

@@ -1,0 +1,127 @@
+//! Arguments that come in pieces, each with the path of the value that it belongs to: put together
+//! to one object, in the order of their coming.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::bounds::ARGUMENT_PATH_MAX;
+
+/// One piece.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Piece {
+    json_path: Option<String>,
+    string_value: Option<String>,
+    number_value: Option<Box<RawValue>>,
+    bool_value: Option<bool>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// Adds a piece; `None` where its path makes no sense.
+pub(super) fn add(whole: &mut Value, piece: Piece) -> Option<()> {
+    let path = steps(&piece.json_path?)?;
+    let slot = path.into_iter().try_fold(whole, descend)?;
+    match (slot, piece.string_value) {
+        // A string goes on where it stopped.
+        (Value::String(text), Some(more)) => text.push_str(&more),
+        (slot, Some(text)) => *slot = Value::String(text),
+        (slot, None) => {
+            *slot = match (piece.number_value, piece.bool_value) {
+                (Some(number), _) => serde_json::from_str(number.get()).ok()?,
+                (None, Some(truth)) => Value::Bool(truth),
+                (None, None) => Value::Null,
+            }
+        }
+    }
+    Some(())
+}
+
+/// The value behind one step, made where it is not there yet. A list grows by one at a time, so that
+/// no number in a path can ask for memory.
+fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
+    match step {
+        Step::Key(key) => {
+            if value.is_null() {
+                *value = Value::Object(Map::new());
+            }
+            Some(value.as_object_mut()?.entry(key).or_insert(Value::Null))
+        }
+        Step::Index(index) => {
+            if value.is_null() {
+                *value = Value::Array(Vec::new());
+            }
+            let items = value.as_array_mut()?;
+            if index == items.len() {
+                items.push(Value::Null);
+            }
+            items.get_mut(index)
+        }
+    }
+}
+
+/// The steps of `$.key`, `$.list[0].key`, `$['any key']`.
+fn steps(path: &str) -> Option<Vec<Step>> {
+    let mut rest = path.strip_prefix('$')?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        if steps.len() == ARGUMENT_PATH_MAX {
+            return None;
+        }
+        let step;
+        (step, rest) = if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[']).unwrap_or(after.len());
+            (Step::Key(after[..end].to_owned()), &after[end..])
+        } else if let Some(after) = rest.strip_prefix("['") {
+            let end = after.find("']")?;
+            (Step::Key(after[..end].to_owned()), &after[end + 2..])
+        } else {
+            let after = rest.strip_prefix('[')?;
+            let end = after.find(']')?;
+            (Step::Index(after[..end].parse().ok()?), &after[end + 1..])
+        };
+        steps.push(step);
+    }
+    Some(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(pieces: &[&str]) -> Option<String> {
+        let mut whole = Value::Null;
+        for piece in pieces {
+            add(&mut whole, serde_json::from_str(piece).unwrap())?;
+        }
+        Some(whole.to_string())
+    }
+
+    #[test]
+    fn pieces_make_one_object_in_their_order() {
+        let whole = all(&[
+            r#"{"jsonPath":"$.z","stringValue":"Bos","willContinue":true}"#,
+            r#"{"jsonPath":"$.z","stringValue":"ton"}"#,
+            r#"{"jsonPath":"$.list[0].n","numberValue":1.50}"#,
+            r#"{"jsonPath":"$.list[1]['a key']","boolValue":true}"#,
+            r#"{"jsonPath":"$.none","nullValue":"NULL_VALUE"}"#,
+        ]);
+        assert_eq!(whole.unwrap(), r#"{"z":"Boston","list":[{"n":1.5},{"a key":true}],"none":null}"#);
+    }
+
+    #[test]
+    fn a_path_that_makes_no_sense_is_refused_and_asks_for_no_memory() {
+        for path in ["z", "$.a[4000000000]", "$.a[x]", "$['a", "$.a.b[", &format!("${}", ".a".repeat(999))] {
+            assert_eq!(all(&[&format!(r#"{{"jsonPath":"{path}","stringValue":"x"}}"#)]), None, "{path}");
+        }
+        assert_eq!(
+            all(&[r#"{"jsonPath":"$.a","stringValue":"x"}"#, r#"{"jsonPath":"$.a.b","stringValue":"y"}"#]),
+            None
+        );
+    }
+}

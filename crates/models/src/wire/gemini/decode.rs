@@ -1,0 +1,361 @@
+//! The stream of responses, each with some more parts. Plain text that goes on is put together;
+//! every other part is kept as it came, with the signature on it.
+
+use agent::message::{Native, Origin};
+use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
+use agent::run::Usage;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::arguments;
+use crate::sse::Event;
+use crate::wire::json::{self, RawObject};
+use crate::wire::{Decoder, failure};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk {
+    candidates: Option<Vec<Candidate>>,
+    usage_metadata: Option<Box<RawValue>>,
+    prompt_feedback: Option<Feedback>,
+    error: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    index: Option<u64>,
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Content {
+    parts: Option<Vec<RawObject>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+    block_reason_message: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Counts {
+    prompt_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+}
+
+impl Counts {
+    /// Thoughts are counted beside the candidates; a receipt counts them among what was generated.
+    fn usage(&self) -> Usage {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        };
+        Usage {
+            input: sum(self.prompt_token_count, self.tool_use_prompt_token_count),
+            cached: self.cached_content_token_count,
+            output: sum(self.candidates_token_count, self.thoughts_token_count),
+            reasoning: self.thoughts_token_count,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call,
+    /// Kept in the native block, shown nowhere.
+    Other,
+}
+
+#[derive(Debug)]
+struct Part {
+    kind: Kind,
+    fields: RawObject,
+    /// Its text, or the argument string.
+    said: String,
+    /// Whether more text may be appended: it holds nothing but text.
+    plain: bool,
+    /// Its place among the parts of the reply, once shown.
+    shown: Option<u32>,
+}
+
+/// A call whose arguments come in pieces.
+#[derive(Debug)]
+struct Growing {
+    part: usize,
+    arguments: Value,
+}
+
+/// Decodes one streamed generation.
+#[derive(Debug)]
+pub struct GeminiDecoder {
+    origin: Origin,
+    parts: Vec<Part>,
+    shown: u32,
+    growing: Option<Growing>,
+    usage: Usage,
+    stop: Option<StopReason>,
+}
+
+impl GeminiDecoder {
+    /// At the beginning of a generation of `origin`.
+    pub fn new(origin: Origin) -> Self {
+        Self { origin, parts: Vec::new(), shown: 0, growing: None, usage: Usage::default(), stop: None }
+    }
+
+    fn part(&mut self, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if let Some(call) = fields.get("functionCall") {
+            let call = RawObject::parse(call).ok_or_else(|| garbage("a call is no object"))?;
+            return self.call(fields, &call, out);
+        }
+        let Some(text) = fields.text("text") else {
+            self.push(Kind::Other, fields, false);
+            return Ok(());
+        };
+        let thought = fields.get("thought") == Some("true");
+        let plain = fields.0.iter().all(|(key, _)| key == "text" || key == "thought");
+        if plain && text.is_empty() {
+            return Ok(());
+        }
+        let kind = if thought { Kind::Reasoning } else { Kind::Text };
+        let goes_on = |last: &Part| plain && last.plain && last.kind == kind;
+        let at = match self.parts.last() {
+            Some(last) if goes_on(last) => self.parts.len() - 1,
+            _ => self.push(kind, fields, plain),
+        };
+        self.say(at, text, out);
+        Ok(())
+    }
+
+    fn push(&mut self, kind: Kind, fields: RawObject, plain: bool) -> usize {
+        self.parts.push(Part { kind, fields, said: String::new(), plain, shown: None });
+        self.parts.len() - 1
+    }
+
+    /// A call, whole; or the beginning, more, or the end of one that comes in pieces.
+    fn call(&mut self, fields: RawObject, call: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let more = call.get("willContinue") == Some("true");
+        match call.text("name").filter(|name| !name.is_empty()) {
+            Some(name) => {
+                self.settle(out);
+                let at = self.push(Kind::Call, fields, false);
+                self.begin(at, PartKind::ToolCall { name }, out);
+                let pieces = call.get("partialArgs").is_some();
+                if more || pieces {
+                    self.growing = Some(Growing { part: at, arguments: Value::Null });
+                } else {
+                    self.say(at, call.get("args").unwrap_or_default().to_owned(), out);
+                }
+            }
+            None if self.growing.is_none() => return Err(garbage("a call has no name")),
+            None => self.resign(&fields),
+        }
+        let Some(growing) = self.growing.as_mut() else { return Ok(()) };
+        let pieces = call.get("partialArgs").unwrap_or("[]");
+        let pieces: Vec<arguments::Piece> = serde_json::from_str(pieces)
+            .map_err(|error| garbage(&format!("the pieces of a call's arguments: {error}")))?;
+        for piece in pieces {
+            arguments::add(&mut growing.arguments, piece)
+                .ok_or_else(|| garbage("a piece of a call's arguments belongs nowhere"))?;
+        }
+        if !more {
+            self.settle(out);
+        }
+        Ok(())
+    }
+
+    /// A signature may come with a later piece of its call.
+    fn resign(&mut self, fields: &RawObject) {
+        let (Some(growing), Some(signature)) = (&self.growing, fields.get("thoughtSignature")) else {
+            return;
+        };
+        self.parts[growing.part].fields.set("thoughtSignature", signature.to_owned());
+    }
+
+    /// Ends the call whose arguments came in pieces.
+    fn settle(&mut self, out: &mut Vec<Piece>) {
+        let Some(growing) = self.growing.take() else { return };
+        if !growing.arguments.is_null() {
+            self.say(growing.part, growing.arguments.to_string(), out);
+        }
+    }
+
+    fn begin(&mut self, at: usize, kind: PartKind, out: &mut Vec<Piece>) -> u32 {
+        let part = self.shown;
+        self.shown += 1;
+        self.parts[at].shown = Some(part);
+        out.push(Piece::Start { part, kind });
+        part
+    }
+
+    fn say(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        self.parts[at].said.push_str(&text);
+        let kind = match self.parts[at].kind {
+            Kind::Reasoning => PartKind::Reasoning,
+            _ => PartKind::Text,
+        };
+        let part = match self.parts[at].shown {
+            Some(part) => part,
+            None => self.begin(at, kind, out),
+        };
+        out.push(Piece::Delta { part, text });
+    }
+
+    fn finish(&mut self, reason: &str, message: Option<String>) -> Result<(), ModelError> {
+        let words = || match &message {
+            Some(message) if !message.trim().is_empty() => format!("{reason}: {message}"),
+            _ => reason.to_owned(),
+        };
+        self.stop = Some(match reason {
+            "MAX_TOKENS" => StopReason::Length,
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "LANGUAGE"
+            | "MODEL_ARMOR"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => StopReason::Refused(format!("the vendor stopped it: {}", words())),
+            "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "MALFORMED_RESPONSE"
+            | "TOO_MANY_TOOL_CALLS"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "OTHER"
+            | "NO_IMAGE" => {
+                return Err(garbage(&format!("the vendor gave up on its reply: {}", words())));
+            }
+            _ => StopReason::End,
+        });
+        Ok(())
+    }
+
+    fn feedback(&mut self, feedback: Feedback) {
+        let Some(reason) = feedback.block_reason else { return };
+        let words = feedback.block_reason_message.map_or(reason.clone(), |more| format!("{reason}: {more}"));
+        self.stop = Some(StopReason::Refused(format!("the vendor blocked the prompt: {words}")));
+    }
+
+    /// Writes each part as it is to be sent back.
+    fn native(&mut self) -> Option<Native> {
+        let mut body = String::from("[");
+        let mut call_ids = Vec::new();
+        for part in &mut self.parts {
+            match part.kind {
+                Kind::Text | Kind::Reasoning => part.fields.set_text("text", &part.said),
+                Kind::Call => {
+                    let call = part.fields.get("functionCall").and_then(RawObject::parse).unwrap_or_default();
+                    call_ids.push(call.text("id").unwrap_or_default());
+                    let gone = ["args", "partialArgs", "willContinue"];
+                    let mut call = RawObject(
+                        call.0.into_iter().filter(|(key, _)| !gone.contains(&key.as_str())).collect(),
+                    );
+                    let name = call.text("name").unwrap_or_default();
+                    call.set_text("name", &json::sound_name(&name));
+                    call.set("args", json::sound_arguments(&part.said));
+                    let mut text = String::new();
+                    call.write(&mut text);
+                    part.fields.set("functionCall", text);
+                }
+                Kind::Other => {}
+            }
+            if body.len() > 1 {
+                body.push(',');
+            }
+            part.fields.write(&mut body);
+        }
+        body.push(']');
+        let origin = self.origin.clone();
+        (!self.parts.is_empty()).then_some(Native { origin, body, call_ids })
+    }
+
+    fn reply_parts(&self) -> Vec<ReplyPart> {
+        let part = |part: &Part| match part.kind {
+            Kind::Text if !part.said.is_empty() => Some(ReplyPart::Text(part.said.clone())),
+            Kind::Reasoning if !part.said.is_empty() => Some(ReplyPart::Reasoning(part.said.clone())),
+            Kind::Call => {
+                let call = part.fields.get("functionCall").and_then(RawObject::parse).unwrap_or_default();
+                let name = call.text("name").unwrap_or_default();
+                Some(ReplyPart::Call { name, arguments: part.said.clone() })
+            }
+            _ => None,
+        };
+        self.parts.iter().filter_map(part).collect()
+    }
+}
+
+impl Decoder for GeminiDecoder {
+    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if event.data.trim().is_empty() || event.data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        let chunk: Chunk = serde_json::from_str(&event.data)
+            .map_err(|error| garbage(&format!("a chunk is not what was wanted: {error}")))?;
+        if chunk.error.is_some() {
+            return Err(failure::in_stream(&event.data));
+        }
+        for candidate in chunk.candidates.unwrap_or_default() {
+            // More than one candidate was not asked for.
+            if candidate.index.unwrap_or(0) != 0 {
+                continue;
+            }
+            let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+            for part in parts {
+                self.part(part, out)?;
+            }
+            match candidate.finish_reason.as_deref() {
+                None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
+                Some(reason) => {
+                    self.settle(out);
+                    self.finish(reason, candidate.finish_message)?;
+                }
+            }
+        }
+        if let Some(feedback) = chunk.prompt_feedback {
+            self.feedback(feedback);
+        }
+        // Before the finish it is a running count; what counts comes with it or after.
+        let counts = chunk.usage_metadata.and_then(|raw| serde_json::from_str::<Counts>(raw.get()).ok());
+        if let (true, Some(counts)) = (self.stop.is_some(), counts) {
+            self.usage = counts.usage();
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// The vendor has no closing mark: a signature or the usage may come behind the finish.
+    fn closed(&self) -> bool {
+        false
+    }
+
+    fn reply(mut self: Box<Self>) -> Result<Reply, ModelError> {
+        let Some(stop) = self.stop.clone() else {
+            return Err(ModelError::Cut("the stream ended before its `finishReason`".into()));
+        };
+        let parts = self.reply_parts();
+        Ok(Reply { parts, native: self.native(), usage: self.usage, stop })
+    }
+}
+
+fn garbage(what: &str) -> ModelError {
+    ModelError::Garbage(what.to_owned())
+}

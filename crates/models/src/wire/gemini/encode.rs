@@ -1,0 +1,220 @@
+//! Entries as parts. A fragment is a list of parts; the glue makes contents of them: one of the
+//! user for neighbours that are text, but never one that holds outcomes and text together.
+
+use agent::entry::Entry;
+use agent::id::CallId;
+use agent::message::{ModelMessage, Native, Origin, Part, Role};
+use agent::prompt::{Item, Prompt};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::schema;
+use crate::wire::json::{self, RawObject};
+use crate::wire::{Between, Lane, Live};
+
+/// What the vendor takes as the signature of a call that it did not make itself.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// System layer and tools.
+pub(super) fn head(prompt: &Prompt) -> Bytes {
+    let mut out = String::new();
+    if !prompt.system.trim().is_empty() {
+        out.push_str(&format!(r#","systemInstruction":{{"parts":[{}]}}"#, text_part(&prompt.system)));
+    }
+    if !prompt.tools.is_empty() {
+        let tools = prompt.tools.iter().map(|tool| {
+            format!(
+                r#"{{"name":{},"description":{},"parametersJsonSchema":{}}}"#,
+                json::string(&tool.name),
+                json::string(&tool.description),
+                schema::accepted(&tool.schema)
+            )
+        });
+        let tools = tools.collect::<Vec<_>>().join(",");
+        out.push_str(&format!(r#","tools":[{{"functionDeclarations":[{tools}]}}]"#));
+    }
+    out.push_str(r#","contents":["#);
+    Bytes::from(out)
+}
+
+/// The parts of one item. `sealed` tells whether the model checks signatures.
+pub(super) fn fragment(origin: &Origin, sealed: bool, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    let entry = match item {
+        Item::Layer(text) => return user([text.as_ref()]),
+        Item::Entry(entry) => entry,
+    };
+    match entry.message.role {
+        Role::User => user(texts(&entry.message)),
+        Role::Assistant => {
+            let parts = assistant(origin, sealed, &entry.message, live.reasoning);
+            (!parts.is_empty()).then(|| (Lane::Assistant, Bytes::from(parts.join(","))))
+        }
+        Role::Tool => outcomes(origin, &entry.message, live.asked),
+    }
+}
+
+/// Between two contents of the user: outcomes and text may not share one.
+const APART: &str = r#"]},{"role":"user","parts":["#;
+
+/// The frame between two lists of parts.
+pub(super) fn glue(between: Between) -> &'static str {
+    use Lane::{Assistant, Outcomes, User};
+    match (between.before, between.after) {
+        (None, Some(User | Outcomes)) => r#"{"role":"user","parts":["#,
+        (None, Some(Assistant)) => {
+            r#"{"role":"user","parts":[{"text":"Continue."}]},{"role":"model","parts":["#
+        }
+        (None, None) => r#"{"role":"user","parts":[{"text":"Continue."}]}"#,
+        (Some(User), Some(User)) => ",",
+        (Some(Outcomes), Some(User | Outcomes)) | (Some(User), Some(Outcomes)) => APART,
+        (Some(User | Outcomes), Some(Assistant)) => r#"]},{"role":"model","parts":["#,
+        (Some(Assistant), Some(User | Outcomes)) => APART,
+        (Some(Assistant), Some(Assistant)) => {
+            r#"]},{"role":"user","parts":[{"text":"Continue."}]},{"role":"model","parts":["#
+        }
+        (Some(Assistant), None) => r#"]},{"role":"user","parts":[{"text":"Continue."}]}"#,
+        (Some(User | Outcomes), None) => "]}",
+    }
+}
+
+fn user<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<(Lane, Bytes)> {
+    let parts: Vec<String> = text_parts(texts);
+    (!parts.is_empty()).then(|| (Lane::User, Bytes::from(parts.join(","))))
+}
+
+fn texts(message: &ModelMessage) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        // Nothing makes attachments yet; their place is kept.
+        Part::Image { .. } | Part::File { .. } => Some("[attachment]"),
+        _ => None,
+    })
+}
+
+fn text_parts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    texts.into_iter().filter(|text| !text.trim().is_empty()).map(text_part).collect()
+}
+
+fn text_part(text: &str) -> String {
+    format!(r#"{{"text":{}}}"#, json::string(text))
+}
+
+fn assistant(origin: &Origin, sealed: bool, message: &ModelMessage, reasoning: bool) -> Vec<String> {
+    let parts = match matching(origin, message) {
+        Some(native) => replayed(native, message.calls().count(), reasoning),
+        None => canonical(message),
+    };
+    if sealed { signed(parts) } else { parts }
+}
+
+/// The native block, where it is this wire's and this model's and speaks of the same calls.
+fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
+    let calls = message.calls().count();
+    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
+}
+
+/// The vendor's own parts, byte for byte, with the signatures on them: without thoughts where these
+/// are not to be sent, and with no more calls than the entry knows. Where neither a word nor a call
+/// is left, nothing is.
+fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
+    let parts: Vec<&RawValue> = serde_json::from_str(&native.body).unwrap_or_default();
+    let mut left = calls;
+    let mut visible = false;
+    let mut kept = Vec::new();
+    for part in parts {
+        let Some(fields) = RawObject::parse(part.get()) else { continue };
+        if fields.get("functionCall").is_some() {
+            if left == 0 {
+                continue;
+            }
+            left -= 1;
+            visible = true;
+        } else if fields.get("thought") == Some("true") {
+            if !reasoning {
+                continue;
+            }
+        } else {
+            visible |= says_something(&fields);
+        }
+        kept.push(part.get().to_owned());
+    }
+    if visible { kept } else { Vec::new() }
+}
+
+/// Whether a part holds more than a signature.
+fn says_something(fields: &RawObject) -> bool {
+    let beside = ["text", "thought", "thoughtSignature"];
+    fields.text("text").is_some_and(|text| !text.trim().is_empty())
+        || fields.0.iter().any(|(key, _)| !beside.contains(&key.as_str()))
+}
+
+fn canonical(message: &ModelMessage) -> Vec<String> {
+    let mut parts = text_parts(texts(message));
+    parts.extend(message.calls().map(|(_, name, arguments)| {
+        format!(
+            r#"{{"functionCall":{{"name":{},"args":{}}}}}"#,
+            json::string(&json::sound_name(name)),
+            json::sound_arguments(arguments)
+        )
+    }));
+    parts
+}
+
+/// The first call of a step must carry a signature; one that came from elsewhere says that it has
+/// none.
+fn signed(mut parts: Vec<String>) -> Vec<String> {
+    let call = |part: &String| RawObject::parse(part).filter(|fields| fields.get("functionCall").is_some());
+    let first = parts.iter().enumerate().find_map(|(at, part)| Some((at, call(part)?)));
+    if let Some((at, mut fields)) = first.filter(|(_, fields)| fields.get("thoughtSignature").is_none()) {
+        fields.set_text("thoughtSignature", NO_SIGNATURE);
+        parts[at].clear();
+        fields.write(&mut parts[at]);
+    }
+    parts
+}
+
+fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> Option<(Lane, Bytes)> {
+    let mut results = Vec::new();
+    let mut orphans = Vec::new();
+    for part in &message.parts {
+        let Part::ToolResult { id, name, text, error } = part else { continue };
+        match asked.and_then(|entry| sent_id(origin, &entry.message, id)) {
+            Some(sent) => {
+                let id =
+                    if sent.is_empty() { String::new() } else { format!(r#""id":{},"#, json::string(sent)) };
+                let key = if *error { "error" } else { "output" };
+                let shown = if text.is_empty() { "(no output)" } else { text };
+                results.push(format!(
+                    r#"{{"functionResponse":{{{id}"name":{},"response":{{"{key}":{}}}}}}}"#,
+                    json::string(&json::sound_name(name)),
+                    json::string(shown)
+                ));
+            }
+            // An outcome whose call is not in the window would be refused as a response.
+            None => orphans.push(text_part(&format!(
+                "[outcome of {}] {}",
+                json::string(name),
+                json::string(text)
+            ))),
+        }
+    }
+    if results.is_empty() {
+        return (!orphans.is_empty()).then(|| (Lane::User, Bytes::from(orphans.join(","))));
+    }
+    let mut out = results.join(",");
+    if !orphans.is_empty() {
+        out.push_str(APART);
+        out.push_str(&orphans.join(","));
+    }
+    Some((Lane::Outcomes, Bytes::from(out)))
+}
+
+/// The id that the call was (or will be) sent with; empty where it goes without, and its place in
+/// the list tells.
+fn sent_id<'a>(origin: &Origin, asked: &'a ModelMessage, call: &CallId) -> Option<&'a str> {
+    let (index, _) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
+    match matching(origin, asked) {
+        Some(native) => native.call_ids.get(index).map(String::as_str),
+        None => Some(""),
+    }
+}

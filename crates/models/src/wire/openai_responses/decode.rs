@@ -1,0 +1,410 @@
+//! The stream of events about output items. An item is kept as it stood when it was done; text,
+//! summaries of reasoning and calls are shown while they come.
+
+use agent::message::{Native, Origin};
+use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
+use agent::run::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{encode, wrapper};
+use crate::sse::Event;
+use crate::wire::json::{self, RawObject};
+use crate::wire::{Decoder, failure};
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(rename = "type", default)]
+    kind: String,
+    output_index: Option<u64>,
+    summary_index: Option<u64>,
+    content_index: Option<u64>,
+    item: Option<RawObject>,
+    delta: Option<Box<RawValue>>,
+    response: Option<RawObject>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Counts {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct OutputDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl Counts {
+    fn usage(&self) -> Usage {
+        Usage {
+            input: self.input_tokens,
+            cached: self.input_tokens_details.as_ref().and_then(|details| details.cached_tokens),
+            output: self.output_tokens,
+            reasoning: self.output_tokens_details.as_ref().and_then(|details| details.reasoning_tokens),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call,
+    /// A call that is shown once it is known whether it holds others.
+    Wrapper,
+    /// Kept in the native block, shown nowhere.
+    Other,
+}
+
+#[derive(Debug)]
+struct OutputItem {
+    index: u64,
+    kind: Kind,
+    fields: RawObject,
+    done: bool,
+    /// What it says: text, a summary of reasoning, or the argument string.
+    said: String,
+    /// Which part of its content or summary was said last.
+    section: u64,
+    /// Its place among the parts of the reply, once shown.
+    part: Option<u32>,
+}
+
+/// Decodes one streamed response.
+#[derive(Debug)]
+pub struct ResponsesDecoder {
+    origin: Origin,
+    id: String,
+    items: Vec<OutputItem>,
+    parts: u32,
+    refusal: String,
+    usage: Usage,
+    stop: Option<StopReason>,
+}
+
+impl ResponsesDecoder {
+    /// At the beginning of a response of `origin`.
+    pub fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            id: String::new(),
+            items: Vec::new(),
+            parts: 0,
+            refusal: String::new(),
+            usage: Usage::default(),
+            stop: None,
+        }
+    }
+
+    fn added(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> usize {
+        let name = fields.text("name").unwrap_or_default();
+        let kind = match fields.text("type").as_deref() {
+            Some("message") => Kind::Text,
+            Some("reasoning") => Kind::Reasoning,
+            Some("function_call") if wrapper::may_be(&name) => Kind::Wrapper,
+            Some("function_call") => Kind::Call,
+            _ => Kind::Other,
+        };
+        let (said, section) = (String::new(), 0);
+        self.items.push(OutputItem { index, kind, fields, done: false, said, section, part: None });
+        let at = self.items.len() - 1;
+        if kind == Kind::Call {
+            self.begin(at, PartKind::ToolCall { name }, out);
+        }
+        at
+    }
+
+    fn at(&self, index: Option<u64>) -> Option<usize> {
+        match index {
+            Some(index) => self.items.iter().rposition(|item| item.index == index),
+            None => self.items.len().checked_sub(1),
+        }
+    }
+
+    fn begin(&mut self, at: usize, kind: PartKind, out: &mut Vec<Piece>) -> u32 {
+        let part = self.parts;
+        self.parts += 1;
+        self.items[at].part = Some(part);
+        out.push(Piece::Start { part, kind });
+        part
+    }
+
+    /// A delta to what an item says. `kind` is what the event speaks of: an item that was never
+    /// begun is begun with it.
+    fn delta(&mut self, kind: Kind, message: &Message, out: &mut Vec<Piece>) {
+        let delta = message.delta.as_ref().and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+        let Some(text) = delta else { return };
+        let at = match self.at(message.output_index) {
+            Some(at) => at,
+            None => {
+                let begun = match kind {
+                    Kind::Text => r#"{"type":"message"}"#,
+                    Kind::Reasoning => r#"{"type":"reasoning"}"#,
+                    _ => return,
+                };
+                let index = message.output_index.unwrap_or(self.items.len() as u64);
+                self.added(index, RawObject::parse(begun).unwrap_or_default(), out)
+            }
+        };
+        let section = message.summary_index.or(message.content_index).unwrap_or(0);
+        let item = &mut self.items[at];
+        // Sections of a summary are paragraphs.
+        let apart = item.kind == Kind::Reasoning && section != item.section && !item.said.is_empty();
+        item.section = section;
+        if apart {
+            self.say(at, "\n\n".to_owned(), out);
+        }
+        self.say(at, text, out);
+    }
+
+    /// Appends to what an item says, and shows it where it is one that is shown.
+    fn say(&mut self, at: usize, text: String, out: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        self.items[at].said.push_str(&text);
+        let kind = match self.items[at].kind {
+            Kind::Text => PartKind::Text,
+            Kind::Reasoning => PartKind::Reasoning,
+            Kind::Call => PartKind::ToolCall { name: String::new() },
+            Kind::Wrapper | Kind::Other => return,
+        };
+        let part = match self.items[at].part {
+            Some(part) => part,
+            None => self.begin(at, kind, out),
+        };
+        out.push(Piece::Delta { part, text });
+    }
+
+    /// An item as it stands in the end. What was not streamed of it is said now.
+    fn done(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let at = match self.at(Some(index)) {
+            Some(at) if self.items[at].done => return Ok(()),
+            Some(at) => at,
+            None => self.added(index, fields.clone(), out),
+        };
+        let whole = match self.items[at].kind {
+            Kind::Text => section_texts(&fields, "content", "text").concat(),
+            Kind::Reasoning => section_texts(&fields, "summary", "text").join("\n\n"),
+            Kind::Call | Kind::Wrapper => fields.text("arguments").unwrap_or_default(),
+            Kind::Other => String::new(),
+        };
+        let refused = section_texts(&fields, "content", "refusal").concat();
+        if self.refusal.is_empty() {
+            self.refusal = refused;
+        }
+        let is_call = matches!(self.items[at].kind, Kind::Call | Kind::Wrapper);
+        match whole.strip_prefix(self.items[at].said.as_str()) {
+            Some(rest) => self.say(at, rest.to_owned(), out),
+            None if is_call && !whole.is_empty() => {
+                return Err(ModelError::Garbage("the arguments of a call are not what was streamed".into()));
+            }
+            None => {}
+        }
+        self.items[at].fields = fields;
+        self.items[at].done = true;
+        if self.items[at].kind == Kind::Wrapper {
+            self.unwrap(at, out);
+        }
+        Ok(())
+    }
+
+    /// Takes the calls out of a wrapper, or shows it as the call that it is.
+    fn unwrap(&mut self, at: usize, out: &mut Vec<Piece>) {
+        let said = std::mem::take(&mut self.items[at].said);
+        let Some(calls) = wrapper::unwrap(&said) else {
+            let name = self.items[at].fields.text("name").unwrap_or_default();
+            self.items[at].kind = Kind::Call;
+            self.begin(at, PartKind::ToolCall { name }, out);
+            return self.say(at, said, out);
+        };
+        // At the end: calls that were shown meanwhile come first, and ids follow what was shown.
+        let outer = self.items.remove(at);
+        let id = outer.fields.text("call_id").unwrap_or_default();
+        for (place, (name, arguments)) in calls.into_iter().enumerate() {
+            let mut fields = RawObject::default();
+            fields.set_text("type", "function_call");
+            fields.set_text("call_id", &format!("{id}_{place}"));
+            fields.set_text("name", &name);
+            let inner = self.added(outer.index, fields, out);
+            self.items[inner].done = true;
+            self.say(inner, arguments, out);
+        }
+    }
+
+    fn end(&mut self, response: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        // A server that streams no items gives them here.
+        let output = response.get("output").and_then(|raw| serde_json::from_str::<Vec<RawObject>>(raw).ok());
+        if let (true, Some(output)) = (self.items.is_empty(), output) {
+            for (index, fields) in output.into_iter().enumerate() {
+                self.done(index as u64, fields, out)?;
+            }
+        }
+        for at in (0..self.items.len()).rev() {
+            if self.items[at].kind == Kind::Wrapper {
+                self.unwrap(at, out);
+            }
+        }
+        let counts =
+            response.get("usage").and_then(|raw| serde_json::from_str::<Option<Counts>>(raw).ok()?);
+        if let Some(counts) = counts {
+            self.usage = counts.usage();
+        }
+        Ok(())
+    }
+
+    fn incomplete(&self, response: &RawObject) -> StopReason {
+        let details = response.get("incomplete_details").and_then(RawObject::parse).unwrap_or_default();
+        match details.text("reason").as_deref() {
+            Some("content_filter") => {
+                StopReason::Refused("the vendor's content filter stopped it".to_owned())
+            }
+            // Whatever else stopped it, it was not done.
+            _ => StopReason::Length,
+        }
+    }
+
+    /// Unique ids for all calls, as they will be sent back.
+    fn settle_ids(&mut self) -> Vec<String> {
+        let mut ids: Vec<String> = Vec::new();
+        for (place, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.kind == Kind::Call) {
+            let given = item.fields.text("call_id").unwrap_or_default();
+            let taken = given.is_empty() || ids.contains(&given);
+            let id = if taken { json::made_up_id(&self.id, place) } else { given };
+            item.fields.set_text("call_id", &id);
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// Writes each item as it is to be sent back.
+    fn native(&mut self) -> Option<Native> {
+        let call_ids = self.settle_ids();
+        let mut written = Vec::new();
+        for item in &mut self.items {
+            let mut text = String::new();
+            match item.kind {
+                Kind::Call => {
+                    let name = item.fields.text("name").unwrap_or_default();
+                    item.fields.set_text("name", &json::sound_name(&name));
+                    item.fields.set_text("arguments", &json::sound_arguments(&item.said));
+                    if !item.done {
+                        item.fields.0.retain(|(key, _)| key != "status");
+                    }
+                    item.fields.write(&mut text);
+                }
+                // A text whose end never came is kept as far as it was said; such reasoning is not
+                // sealed, and would not be taken back.
+                Kind::Text if !item.done => text = encode::said(&item.said),
+                Kind::Reasoning if !item.done => continue,
+                _ => item.fields.write(&mut text),
+            }
+            written.push(text);
+        }
+        let body = format!("[{}]", written.join(","));
+        (!written.is_empty()).then(|| Native { origin: self.origin.clone(), body, call_ids })
+    }
+}
+
+impl Decoder for ResponsesDecoder {
+    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if event.data.trim().is_empty() || event.data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        if event.name == "error" {
+            return Err(failure::in_stream(&event.data));
+        }
+        let mut message: Message = serde_json::from_str(&event.data)
+            .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
+        let response = message.response.take().unwrap_or_default();
+        match message.kind.as_str() {
+            "response.created" => self.id = response.text("id").unwrap_or_default(),
+            "response.output_item.added" => {
+                let fields = message.item.ok_or_else(|| lacks("item"))?;
+                self.added(message.output_index.unwrap_or(self.items.len() as u64), fields, out);
+            }
+            "response.output_item.done" => {
+                let fields = message.item.ok_or_else(|| lacks("item"))?;
+                let last = self.items.last().map_or(0, |item| item.index);
+                self.done(message.output_index.unwrap_or(last), fields, out)?;
+            }
+            "response.output_text.delta" => self.delta(Kind::Text, &message, out),
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.delta(Kind::Reasoning, &message, out);
+            }
+            "response.function_call_arguments.delta" => self.delta(Kind::Call, &message, out),
+            "response.refusal.delta" => {
+                let delta = message.delta.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+                self.refusal.push_str(&delta.unwrap_or_default());
+            }
+            "response.completed" => {
+                self.end(&response, out)?;
+                self.stop = Some(StopReason::End);
+            }
+            "response.incomplete" => {
+                self.end(&response, out)?;
+                self.stop = Some(self.incomplete(&response));
+            }
+            "response.failed" => {
+                let error = response.get("error").unwrap_or("{}");
+                return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
+            }
+            "error" => return Err(failure::in_stream(&event.data)),
+            // A gateway that speaks in its own words.
+            "" if event.data.contains("\"error\"") => return Err(failure::in_stream(&event.data)),
+            // What an item says is in its own events; and whatever is invented next.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn closed(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn reply(mut self: Box<Self>) -> Result<Reply, ModelError> {
+        let Some(stop) = self.stop.clone() else {
+            return Err(ModelError::Cut("the stream ended before `response.completed`".into()));
+        };
+        let stop = match (stop, self.refusal.is_empty()) {
+            (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
+            (stop, _) => stop,
+        };
+        let part = |item: &OutputItem| match item.kind {
+            Kind::Text if !item.said.is_empty() => Some(ReplyPart::Text(item.said.clone())),
+            Kind::Reasoning if !item.said.is_empty() => Some(ReplyPart::Reasoning(item.said.clone())),
+            Kind::Call => Some(ReplyPart::Call {
+                name: item.fields.text("name").unwrap_or_default(),
+                arguments: item.said.clone(),
+            }),
+            _ => None,
+        };
+        // Shown parts count in the order in which they began.
+        let mut shown: Vec<&OutputItem> = self.items.iter().collect();
+        shown.sort_by_key(|item| item.part);
+        let parts = shown.into_iter().filter_map(part).collect();
+        Ok(Reply { parts, native: self.native(), usage: self.usage, stop })
+    }
+}
+
+/// The texts of an item's content or summary.
+fn section_texts(fields: &RawObject, list: &str, key: &str) -> Vec<String> {
+    let parts = fields.get(list).and_then(|raw| serde_json::from_str::<Vec<RawObject>>(raw).ok());
+    parts.unwrap_or_default().iter().filter_map(|part| part.text(key)).collect()
+}
+
+fn lacks(field: &str) -> ModelError {
+    ModelError::Garbage(format!("an event lacks its `{field}`"))
+}

@@ -1,0 +1,204 @@
+//! Entries as items of the input. Each item stands for itself, so the glue has little to do.
+
+use agent::entry::Entry;
+use agent::id::CallId;
+use agent::message::{ModelMessage, Native, Origin, Part, Role};
+use agent::prompt::{Item, Prompt};
+use bytes::Bytes;
+
+use crate::wire::json::{self, RawObject};
+use crate::wire::{Between, Lane, Live};
+
+/// Items that wait for an answer which nobody gives: tools of these kinds are never offered.
+const UNANSWERED: [&str; 6] = [
+    "custom_tool_call",
+    "computer_call",
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+    "mcp_approval_request",
+];
+
+/// System layer and tools.
+pub(super) fn head(prompt: &Prompt) -> Bytes {
+    let mut out = String::new();
+    if !prompt.system.trim().is_empty() {
+        out.push_str(&format!(r#","instructions":{}"#, json::string(&prompt.system)));
+    }
+    if !prompt.tools.is_empty() {
+        let tools = prompt.tools.iter().map(|tool| {
+            format!(
+                r#"{{"type":"function","name":{},"description":{},"parameters":{},"strict":false}}"#,
+                json::string(&tool.name),
+                json::string(&tool.description),
+                tool.schema
+            )
+        });
+        out.push_str(&format!(r#","tools":[{}]"#, tools.collect::<Vec<_>>().join(",")));
+    }
+    out.push_str(r#","input":["#);
+    Bytes::from(out)
+}
+
+/// The items of one entry or layer.
+pub(super) fn fragment(origin: &Origin, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    let entry = match item {
+        Item::Layer(text) => return list(Lane::User, user(text).into_iter().collect()),
+        Item::Entry(entry) => entry,
+    };
+    match entry.message.role {
+        Role::User => list(Lane::User, user(&texts(&entry.message)).into_iter().collect()),
+        Role::Assistant => list(Lane::Assistant, assistant(origin, &entry.message, live.reasoning)),
+        Role::Tool => outcomes(origin, &entry.message, live.asked),
+    }
+}
+
+/// The frame between two lists of items. Something of the world must stand last, and somewhere.
+pub(super) fn glue(between: Between) -> &'static str {
+    match (between.before, between.after) {
+        (None, Some(_)) | (Some(Lane::User | Lane::Outcomes), None) => "",
+        (None, None) => {
+            r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"Continue."}]}"#
+        }
+        (Some(Lane::Assistant), None) => {
+            r#",{"type":"message","role":"user","content":[{"type":"input_text","text":"Continue."}]}"#
+        }
+        (Some(_), Some(_)) => ",",
+    }
+}
+
+fn list(lane: Lane, items: Vec<String>) -> Option<(Lane, Bytes)> {
+    (!items.is_empty()).then(|| (lane, Bytes::from(items.join(","))))
+}
+
+fn user(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| {
+        format!(
+            r#"{{"type":"message","role":"user","content":[{{"type":"input_text","text":{}}}]}}"#,
+            json::string(text)
+        )
+    })
+}
+
+fn texts(message: &ModelMessage) -> String {
+    let text = |part: &Part| match part {
+        Part::Text { text } => Some(text.clone()),
+        // Nothing makes attachments yet; their place is kept.
+        Part::Image { .. } | Part::File { .. } => Some("[attachment]".to_owned()),
+        _ => None,
+    };
+    message.parts.iter().filter_map(text).collect::<Vec<_>>().join("\n\n")
+}
+
+fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<String> {
+    match matching(origin, message) {
+        Some(native) => replayed(native, message.calls().count(), reasoning),
+        None => canonical(message),
+    }
+}
+
+/// The native block, where it is this wire's and this model's and speaks of the same calls.
+fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
+    let calls = message.calls().count();
+    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
+}
+
+/// The vendor's own items. With all reasoning in its place they go back as they came; where any is
+/// left out the ids go too, since the vendor would miss the reasoning that an id was given with.
+fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
+    let items: Vec<RawObject> = serde_json::from_str(&native.body).unwrap_or_default();
+    let mut left = calls;
+    let mut kept: Vec<(bool, RawObject)> = Vec::new();
+    let mut whole = false;
+    for item in items {
+        let kind = item.text("type").unwrap_or_default();
+        let is_reasoning = kind == "reasoning";
+        match kind.as_str() {
+            "reasoning" if !reasoning || item.text("encrypted_content").is_none() => continue,
+            "reasoning" => whole = true,
+            "function_call" if left == 0 => continue,
+            "function_call" => left -= 1,
+            "message" if !says_something(&item) => continue,
+            other if UNANSWERED.contains(&other) => continue,
+            _ => {}
+        }
+        kept.push((is_reasoning, item));
+    }
+    // Reasoning goes before what it led to, or not at all.
+    while kept.last().is_some_and(|(is_reasoning, _)| *is_reasoning) {
+        kept.pop();
+        whole = false;
+    }
+    let write = |(_, mut item): (bool, RawObject)| {
+        if !whole {
+            item.0.retain(|(key, _)| key != "id");
+        }
+        let mut text = String::new();
+        item.write(&mut text);
+        text
+    };
+    kept.into_iter().filter(|(is_reasoning, _)| whole || !is_reasoning).map(write).collect()
+}
+
+fn says_something(message: &RawObject) -> bool {
+    let parts: Vec<RawObject> =
+        message.get("content").and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    parts.iter().any(|part| {
+        let text = part.text("text").or_else(|| part.text("refusal"));
+        text.is_none_or(|text| !text.trim().is_empty())
+    })
+}
+
+fn canonical(message: &ModelMessage) -> Vec<String> {
+    let text = texts(message);
+    let mut items = Vec::new();
+    if !text.trim().is_empty() {
+        items.push(said(&text));
+    }
+    items.extend(message.calls().map(|(id, name, arguments)| {
+        format!(
+            r#"{{"type":"function_call","call_id":{},"name":{},"arguments":{}}}"#,
+            json::string(&id.0),
+            json::string(&json::sound_name(name)),
+            json::string(&json::sound_arguments(arguments))
+        )
+    }));
+    items
+}
+
+/// A text of the assistant as an item.
+pub(super) fn said(text: &str) -> String {
+    format!(
+        r#"{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":{}}}]}}"#,
+        json::string(text)
+    )
+}
+
+fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> Option<(Lane, Bytes)> {
+    let mut items = Vec::new();
+    let mut orphans = Vec::new();
+    for part in &message.parts {
+        let Part::ToolResult { id, name, text, .. } = part else { continue };
+        match asked.and_then(|entry| sent_id(origin, &entry.message, id)) {
+            Some(sent) => items.push(format!(
+                r#"{{"type":"function_call_output","call_id":{},"output":{}}}"#,
+                json::string(sent),
+                json::string(if text.is_empty() { "(no output)" } else { text })
+            )),
+            // An outcome whose call is not in the window would be refused.
+            None => orphans.push(format!("[outcome of {}] {}", json::string(name), json::string(text))),
+        }
+    }
+    let lane = if items.is_empty() { Lane::User } else { Lane::Outcomes };
+    items.extend(user(&orphans.join("\n")));
+    list(lane, items)
+}
+
+/// The id that the call was (or will be) sent with.
+fn sent_id<'a>(origin: &Origin, asked: &'a ModelMessage, call: &CallId) -> Option<&'a str> {
+    let (index, (id, ..)) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
+    match matching(origin, asked) {
+        Some(native) => native.call_ids.get(index).map(String::as_str),
+        None => Some(&id.0),
+    }
+}

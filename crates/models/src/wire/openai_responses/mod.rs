@@ -1,0 +1,118 @@
+//! The Responses wire of OpenAI, without its memory: every request brings the whole transcript, and
+//! reasoning travels sealed with it.
+
+mod decode;
+mod encode;
+mod wrapper;
+
+use agent::message::Origin;
+use agent::port::ReasoningReplay;
+use agent::prompt::{Item, Prompt, ToolChoice};
+use bytes::Bytes;
+
+pub use decode::ResponsesDecoder;
+
+use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+
+/// The wire's name in native blocks.
+pub const WIRE: &str = "openai-responses";
+
+/// The smallest bound of a reply that the vendor takes.
+const OUTPUT_MIN: u32 = 16;
+
+/// The wire, set up for one model.
+#[derive(Clone, Debug)]
+pub struct OpenAiResponses {
+    /// What native blocks are marked with.
+    pub origin: Origin,
+    /// Tokens reserved for the reply, reasoning included.
+    pub max_output: u32,
+    /// Sampling temperature, where one is wanted.
+    pub temperature: Option<f64>,
+    /// How much it reasons, where somebody says so.
+    pub effort: Option<String>,
+    /// Whether it hands out its reasoning sealed; other models refuse to be asked for it.
+    pub sealed_reasoning: bool,
+}
+
+impl OpenAiResponses {
+    /// The wire with a model's own defaults.
+    pub fn new(model: &str, max_output: u32) -> Self {
+        Self {
+            origin: Origin { wire: WIRE.to_owned(), model: model.to_owned() },
+            max_output,
+            temperature: None,
+            effort: None,
+            sealed_reasoning: true,
+        }
+    }
+}
+
+impl Wire for OpenAiResponses {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    fn path(&self) -> &str {
+        "/responses"
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Bearer
+    }
+
+    fn headers(&self, _: Opening) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    fn opening(&self, prompt: &Prompt, _: Opening) -> Bytes {
+        let mut out = format!(
+            r#"{{"model":{},"stream":true,"store":false,"max_output_tokens":{}"#,
+            json::string(&self.origin.model),
+            self.max_output.max(OUTPUT_MIN)
+        );
+        if let Some(temperature) = self.temperature {
+            out.push_str(&format!(r#","temperature":{temperature}"#));
+        }
+        if self.sealed_reasoning {
+            out.push_str(r#","include":["reasoning.encrypted_content"]"#);
+        }
+        if let Some(effort) = &self.effort {
+            out.push_str(&format!(r#","reasoning":{{"effort":{}}}"#, json::string(effort)));
+        }
+        // Requests of one agent meet the same cache: its system layer is its own.
+        out.push_str(&format!(r#","prompt_cache_key":"viv-{}""#, json::fingerprint(&prompt.system)));
+        if !prompt.tools.is_empty() {
+            match prompt.choice {
+                ToolChoice::Auto => {}
+                ToolChoice::Required => out.push_str(r#","tool_choice":"required""#),
+                ToolChoice::None => out.push_str(r#","tool_choice":"none""#),
+            }
+        }
+        Bytes::from(out)
+    }
+
+    fn head(&self, prompt: &Prompt) -> Bytes {
+        encode::head(prompt)
+    }
+
+    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+        encode::fragment(&self.origin, item, live)
+    }
+
+    fn glue(&self, between: Between) -> &'static str {
+        encode::glue(between)
+    }
+
+    fn tail(&self) -> &'static str {
+        "]}"
+    }
+
+    fn replay(&self) -> ReasoningReplay {
+        ReasoningReplay::Cycle
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(ResponsesDecoder::new(self.origin.clone()))
+    }
+}
