@@ -178,6 +178,7 @@ impl House {
             ids: Arc::clone(&self.ids),
             voices: Arc::clone(&self.voices),
             toolbox: Arc::clone(&self.toolbox),
+            tokens: Arc::new(models::tokens::O200k::new()),
             // Nobody makes keys here.
             key_source: Box::new(|| [0; 32]),
         };

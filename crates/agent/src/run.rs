@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::call::OutcomeStatus;
 use crate::id::{AgentId, CycleId};
 
 /// Why a cycle ended.
@@ -70,8 +71,25 @@ impl Usage {
     }
 }
 
+/// What one call did, for the receipt. Times are unknown of what never ran, and of what ran in a
+/// process that died.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReceipt {
+    /// The tool.
+    pub tool: String,
+    /// When it began, in milliseconds after the cycle opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<u64>,
+    /// How long it ran, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// How it ended; none while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<OutcomeStatus>,
+}
+
 /// What one step did, for the receipt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReceipt {
     /// Which step.
     pub step: u32,
@@ -83,6 +101,16 @@ pub struct StepReceipt {
     pub model_ms: u64,
     /// Attempts it took.
     pub attempts: u32,
+    /// When the last attempt was sent, in milliseconds after the cycle opened. Runs of earlier
+    /// versions do not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<u64>,
+    /// Time from that request to the first piece of the reply, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<u64>,
+    /// Its calls, in order. Runs of earlier versions know only their tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallReceipt>,
 }
 
 /// What a cycle took, in short.

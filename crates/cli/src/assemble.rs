@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::port::{Clock, Ids, Store, Toolbox, Voices};
+use agent::port::{Clock, Ids, Store, Tokens, Toolbox, Voices};
 use runtime::bus::LocalBus;
 use runtime::live::Live;
 use runtime::{Keeper, Ports};
@@ -33,13 +33,14 @@ pub(crate) fn assemble(
     let bus = Arc::new(LocalBus::new());
     let live = Arc::new(Live::new(bus.clone()));
     let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
+    let tokens: Arc<dyn Tokens> = Arc::new(models::tokens::O200k::new());
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let keeper = runtime::start(Ports {
         store: Arc::clone(&shared),
         lookup: Arc::new(store.clone()),
         voices: Arc::clone(&voices),
         toolbox: Arc::clone(&toolbox),
-        tokens: Arc::new(models::tokens::O200k::new()),
+        tokens: Arc::clone(&tokens),
         clock: Arc::clone(&clock),
         ids: Arc::clone(&ids),
         live,
@@ -54,6 +55,7 @@ pub(crate) fn assemble(
         ids,
         voices,
         toolbox,
+        tokens,
         key_source: Box::new(|| {
             let mut random = [0u8; 32];
             // A machine without randomness cannot make keys at all: end this request.

@@ -4,6 +4,7 @@
 mod api;
 mod args;
 mod assemble;
+mod bars;
 mod client;
 mod commands;
 mod credentials;

@@ -89,6 +89,16 @@ impl Screen {
         }
     }
 
+    /// Columns to lay out for: the terminal's, or those of an old one where there is none.
+    pub(crate) fn room(&self) -> usize {
+        self.width.unwrap_or(80)
+    }
+
+    /// One of two decorations: the second where the terminal knows ASCII only.
+    pub(crate) fn pick<T>(&self, fine: T, ascii: T) -> T {
+        if self.utf8 { fine } else { ascii }
+    }
+
     /// Text in lines that fit the terminal, all but the first indented; whole where there is none.
     pub(crate) fn wrapped(&self, text: &str, indent: usize) {
         for line in wrap(text, self.width, indent) {
@@ -306,6 +316,16 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// How long, in two or three digits and a unit.
+pub(crate) fn span(ms: u64) -> String {
+    match ms {
+        0..=999 => format!("{ms} ms"),
+        1_000..=59_999 => format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10),
+        60_000..=3_599_999 => format!("{} min {:02} s", ms / 60_000, ms / 1_000 % 60),
+        _ => format!("{} h {:02} min", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
 /// A count with a unit of thousands where it is long.
 pub(crate) fn short_count(n: u64) -> String {
     match n {
@@ -384,6 +404,8 @@ mod tests {
         check(61, "1 min ago");
         check(7_200, "2 h ago");
         check(-5, "0 s ago");
+        assert_eq!((span(999).as_str(), span(1_239).as_str()), ("999 ms", "1.23 s"));
+        assert_eq!((span(61_000).as_str(), span(7_260_000).as_str()), ("1 min 01 s", "2 h 01 min"));
         assert_eq!((short_count(9_999).as_str(), short_count(12_345).as_str()), ("9999", "12k"));
     }
 }

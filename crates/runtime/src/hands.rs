@@ -3,18 +3,18 @@
 //! cycle down with it.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
 use agent::changes::Inward;
-use agent::cycle::Cycle;
+use agent::cycle::{Cycle, Span};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
 use agent::port::{Done, Hands, Lookup, Tool, ToolError};
 use agent::update::{Topic, Update};
-use jiff::Timestamp;
 use tokio::task::{self, JoinError, JoinSet};
 
 use crate::Ports;
@@ -70,20 +70,25 @@ impl Scene {
         }
     }
 
-    /// Returns when it began.
-    fn tell_started(&self, row: &CallRow) -> Timestamp {
+    /// Runs a call and says when it ran.
+    async fn timed<T>(&self, work: impl Future<Output = T>) -> (T, Span) {
+        let clock = &self.ports.clock;
+        let (at, began) = (clock.now(), clock.monotonic_ms());
+        let done = work.await;
+        (done, Span { at, ms: clock.monotonic_ms().saturating_sub(began) })
+    }
+
+    fn tell_started(&self, row: &CallRow) {
         let (agent, cycle) = (self.agent, self.cycle);
         let arguments = row.arguments.chars().take(limits::ARGUMENTS_SHOWN_CHARS).collect();
         let (call, tool) = (row.id.clone(), row.tool.clone());
         let update = Update::ToolStarted { agent, cycle, call, tool, arguments };
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
-        self.ports.clock.now()
     }
 
-    fn tell_done(&self, row: &CallRow, status: OutcomeStatus, since: Timestamp) {
+    fn tell_done(&self, row: &CallRow, status: OutcomeStatus, span: Span) {
         let (agent, cycle) = (self.agent, self.cycle);
-        let took = self.ports.clock.now().as_millisecond().saturating_sub(since.as_millisecond());
-        let (call, tool, ms) = (row.id.clone(), row.tool.clone(), u64::try_from(took).ok());
+        let (call, tool, ms) = (row.id.clone(), row.tool.clone(), Some(span.ms));
         let update = Update::ToolDone { agent, cycle, call, tool, status, ms };
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
@@ -98,22 +103,21 @@ fn timed_out(tool: &dyn Tool, timeout: Duration) -> ToolError {
     ToolError::new(format!("`{}` gave no answer within {ms} ms{happened}", tool.spec().name))
 }
 
+/// What inward calls gave, and when they ran.
+pub(crate) type Acted = (Vec<Result<Done, ToolError>>, Vec<(CallId, Span)>);
+
 /// Runs inward calls in order. A panic is that call's failure.
-pub(crate) async fn inward(
-    cycle: &Cycle,
-    agent: AgentId,
-    ports: &Ports,
-    rows: Vec<CallRow>,
-) -> Vec<Result<Done, ToolError>> {
+pub(crate) async fn inward(cycle: &Cycle, agent: AgentId, ports: &Ports, rows: Vec<CallRow>) -> Acted {
     let scene = Scene::of(cycle, agent, ports);
     let mut pending = Inward::default();
     let mut results = Vec::with_capacity(rows.len());
+    let mut spans = Vec::with_capacity(rows.len());
     for row in rows {
-        let began = scene.tell_started(&row);
+        scene.tell_started(&row);
         let (there, before) = (scene.clone(), pending.clone());
         let (row, result) = {
             let task = tokio::spawn(async move {
-                let result = there.run(&row, &before).await;
+                let result = there.timed(there.run(&row, &before)).await;
                 (row, result)
             });
             match task.await {
@@ -124,27 +128,39 @@ pub(crate) async fn inward(
                 }
             }
         };
+        let (result, span) = result;
+        spans.push((row.id.clone(), span));
         let status = match &result {
             Ok(done) => done.outcome.status,
             Err(_) => OutcomeStatus::Error,
         };
-        scene.tell_done(&row, status, began);
+        scene.tell_done(&row, status, span);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
         }
         results.push(result);
     }
-    results
+    (results, spans)
 }
 
 fn broke(error: &JoinError) -> ToolError {
     ToolError { model: "the tool broke; nothing of it was done".into(), operator: Some(error.to_string()) }
 }
 
+/// An outward call that ended.
+pub(crate) struct Answered {
+    /// Which.
+    pub(crate) call: CallId,
+    /// How.
+    pub(crate) outcome: Outcome,
+    /// When it ran; unknown where it broke.
+    pub(crate) span: Option<Span>,
+}
+
 /// Outward calls on their way. Dropping it gives them up.
 #[derive(Default)]
 pub(crate) struct Outward {
-    running: JoinSet<Outcome>,
+    running: JoinSet<(Outcome, Span)>,
     /// Which call each task runs.
     calls: HashMap<task::Id, CallId>,
 }
@@ -156,17 +172,18 @@ impl Outward {
         for row in rows {
             let (there, call) = (scene.clone(), row.id.clone());
             let task = self.running.spawn(async move {
-                let began = there.tell_started(&row);
-                let outcome = outcome_of(there.run(&row, &Inward::default()).await);
-                there.tell_done(&row, outcome.status, began);
-                outcome
+                there.tell_started(&row);
+                let (result, span) = there.timed(there.run(&row, &Inward::default())).await;
+                let outcome = outcome_of(result);
+                there.tell_done(&row, outcome.status, span);
+                (outcome, span)
             });
             self.calls.insert(task.id(), call);
         }
     }
 
     /// The next outcome; never ready where nothing runs.
-    pub(crate) async fn next(&mut self) -> (CallId, Outcome) {
+    pub(crate) async fn next(&mut self) -> Answered {
         loop {
             match self.running.join_next_with_id().await {
                 Some(ended) => {
@@ -180,7 +197,7 @@ impl Outward {
     }
 
     /// Outcomes that have come already; everything else is given up.
-    pub(crate) fn let_go(mut self) -> Vec<(CallId, Outcome)> {
+    pub(crate) fn let_go(mut self) -> Vec<Answered> {
         let mut came = Vec::new();
         while let Some(ended) = self.running.try_join_next_with_id() {
             came.extend(self.answered(ended));
@@ -188,13 +205,16 @@ impl Outward {
         came
     }
 
-    fn answered(&mut self, ended: Result<(task::Id, Outcome), JoinError>) -> Option<(CallId, Outcome)> {
+    fn answered(&mut self, ended: Result<(task::Id, (Outcome, Span)), JoinError>) -> Option<Answered> {
         match ended {
-            Ok((task, outcome)) => Some((self.calls.remove(&task)?, outcome)),
+            Ok((task, (outcome, span))) => {
+                Some(Answered { call: self.calls.remove(&task)?, outcome, span: Some(span) })
+            }
             Err(error) => {
                 let text = "the tool broke; unknown whether it happened".to_owned();
                 let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
-                Some((self.calls.remove(&error.id())?, Outcome { status, text, detail }))
+                let call = self.calls.remove(&error.id())?;
+                Some(Answered { call, outcome: Outcome { status, text, detail }, span: None })
             }
         }
     }

@@ -9,7 +9,7 @@ use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Window};
 use agent::limits;
-use agent::port::{Memo, Model, StoreError, ToolSpec};
+use agent::port::{Memo, Model, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
 use crate::failure;
-use crate::hands::{self, Outward};
+use crate::hands::{self, Answered, Outward};
 use crate::node::Node;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
@@ -104,7 +104,7 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     };
     let memo = memo.filter(|(_, of)| *of == model.info().name).map(|(memo, _)| memo).unwrap_or_default();
     let setup = Setup {
-        tools: tools_of(ports, config.tools.as_deref()),
+        tools: specs(&*ports.toolbox, config.tools.as_deref()),
         model: model.info().clone(),
         fresh: CycleId(ports.ids.uuid()),
     };
@@ -115,12 +115,6 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
-}
-
-fn tools_of(ports: &Ports, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
-    let names = ports.toolbox.names();
-    let chosen = names.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted.contains(name)));
-    chosen.filter_map(|name| Some(ports.toolbox.tool(&name)?.spec().clone())).collect()
 }
 
 impl Waking<'_> {
@@ -136,7 +130,8 @@ impl Waking<'_> {
                     self.heard(asked);
                 }
                 Next::Inward(calls) => {
-                    let results = hands::inward(&self.cycle, self.agent, self.ports(), calls).await;
+                    let (results, spans) = hands::inward(&self.cycle, self.agent, self.ports(), calls).await;
+                    spans.into_iter().for_each(|(call, span)| self.cycle.timed(call, span));
                     self.cycle.acted(results);
                 }
                 Next::Count(texts) => {
@@ -231,8 +226,8 @@ impl Waking<'_> {
         };
         tokio::select! {
             biased;
-            (call, outcome) = self.outward.next() => {
-                self.cycle.settled(call, outcome);
+            answered = self.outward.next() => {
+                self.settle(answered);
                 return Ok(());
             }
             () = stopped => self.cycle.stop(STOPPING),
@@ -246,11 +241,19 @@ impl Waking<'_> {
             }
         }
         // What came is kept; the rest is told as what it is when the cycle goes on.
-        for (call, outcome) in std::mem::take(&mut self.outward).let_go() {
-            self.cycle.settled(call, outcome);
+        for answered in std::mem::take(&mut self.outward).let_go() {
+            self.settle(answered);
         }
         self.cycle.let_go();
         Ok(())
+    }
+
+    fn settle(&mut self, answered: Answered) {
+        let Answered { call, outcome, span } = answered;
+        if let Some(span) = span {
+            self.cycle.timed(call.clone(), span);
+        }
+        self.cycle.settled(call, outcome);
     }
 
     /// A commit is never dropped half-way: it runs in a task of its own.

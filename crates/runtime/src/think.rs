@@ -57,7 +57,7 @@ impl Asking<'_> {
         self.ports.tokens.warm();
         let mut attempt = 1;
         loop {
-            let began = clock.monotonic_ms();
+            let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let error = {
                 let generation =
                     generate(&**self.model, prompt, memo, &self.config.model_timeouts, &**clock, stage);
@@ -66,10 +66,12 @@ impl Asking<'_> {
                         stage.void();
                         return Asked::Interrupted(interrupt);
                     }
-                    Ok(Ok(reply)) => {
+                    Ok(Ok((reply, first_ms))) => {
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
-                        return Asked::Thought(Ok(Thought { reply, verdicts, model_ms, attempts: attempt }));
+                        let thought =
+                            Thought { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
+                        return Asked::Thought(Ok(thought));
                     }
                     Ok(Err(error)) => error,
                 }
@@ -120,7 +122,8 @@ impl Asking<'_> {
     }
 }
 
-/// One generation under its four time-outs (connecting is the voice's own).
+/// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
+/// its first piece.
 async fn generate(
     model: &dyn Model,
     prompt: &Prompt,
@@ -128,7 +131,9 @@ async fn generate(
     timeouts: &ModelTimeouts,
     clock: &dyn Clock,
     stage: &mut Stage,
-) -> Result<Reply, ModelError> {
+) -> Result<(Reply, Option<u64>), ModelError> {
+    let began = clock.monotonic_ms();
+    let mut first = None;
     let mut stream = model.stream(ModelRequest { prompt, memo, timeouts });
     let mut total = clock.sleep(Duration::from_millis(timeouts.total));
     let mut silence = clock.sleep(Duration::from_millis(timeouts.first_byte));
@@ -144,8 +149,13 @@ async fn generate(
         match piece {
             None => return Err(ModelError::Cut("it ended without an ending".into())),
             Some(Err(error)) => return Err(error),
-            Some(Ok(Piece::Done(reply))) => return Ok(reply),
-            Some(Ok(piece)) => stage.show(&piece),
+            Some(Ok(Piece::Done(reply))) => return Ok((reply, first)),
+            // A sign of life shows nothing yet.
+            Some(Ok(Piece::Alive)) => stage.show(&Piece::Alive),
+            Some(Ok(piece)) => {
+                first.get_or_insert_with(|| clock.monotonic_ms().saturating_sub(began));
+                stage.show(&piece);
+            }
         }
         // A timer per token would cost more than it guards: it is wound up again once a while, and
         // waits that much longer.

@@ -113,3 +113,25 @@ async fn what_an_agent_lived_and_knows_is_readable() {
     let nobody = world.get("/v1/runs/0192d3e4-0000-7000-8000-000000000000").await;
     assert_eq!((nobody.status, nobody.code()), (404, "not_found"));
 }
+
+#[tokio::test]
+async fn a_mind_is_shown_by_layers_that_make_the_window_and_looking_wakes_nobody() {
+    let world = World::new().await;
+    let before = world.get("/v1/agents/muhammad/mind").await;
+    assert_eq!((before.status, &before.json["events"], &before.json["entries"]), (200, &json!(0), &json!(0)));
+    let body = json!({"text": "hello there", "sender": "you"});
+    let said = world.post("/v1/spaces/home/messages", body).await;
+    assert_eq!(said.status, 201, "{said:?}");
+    world.signals();
+    let mind = world.get("/v1/agents/muhammad/mind").await.json;
+    let names: Vec<&str> =
+        mind["layers"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["system", "tools", "summary", "window", "inbox", "workspace", "output", "free"]);
+    let sum: u64 = mind["layers"].as_array().unwrap().iter().map(|l| l["tokens"].as_u64().unwrap()).sum();
+    assert_eq!(json!(sum), mind["context_window"]);
+    assert_eq!(mind["events"], 1);
+    assert!(mind["layers"][4]["tokens"].as_u64() > before.json["layers"][4]["tokens"].as_u64());
+    assert!(world.signals().is_empty());
+    assert_eq!(world.get("/v1/agents/muhammad").await.json["waiting"], 1);
+    assert_eq!(world.get("/v1/agents/nobody/mind").await.status, 404);
+}

@@ -48,6 +48,7 @@ impl Cycle {
             calls,
             running: Vec::new(),
             arrived: Vec::new(),
+            spans: Vec::new(),
             overlap: waking.clean && !canceled,
             cancel: canceled,
             park: None,
@@ -131,7 +132,7 @@ impl Cycle {
     }
 
     /// Renders the entry that step 0 is shown, once.
-    fn show_inbox(&mut self, now: Timestamp) {
+    pub(super) fn show_inbox(&mut self, now: Timestamp) {
         let text = inbox::format_inbox(&self.taken, now, self.notice.as_deref());
         let seq = self.head_seq + 1;
         self.inbox = Some(Arc::new(Entry {

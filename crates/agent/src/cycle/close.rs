@@ -94,7 +94,8 @@ impl Cycle {
             changes.settle =
                 self.taken.iter().map(|w| Settlement { seq: w.seq, fate: Fate::Canceled }).collect();
         }
-        let open = self.open.clone();
+        let mut open = self.open.clone();
+        self.note_calls(&mut open, &changes.call_changes);
         let finishing = Finishing { ending: Ending::Canceled, summary: None, reason: Some(reason) };
         let rested = self.finish(&mut changes, &open, finishing, now);
         self.commit(changes, After::Rest(rested))

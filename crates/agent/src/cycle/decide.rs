@@ -14,7 +14,6 @@ use crate::life::{Finishing, LayerRef, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
-use crate::run::StepReceipt;
 
 impl Cycle {
     pub(super) fn decide(&mut self, thought: Thought, now: Timestamp) {
@@ -206,13 +205,7 @@ impl Cycle {
             open.tokens += u64::from(entry.tokens).max(generated);
         }
         open.usage.add(&usage);
-        open.steps.push(StepReceipt {
-            step: open.step,
-            tools: decision.calls.iter().map(|call| call.row.tool.clone()).collect(),
-            usage,
-            model_ms: decision.thought.model_ms,
-            attempts: decision.thought.attempts,
-        });
+        open.steps.push(self.step_receipt(decision));
         match decision.thought.reply.stop {
             StopReason::Length => open.continued = true,
             _ => open.continued = false,
@@ -246,6 +239,7 @@ impl Cycle {
     }
 
     pub(super) fn after_decision(&mut self, rested: Option<Rested>, now: Timestamp) -> State {
+        self.spans.clear();
         self.inbox = None;
         self.taken.clear();
         if let Some(rested) = rested {

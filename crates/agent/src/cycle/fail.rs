@@ -77,7 +77,8 @@ impl Cycle {
         let mut changes = self.changes(CommitKind::Close, now);
         let notice = format!("[NOTICE] Your cycle was broken off at step {}: {reason}", self.open.step);
         self.close_log(&mut changes, &notice, now);
-        let open = self.open.clone();
+        let mut open = self.open.clone();
+        self.note_calls(&mut open, &changes.call_changes);
         let reason = Some(format!("broken off at step {}: {reason}", self.open.step));
         let finishing = Finishing { ending: Ending::Failed, summary: None, reason };
         let rested = self.finish(&mut changes, &open, finishing, now);

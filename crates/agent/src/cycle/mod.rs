@@ -21,11 +21,15 @@ mod begin;
 mod close;
 mod decide;
 mod fail;
+mod mind;
+mod receipt;
 mod settle;
 mod stop;
 #[cfg(test)]
 mod tests;
 mod think;
+
+pub use mind::Mind;
 
 use std::sync::Arc;
 
@@ -111,8 +115,12 @@ pub struct Thought {
     /// For each call of the reply, in order: whether its arguments fit the tool's schema (the error
     /// is for the model). Ignored for tools that the agent has not.
     pub verdicts: Vec<Result<(), String>>,
+    /// When the model was asked, the attempt that it answered.
+    pub asked_at: Timestamp,
     /// Time of the model call in milliseconds.
     pub model_ms: u64,
+    /// Time to the first piece of the reply.
+    pub first_ms: Option<u64>,
     /// Attempts it took.
     pub attempts: u32,
 }
@@ -139,6 +147,15 @@ pub enum Verdict {
     Refused(Vec<Refusal>),
     /// Nothing was written: the cycle is canceled.
     Canceled,
+}
+
+/// When a call ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
 }
 
 /// One call of the step in hand.
@@ -233,6 +250,8 @@ pub struct Cycle {
     running: Vec<CallId>,
     /// Outcomes that came and are not committed.
     arrived: Vec<(CallId, Outcome)>,
+    /// When calls of the step in hand ran, as far as the driver has told.
+    spans: Vec<(CallId, Span)>,
     /// Whether opening may overlap the model call.
     overlap: bool,
     /// Someone asked to cancel the cycle.

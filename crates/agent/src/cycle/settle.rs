@@ -22,6 +22,9 @@ impl Cycle {
         if !self.arrived.is_empty() {
             let mut changes = self.changes(CommitKind::Settle, now);
             changes.call_changes = self.arrivals();
+            if let Some(open) = &mut changes.open {
+                self.note_calls(open, &changes.call_changes);
+            }
             return self.commit(changes, After::Started);
         }
         match self.park.clone().filter(|_| self.running.is_empty()) {
@@ -63,6 +66,7 @@ impl Cycle {
         changes.call_changes = self.arrivals();
         let mut open = self.open.clone();
         open.tokens += u64::from(entry.tokens);
+        self.note_calls(&mut open, &changes.call_changes);
         let all_failed =
             self.calls.iter().all(|row| self.outcome_of(row).as_ref().is_some_and(Outcome::failed));
         self.step_over(&mut open, all_failed);
@@ -79,6 +83,7 @@ impl Cycle {
         self.calls.clear();
         self.arrived.clear();
         self.running.clear();
+        self.spans.clear();
         State::Ready
     }
 

@@ -126,7 +126,7 @@ fn begin(waiting: Vec<Waiting>) -> Cycle {
 fn reply(parts: Vec<ReplyPart>) -> Thought {
     let verdicts = parts.iter().filter(|p| matches!(p, ReplyPart::Call { .. })).map(|_| Ok(())).collect();
     let reply = Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End };
-    Thought { reply, verdicts, model_ms: 5, attempts: 1 }
+    Thought { reply, verdicts, asked_at: at(1_995), model_ms: 5, first_ms: Some(2), attempts: 1 }
 }
 
 fn call(name: &str) -> ReplyPart {
@@ -260,9 +260,18 @@ fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
     assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Start]);
     assert_eq!(commits[1].call_changes.len(), 1);
     let Next::Outward(rows) = next else { panic!("wanted the calls, got {next:?}") };
+    cycle.timed(rows[1].id.clone(), Span { at: at(2_500), ms: 40 });
     cycle.settled(rows[1].id.clone(), Outcome::ok("seen"));
     let (commits, next) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Settle]);
+    let receipt = commits[0].open.as_ref().unwrap().steps[0].clone();
+    assert_eq!((receipt.started_ms, receipt.first_ms), (Some(995), Some(2)));
+    assert_eq!((receipt.calls[0].started_ms, receipt.calls[0].status), (None, None));
+    let looked = &receipt.calls[1];
+    assert_eq!(
+        (looked.started_ms, looked.took_ms, looked.status),
+        (Some(1_500), Some(40), Some(OutcomeStatus::Ok))
+    );
     assert!(commits[0].entries.is_empty() && matches!(next, Next::Await));
     cycle.settled(rows[0].id.clone(), Outcome::ok("fired"));
     let (commits, next) = drive(&mut cycle);
@@ -558,4 +567,19 @@ fn a_stop_of_the_node_gives_back_what_was_not_lived_and_parks_what_was() {
     let (commits, _) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
     assert!(!commits[1].blame && commits[1].settle[0].fate == Fate::Waiting);
+}
+
+#[test]
+fn a_mind_is_what_the_model_would_be_sent_and_changes_nothing() {
+    let asleep = begin(vec![]).mind(at(2_000));
+    assert_eq!((asleep.inbox.is_none(), asleep.events, asleep.layers.len()), (true, 0, 1));
+    let waking = begin(vec![service(1, 0), service(2, 0)]);
+    let mind = waking.mind(at(2_000));
+    assert_eq!((mind.events, mind.prompt.items.len()), (2, 2), "inbox, workspace");
+    assert!(mind.cut_to < mind.cut_above && mind.cut_above < 100_000);
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = say(&mut cycle, vec![call("look")]);
+    let open = begin_with(after_crash(&commits, 9)).mind(at(3_000));
+    assert_eq!((open.inbox.is_none(), open.window.len(), open.layers.len()), (true, 2, 1));
 }

@@ -57,7 +57,7 @@ impl Cycle {
     }
 
     /// What entries may fill, beside everything else that is sent.
-    fn budget(&self) -> Budget {
+    pub(super) fn budget(&self) -> Budget {
         let pending = self.inbox.iter().filter(|_| !self.open.lived);
         let shown: usize = self.layers.iter().map(|layer| layer.text.len()).sum::<usize>()
             + pending.map(|entry| entry.message.text().len()).sum::<usize>();
@@ -65,7 +65,7 @@ impl Cycle {
         Budget::of(model.context_window, model.max_output, self.fixed_tokens, estimate(shown))
     }
 
-    fn smaller_view(&self) -> Option<crate::entry::View> {
+    pub(super) fn smaller_view(&self) -> Option<crate::entry::View> {
         let cycle = self.open.lived.then_some(self.open.id);
         view::cut(&self.view, &self.window, self.budget(), cycle)
     }

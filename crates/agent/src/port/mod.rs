@@ -31,4 +31,4 @@ pub use registry::{
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Waken};
 pub use tokens::Tokens;
-pub use tool::{Done, Hands, Tool, ToolError, ToolSpec, Toolbox};
+pub use tool::{Done, Hands, Tool, ToolError, ToolSpec, Toolbox, specs};

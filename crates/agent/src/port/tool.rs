@@ -92,6 +92,13 @@ pub trait Tool: Send + Sync {
     fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>>;
 }
 
+/// What the tools are that an agent with this list of names has, in a stable order; no list is all.
+pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
+    let names = toolbox.names();
+    let chosen = names.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted.contains(name)));
+    chosen.filter_map(|name| Some(toolbox.tool(&name)?.spec().clone())).collect()
+}
+
 /// All tools of a server, by name.
 pub trait Toolbox: Send + Sync {
     /// The tool of that name.

@@ -1,15 +1,19 @@
-//! What an agent lived and knows: runs, consciousness, facts.
+//! What an agent lived and knows: runs, consciousness, facts; and what its model would be sent.
 
+use agent::cycle::{self, Cycle, Setup};
 use agent::entry::View;
 use agent::id::CycleId;
+use agent::life::Window;
+use agent::port::specs;
 use axum::Json;
 use axum::extract::State;
 
 use super::agent_called;
 use super::messages::named;
-use crate::api::{Consciousness, Facts, LogEntry, LogQuery, Page, PageQuery, Run, RunDetail};
+use crate::Doors;
+use crate::api::{Consciousness, Facts, LogEntry, LogQuery, Mind, Page, PageQuery, Run, RunDetail};
 use crate::extract::{At, HallState, Query, page, rows};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 
 /// An agent's runs, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/runs", tag = "runs",
@@ -69,4 +73,46 @@ pub(super) async fn facts(State(hall): HallState, At(name): At<String>) -> Resul
     let agent = agent_called(&hall, &name).await?.id;
     let facts = hall.doors.reader.facts(agent).await?;
     Ok(Json(facts.ok_or_else(|| Problem::not_found("agent", &name))?.into()))
+}
+
+/// What an agent's model would be sent now, by layers. Nothing is woken or taken by looking.
+#[utoipa::path(get, path = "/v1/agents/{agent}/mind", tag = "runs",
+    params(("agent" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The layers; their tokens and `free` make the window.", body = Mind)))]
+pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result<Json<Mind>, Problem> {
+    let missing = || Problem::not_found("agent", &name);
+    let agent = agent_called(&hall, &name).await?.id;
+    let Doors { store, clock, ids, voices, toolbox, tokens, .. } = &*hall.doors;
+    let now = clock.now();
+    let mut waking = store.wake(agent, now, None).await?.ok_or_else(missing)?;
+    let named = waking.config.model.clone();
+    let voice = voices.voice(named.as_deref()).map_err(|error| {
+        let named = named.as_deref().unwrap_or("the server's default");
+        Problem::new(Code::NoSuchModel, format!("cannot say what `{named}` would be sent: {error}"))
+    })?;
+    let model = voice.info().clone();
+    let window = match std::mem::replace(&mut waking.window, Window::Unchanged) {
+        Window::Loaded(window) => window,
+        Window::Unchanged => Vec::new(),
+    };
+    let tools = specs(&**toolbox, waking.config.tools.as_deref());
+    let setup = Setup { tools, model: model.clone(), fresh: CycleId(ids.uuid()) };
+    let mind = Cycle::begin(waking, window, setup, now).mind(now);
+    let counts = tokens.count(texts(&mind)).await;
+    Ok(Json(Mind::of(agent, &model, &mind, &counts)))
+}
+
+/// What is not counted yet: system, tools, summary, inbox, workspace.
+fn texts(mind: &cycle::Mind) -> Vec<String> {
+    let tools = mind.prompt.tools.iter().map(|tool| {
+        let schema: &serde_json::Value = &tool.schema;
+        format!("{}\n{}\n{schema}\n", tool.name, tool.description)
+    });
+    vec![
+        mind.prompt.system.to_string(),
+        tools.collect(),
+        mind.summary.clone().unwrap_or_default(),
+        mind.inbox.as_ref().map(|entry| entry.message.countable()).unwrap_or_default(),
+        mind.layers.iter().map(|layer| &*layer.text).collect(),
+    ]
 }

@@ -44,6 +44,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(minds::run))
         .add(Admin, doc!(minds::consciousness))
         .add(Admin, doc!(minds::facts))
+        .add(Admin, doc!(minds::mind))
         .add(Admin, doc!(recent::list))
         .add(Admin, doc!(streams::house))
         .add(Admin, doc!(streams::agent))

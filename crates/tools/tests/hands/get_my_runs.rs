@@ -10,7 +10,14 @@ use crate::world::{SCOUT, World, now};
 
 fn run(agent: AgentId, ordinal: u64) -> Run {
     let usage = Usage { input: Some(100), output: Some(7), ..Usage::default() };
-    let step = StepReceipt { step: 0, tools: vec!["done".into()], usage, model_ms: 5, attempts: 1 };
+    let step = StepReceipt {
+        step: 0,
+        tools: vec!["done".into()],
+        usage,
+        model_ms: 5,
+        attempts: 1,
+        ..StepReceipt::default()
+    };
     Run {
         id: CycleId(Uuid::from_u128(u128::from(ordinal))),
         agent,

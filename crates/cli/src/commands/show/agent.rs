@@ -1,0 +1,82 @@
+//! `viv show agent`: who an agent is, what it does and knows.
+
+use agent::goals::Branch;
+use agent::life::{Goal, Schedule};
+use jiff::Timestamp;
+use serde_json::json;
+use server::api::{Agent, Facts};
+
+use super::section;
+use crate::client::Client;
+use crate::errors::Result;
+use crate::output::{Screen, ago};
+use crate::target::{self, agent_path};
+
+/// Shows it.
+pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+    let agent = target::agent(client, wanted).await?;
+    let (card, facts) = (agent_path(agent.id, ""), agent_path(agent.id, "/facts"));
+    if screen.json {
+        let (card, facts) = (client.get(&card).await?, client.get(&facts).await?);
+        screen.json_line(&json!({"agent": card, "facts": facts}));
+        return Ok(());
+    }
+    let facts: Facts = client.get_as(&facts).await?;
+    let line = |text: &str| screen.clean_line(text);
+    let mut pairs = vec![
+        ("name", format!("{} ({})", line(&agent.display_name), line(&agent.name))),
+        ("id", agent.id.to_string()),
+        ("state", state_of(&agent)),
+        ("model", agent.model.as_deref().map_or_else(|| "the server's default".to_owned(), line)),
+        ("config", format!("revision {}", agent.config_rev)),
+        ("inbox", format!("waiting {}, held {}", agent.waiting, agent.held)),
+        ("life", format!("cycles {}, skipped {}", agent.cycles, agent.skips)),
+        ("tokens", tokens_of(&agent)),
+        ("made", ago(agent.created_at, Timestamp::now())),
+    ];
+    if !agent.description.is_empty() {
+        pairs.insert(1, ("is", line(&agent.description)));
+    }
+    if let Some(cycle) = agent.cycle {
+        pairs.push(("cycle", cycle.to_string()));
+    }
+    screen.pairs(&pairs);
+    section(
+        screen,
+        "spaces",
+        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect(),
+    );
+    section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
+    section(screen, "goals", goal_lines(&facts.goals));
+    section(screen, "plans", facts.plans.iter().map(plan_line).collect());
+    Ok(())
+}
+
+fn state_of(agent: &Agent) -> String {
+    let reason = agent.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let until = agent.not_before.map(|at| format!(", until {at:.0}")).unwrap_or_default();
+    format!("{}{reason}{until}", agent.state.as_str())
+}
+
+fn tokens_of(agent: &Agent) -> String {
+    let shown = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
+    format!("{} in, {} out", shown(agent.usage.input), shown(agent.usage.output))
+}
+
+/// The tree, with ids, finished ones too.
+fn goal_lines(goals: &[Goal]) -> Vec<String> {
+    let line = |Branch { goal, depth }| {
+        let indent = "  ".repeat(depth);
+        let (text, status) = (&goal.description, goal.status.as_str());
+        format!("{indent}{text} ({status}, priority {}, {})", goal.priority, goal.id)
+    };
+    agent::goals::tree(goals).into_iter().map(line).collect()
+}
+
+fn plan_line(plan: &agent::life::Plan) -> String {
+    let when = match &plan.schedule {
+        Schedule::At { at } => format!("at {at}"),
+        Schedule::Cron { expression, zone } => format!("`{expression}` {zone}"),
+    };
+    format!("{} ({when}): {}", plan.name, plan.instruction)
+}

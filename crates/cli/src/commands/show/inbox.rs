@@ -1,0 +1,54 @@
+//! `viv show inbox`: what an agent was sent, and what became of it.
+
+use agent::event::Fate;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use server::api::LoggedEvent;
+
+use crate::args::InboxArg;
+use crate::client::{Client, segment, typed};
+use crate::errors::Result;
+use crate::output::{Screen, ago, shortened};
+use crate::target::{self, agent_path};
+
+/// Columns of a text in a list.
+const PREVIEW: usize = 60;
+
+/// Shows it.
+pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> Result<()> {
+    let agent = target::agent(client, arg.agent.as_deref()).await?;
+    let query = arg.state.as_ref().map(|state| format!("?state={}", segment(state))).unwrap_or_default();
+    let most = usize::try_from(arg.limit).unwrap_or(usize::MAX);
+    let rows = client.list(&agent_path(agent.id, &format!("/inbox{query}")), most).await?;
+    if screen.json {
+        screen.json_line(&json!({"agent": agent.name, "events": rows}));
+        return Ok(());
+    }
+    let events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
+    if events.is_empty() {
+        screen.line(&format!("the inbox of `{}` has no such events", screen.clean_line(&agent.name)));
+        return Ok(());
+    }
+    let now = Timestamp::now();
+    let rows: Vec<Vec<String>> = events.iter().map(|event| event_row(screen, event, now)).collect();
+    screen.table(&["SEQ", "WHEN", "KIND", "FATE", "WHAT"], &rows);
+    Ok(())
+}
+
+fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
+    let urgent = if event.urgent { "!" } else { "" };
+    let fate = match &event.fate {
+        Fate::Lived { cycle, step } => format!("lived in {cycle} step {step}"),
+        Fate::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
+        Fate::Dead { reason } => format!("dead ({reason})"),
+        Fate::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),
+        other => other.as_str().to_owned(),
+    };
+    vec![
+        event.seq.to_string(),
+        ago(event.at, now),
+        format!("{}{urgent}", event.kind.as_str()),
+        shortened(&screen.clean_line(&fate), PREVIEW),
+        shortened(&screen.clean_line(&event.preview), PREVIEW),
+    ]
+}

@@ -1,0 +1,171 @@
+//! `viv show mind`: an agent's consciousness entry by entry, and what its model would be sent now, by
+//! layers.
+
+use agent::id::AgentId;
+use agent::message::Part;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use server::api::{LogEntry, Mind};
+
+use crate::args::MindArg;
+use crate::bars::{Piece, Scale};
+use crate::client::{Client, typed};
+use crate::errors::Result;
+use crate::output::{Screen, Style};
+use crate::progress::Progress;
+use crate::target::{self, agent_path};
+
+/// Entries per page: the server's bound.
+const PAGE: usize = 200;
+
+/// One page of a consciousness.
+#[derive(Deserialize)]
+struct MindPage {
+    agent: AgentId,
+    entries: Vec<Value>,
+    total_tokens: u64,
+    next: Option<u64>,
+}
+
+/// A whole consciousness.
+struct Log {
+    agent: AgentId,
+    /// As the server wrote them.
+    entries: Vec<Value>,
+    tokens: u64,
+}
+
+/// Shows it.
+pub(super) async fn mind(client: &Client, screen: &Screen, arg: &MindArg) -> Result<()> {
+    let reading = Progress::start(screen, "reading");
+    let agent = target::agent(client, arg.agent.as_deref()).await?;
+    let path = agent_path(agent.id, "/mind");
+    // Without a model nobody knows how large its window is; what the agent lived is known all the same.
+    let (layers, why) = match client.get(&path).await {
+        Ok(layers) => (layers, None),
+        Err(failure) if failure.code == "no_such_model" => (Value::Null, Some(failure.message)),
+        Err(failure) => return Err(failure),
+    };
+    let log = match arg.layers && !screen.json {
+        true => None,
+        false => Some(whole(client, agent.id).await?),
+    };
+    drop(reading);
+    if screen.json {
+        let log = log.map_or_else(|| json!({}), |log| told(&log, &layers));
+        screen.json_line(&log);
+        return Ok(());
+    }
+    if let Some(log) = log {
+        let count = log.entries.len();
+        print(screen, typed("consciousness", Value::Array(log.entries))?);
+        screen.line(&format!("{count} entries, {} tokens", log.tokens));
+    }
+    match why {
+        Some(why) => screen.note(&screen.clean_line(&format!("({why})"))),
+        None => bars(screen, &typed(&path, layers)?),
+    }
+    Ok(())
+}
+
+async fn whole(client: &Client, agent: AgentId) -> Result<Log> {
+    let mut log = Log { agent, entries: Vec::new(), tokens: 0 };
+    let mut after = 0;
+    loop {
+        let path = agent_path(agent, &format!("/consciousness?limit={PAGE}&after={after}"));
+        let page: MindPage = client.get_as(&path).await?;
+        let empty = page.entries.is_empty();
+        log.entries.extend(page.entries);
+        log.agent = page.agent;
+        log.tokens += page.total_tokens;
+        match page.next {
+            Some(next) if !empty && next > after => after = next,
+            _ => return Ok(log),
+        }
+    }
+}
+
+/// The JSON that scripts rely on: the log, and beside it the layers.
+fn told(log: &Log, layers: &Value) -> Value {
+    let mut told = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.tokens});
+    for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
+        told[key] = layers[key].clone();
+    }
+    told
+}
+
+fn print(screen: &Screen, entries: Vec<LogEntry>) {
+    let mut cycle = None;
+    for entry in entries {
+        if cycle != Some(entry.cycle) {
+            cycle = Some(entry.cycle);
+            screen.line(&screen.paint(Style::Bold, &format!("cycle {}", entry.cycle)));
+        }
+        let out = if entry.in_view { "" } else { ", not in view" };
+        let (seq, step, kind, tokens) = (entry.seq, entry.step, entry.kind.as_str(), entry.tokens);
+        let head = format!("#{seq} step {step} {kind} ({tokens} tokens{out})");
+        screen.line(&format!("  {}", screen.paint(Style::Dim, &head)));
+        for part in &entry.message.parts {
+            for line in screen.clean(&part_text(part)).lines() {
+                screen.wrapped(&format!("    {line}"), 6);
+            }
+        }
+    }
+}
+
+fn part_text(part: &Part) -> String {
+    match part {
+        Part::Text { text } => text.clone(),
+        Part::Reasoning { text } => format!("(reasoning) {text}"),
+        Part::ToolCall { name, arguments, .. } => format!("-> {name} {arguments}"),
+        Part::ToolResult { name, text, error, .. } => {
+            format!("<- {name}{} {text}", if *error { " failed:" } else { "" })
+        }
+        Part::Image { media_type, .. } => format!("(image, {media_type})"),
+        Part::File { name, media_type, .. } => format!("(file `{name}`, {media_type})"),
+    }
+}
+
+/// Each layer as a bar, one behind the other, so that together they are the window.
+fn bars(screen: &Screen, mind: &Mind) {
+    let heading = format!("what {} would be sent: {} tokens of window", mind.model, mind.context_window);
+    screen.line("");
+    screen.wrapped(&screen.clean_line(&heading), 2);
+    let used: u64 = mind.layers.iter().map(|layer| layer.tokens).sum();
+    let total = used.max(mind.context_window).max(1);
+    // Name, tokens and share stand before the bar.
+    let cells = screen.room().saturating_sub(9 + 1 + 9 + 1 + 4 + 2).max(8);
+    let scale = Scale { total, cells };
+    let mut at = 0;
+    for layer in &mind.layers {
+        let (from, to) = (at, at.saturating_add(layer.tokens));
+        at = to;
+        let (glyph, style) = match layer.name.as_str() {
+            "free" => (screen.pick('·', '.'), Style::Dim),
+            "output" => (screen.pick('░', '-'), Style::Dim),
+            _ => (screen.pick('█', '#'), Style::Cyan),
+        };
+        let pieces = [Piece { from, to, glyph, style }];
+        let bar = if layer.tokens == 0 { String::new() } else { scale.bar(screen, &pieces) };
+        let percent = layer.tokens.saturating_mul(100) / total;
+        let share = match percent {
+            0 if layer.tokens > 0 => "<1%".to_owned(),
+            percent => format!("{percent}%"),
+        };
+        let name = screen.clean_line(&layer.name);
+        screen.line(format!("{name:9} {:>9} {share:>4}  {bar}", layer.tokens).trim_end());
+    }
+    let mut notes = vec![format!(
+        "the window holds {} entries; above {} tokens it is cut to {}",
+        mind.entries, mind.cut_above, mind.cut_to
+    )];
+    if mind.events > 0 {
+        notes.push(format!("the inbox holds {} events, to be lived next", mind.events));
+    }
+    if used > mind.context_window {
+        notes.push("this is more than the window holds: shorten instructions or tools".to_owned());
+    }
+    for note in notes {
+        screen.wrapped(&note, 2);
+    }
+}

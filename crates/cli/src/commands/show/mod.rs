@@ -1,0 +1,33 @@
+//! `viv show`: an agent, a run, an inbox, a mind; each in a file of its own.
+
+mod agent;
+mod inbox;
+mod mind;
+mod run;
+
+use crate::args::Show;
+use crate::client::Client;
+use crate::errors::{Exit, Result};
+use crate::output::{Screen, Style};
+
+/// Shows it.
+pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Exit> {
+    match what {
+        Show::Agent(arg) => agent::agent(&client, &screen, arg.agent.as_deref()).await?,
+        Show::Run(arg) => run::run(&client, &screen, arg.run.as_deref()).await?,
+        Show::Inbox(arg) => inbox::inbox(&client, &screen, &arg).await?,
+        Show::Mind(arg) => mind::mind(&client, &screen, &arg).await?,
+    }
+    Ok(Exit::Answered)
+}
+
+/// Lines under a heading; nothing where there are none.
+fn section(screen: &Screen, name: &str, lines: Vec<String>) {
+    if lines.is_empty() {
+        return;
+    }
+    screen.line(&format!("\n{}", screen.paint(Style::Bold, name)));
+    for line in lines {
+        screen.wrapped(&format!("  {}", screen.clean_line(&line)), 4);
+    }
+}

@@ -1,0 +1,295 @@
+//! `viv show run`: one run as a waterfall. Times count from the opening of its cycle.
+
+use std::fmt::Write as _;
+
+use agent::call::OutcomeStatus;
+use agent::id::CycleId;
+use agent::run::{CallReceipt, StepReceipt};
+use jiff::Timestamp;
+use server::api::{Run, RunDetail, Usage};
+
+use super::section;
+use crate::bars::{Piece, Scale};
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, Style, ago, columns, shortened, span};
+use crate::target::{self, agent_path};
+
+/// Columns of a row's name at most.
+const NAME: usize = 22;
+/// Columns of a bar at least, however narrow the terminal is.
+const BAR: usize = 8;
+
+/// Shows it.
+pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+    let id = match wanted {
+        Some(id) if id.parse::<CycleId>().is_ok() && is_run(client, id).await? => id.to_owned(),
+        wanted => newest_run(client, wanted).await?,
+    };
+    let path = format!("/v1/runs/{}", segment(&id));
+    let answer = client.get(&path).await?;
+    if screen.json {
+        screen.json_line(&answer);
+        return Ok(());
+    }
+    let RunDetail { run, said } = typed(&path, answer)?;
+    screen.pairs(&summary(screen, &run));
+    waterfall(screen, &run);
+    let lines = said.iter().flat_map(|spoken| spoken.text.lines().map(str::to_owned)).collect();
+    section(screen, "said", lines);
+    Ok(())
+}
+
+fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
+    let line = |text: &str| screen.clean_line(text);
+    let ending = match &run.reason {
+        Some(reason) => format!("{} ({})", run.ending.as_str(), line(reason)),
+        None => run.ending.as_str().to_owned(),
+    };
+    let mut pairs = vec![
+        ("run", format!("{} (cycle {})", run.id, run.ordinal)),
+        ("woke for", line(&run.woke_for)),
+        ("ending", ending),
+        ("took", format!("{}, {}", span(length(run)), ago(run.ended_at, Timestamp::now()))),
+        ("model", line(&run.model)),
+        ("tokens", tokens(&run.usage)),
+        ("cost", cost(run.cost_micros)),
+    ];
+    if let Some(summary) = &run.summary {
+        pairs.push(("summary", line(summary)));
+    }
+    pairs
+}
+
+fn length(run: &Run) -> u64 {
+    u64::try_from(run.ended_at.as_millisecond() - run.opened_at.as_millisecond()).unwrap_or(0)
+}
+
+/// `120 in (100 cached), 20 out (5 reasoning)`.
+fn tokens(usage: &Usage) -> String {
+    let part = |all: Option<u64>, of: Option<u64>, way: &str, what: &str| {
+        let all = all.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
+        match of.filter(|of| *of > 0) {
+            Some(of) => format!("{all} {way} ({of} {what})"),
+            None => format!("{all} {way}"),
+        }
+    };
+    let sent = part(usage.input, usage.cached, "in", "cached");
+    let generated = part(usage.output, usage.reasoning, "out", "reasoning");
+    format!("{sent}, {generated}")
+}
+
+fn cost(micros: Option<u64>) -> String {
+    match micros {
+        Some(micros) => format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// A line of the waterfall: the heading of a step, or something with a bar.
+#[derive(Debug)]
+enum Row {
+    Step(String),
+    Bar { name: String, took: String, mark: &'static str, pieces: Vec<Piece> },
+}
+
+/// What bars are drawn with.
+struct Glyphs {
+    wait: char,
+    model: char,
+    tool: char,
+}
+
+fn waterfall(screen: &Screen, run: &Run) {
+    if run.steps.is_empty() {
+        return;
+    }
+    let glyphs =
+        Glyphs {
+            wait: screen.pick('░', '.'), model: screen.pick('█', '#'), tool: screen.pick('▒', '=')
+        };
+    let mut rows = Vec::new();
+    let mut now = 0;
+    let known = run.steps.iter().all(|step| step.started_ms.is_some());
+    for step in &run.steps {
+        now = rows_of(screen, &glyphs, step, now, &mut rows);
+    }
+    let scale_of = |cells| Scale { total: length(run).max(now), cells };
+    let widths = Widths::of(screen.room(), &rows);
+    let scale = scale_of(widths.bar);
+    screen.line("");
+    screen
+        .line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(widths.before()), scale.times(screen))));
+    for row in rows {
+        match row {
+            Row::Step(heading) => screen.wrapped(&heading, 8),
+            Row::Bar { name, took, mark, pieces } => {
+                screen.line(&widths.line(screen, &name, &took, mark, &scale.bar(screen, &pieces)));
+            }
+        }
+    }
+    let Glyphs { wait, model, tool } = glyphs;
+    let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
+    if !known {
+        legend.push_str("; begins were not recorded, so steps stand one behind the other");
+    }
+    for line in crate::output::wrap(&legend, screen.width, 0) {
+        screen.line(&screen.paint(Style::Dim, &line));
+    }
+}
+
+/// The rows of one step; returns where it ends.
+fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows: &mut Vec<Row>) -> u64 {
+    let mut heading = format!("step {}: {}", step.step, tokens(&step.usage.into()));
+    if step.attempts > 1 {
+        let _ = write!(heading, ", {} attempts", step.attempts);
+    }
+    if step.tools.is_empty() {
+        heading.push_str(", no calls");
+    }
+    rows.push(Row::Step(heading));
+    let from = step.started_ms.unwrap_or(now);
+    let to = from.saturating_add(step.model_ms);
+    let first = step.first_ms.map_or(from, |first| from.saturating_add(first).min(to));
+    let piece = |from, to, glyph, style| Piece { from, to, glyph, style };
+    let mut pieces = Vec::new();
+    if first > from {
+        pieces.push(piece(from, first, glyphs.wait, Style::Dim));
+    }
+    pieces.push(piece(first, to, glyphs.model, Style::Cyan));
+    rows.push(Row::Bar { name: "  think".to_owned(), took: span(step.model_ms), mark: "", pieces });
+    let mut end = to;
+    for call in calls(step) {
+        let from = call.started_ms.unwrap_or(to);
+        let until = from.saturating_add(call.took_ms.unwrap_or(0));
+        let mark = mark(&call);
+        let style = if mark.is_empty() { Style::Yellow } else { Style::Red };
+        let ran = call.started_ms.is_some() || step.started_ms.is_none();
+        let pieces = if ran { vec![piece(from, until, glyphs.tool, style)] } else { Vec::new() };
+        let took = call.took_ms.map(span).unwrap_or_default();
+        rows.push(Row::Bar { name: format!("  {}", screen.clean_line(&call.tool)), took, mark, pieces });
+        end = end.max(until);
+    }
+    end
+}
+
+/// The calls of a step; of receipts of earlier versions only their tools are known.
+fn calls(step: &StepReceipt) -> Vec<CallReceipt> {
+    if step.calls.is_empty() {
+        let named = |tool: &String| CallReceipt {
+            tool: tool.clone(),
+            status: Some(OutcomeStatus::Ok),
+            ..CallReceipt::default()
+        };
+        return step.tools.iter().map(named).collect();
+    }
+    step.calls.clone()
+}
+
+/// What stands beside a call that did not simply do its work.
+fn mark(call: &CallReceipt) -> &'static str {
+    match call.status {
+        Some(OutcomeStatus::Ok) => "",
+        Some(OutcomeStatus::Error) => "failed",
+        Some(OutcomeStatus::Pending) => "pending",
+        Some(OutcomeStatus::Unknown) => "unknown",
+        Some(OutcomeStatus::Canceled) => "canceled",
+        None => "open",
+    }
+}
+
+/// Columns of the parts of a row.
+struct Widths {
+    name: usize,
+    took: usize,
+    mark: usize,
+    bar: usize,
+}
+
+impl Widths {
+    fn of(room: usize, rows: &[Row]) -> Self {
+        let most = |part: fn(&Row) -> usize| rows.iter().map(part).max().unwrap_or(0);
+        let name = most(|row| if let Row::Bar { name, .. } = row { columns(name) } else { 0 });
+        let took = most(|row| if let Row::Bar { took, .. } = row { columns(took) } else { 0 });
+        let mark = most(|row| if let Row::Bar { mark, .. } = row { mark.len() } else { 0 });
+        let mark = if mark == 0 { 0 } else { mark + 1 };
+        let name = name.min(NAME).min(room.saturating_sub(took + mark + BAR + 3)).max(8);
+        let bar = room.saturating_sub(name + took + mark + 3).max(BAR);
+        Self { name, took, mark, bar }
+    }
+
+    /// Columns before the bar.
+    fn before(&self) -> usize {
+        self.name + 1 + self.took + self.mark + 2
+    }
+
+    fn line(&self, screen: &Screen, name: &str, took: &str, mark: &str, bar: &str) -> String {
+        let name = shortened(name, self.name);
+        let blank = " ".repeat(self.name - columns(&name));
+        let width = self.mark.saturating_sub(1);
+        let mark = match self.mark {
+            0 => String::new(),
+            _ => format!(" {}", screen.paint(Style::Red, &format!("{mark:width$}"))),
+        };
+        let took = format!("{took:>width$}", width = self.took);
+        format!("{name}{blank} {took}{mark}  {bar}").trim_end().to_owned()
+    }
+}
+
+/// An id may be a run's or an agent's.
+async fn is_run(client: &Client, id: &str) -> Result<bool> {
+    match client.get(&format!("/v1/runs/{}", segment(id))).await {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.exit == Exit::NotFound => {
+            match client.get(&format!("/v1/agents/{}", segment(id))).await {
+                Ok(_) => Ok(false),
+                Err(_) => {
+                    Err(failure.hint("`viv ps` lists agents; `viv show run AGENT` shows its newest run"))
+                }
+            }
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn newest_run(client: &Client, wanted: Option<&str>) -> Result<String> {
+    let agent = target::agent(client, wanted).await?;
+    let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
+    page["items"][0]["id"].as_str().map(str::to_owned).ok_or_else(|| {
+        Failure::new(Exit::NotFound, "not_found", format!("`{}` has no run yet", agent.name))
+            .hint("say something to it with `viv say`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::run::Usage as Spent;
+
+    #[test]
+    fn an_unknown_cost_is_not_nothing() {
+        assert_eq!(cost(None), "unknown");
+        assert_eq!(cost(Some(1_234_567)), "$1.234567");
+    }
+
+    #[test]
+    fn tokens_name_what_was_cached_and_what_was_reasoning() {
+        let usage = Spent { input: Some(120), cached: Some(100), output: Some(20), reasoning: Some(0) };
+        assert_eq!(tokens(&usage.into()), "120 in (100 cached), 20 out");
+        assert_eq!(tokens(&Spent::default().into()), "unknown in, unknown out");
+    }
+
+    #[test]
+    fn a_receipt_without_times_is_drawn_step_behind_step() {
+        let (screen, mut rows) = (Screen::plain(Some(80), false), Vec::new());
+        let glyphs = Glyphs { wait: '.', model: '#', tool: '=' };
+        let step =
+            StepReceipt { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
+        let end = rows_of(&screen, &glyphs, &step, 100, &mut rows);
+        assert_eq!(end, 150);
+        let Row::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };
+        assert_eq!((pieces[0].from, pieces[0].to, took.as_str()), (100, 150, "50 ms"));
+        assert!(matches!(&rows[0], Row::Step(heading) if heading.contains("2 attempts")));
+        assert!(matches!(&rows[2], Row::Bar { mark, .. } if mark.is_empty()));
+    }
+}
