@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use clap::error::ErrorKind;
 use serde_json::{Value, json};
 
 /// The families of exit codes. Scripts rely on the numbers.
@@ -59,7 +60,11 @@ impl Failure {
         let mut parts = text.split("\n\n");
         // What is missing, or what there is to choose from, stands in lines below the first.
         let said: Vec<&str> = parts.next().unwrap_or_default().split_whitespace().collect();
-        let said = said.join(" ");
+        let said = match error.kind() {
+            // This kind renders the whole page.
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "wanted a command".to_owned(),
+            _ => said.join(" "),
+        };
         let message = said.strip_prefix("error: ").unwrap_or(&said);
         let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
         let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("viv");
@@ -78,10 +83,10 @@ impl Failure {
         self
     }
 
-    /// What to do: the hint given, else what helps with most failures of its family. So every failure
-    /// has one.
+    /// What to do: the hint given, else what helps with such a refusal, else with most failures of its
+    /// family. So every failure has one.
     pub(crate) fn advice(&self) -> &str {
-        self.hint.as_deref().unwrap_or(match self.exit {
+        self.hint.as_deref().or_else(|| usual(&self.code)).unwrap_or(match self.exit {
             Exit::Answered | Exit::Failed => "`viv doctor` looks for what stands in the way",
             Exit::Usage => "`viv --help` lists all commands, `viv COMMAND --help` explains one",
             Exit::Refused => "`viv agents`, `viv spaces` and `viv entities` show how things stand",
@@ -96,6 +101,25 @@ impl Failure {
     pub(crate) fn to_json(&self) -> Value {
         json!({"error": {"code": self.code, "message": self.message, "hint": self.advice()}})
     }
+}
+
+/// What helps with a refusal of the server that brings no hint of its own.
+fn usual(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "agent_retired" => "a retired agent stays so; make another with `viv agents create`",
+        "bad_config" => "`viv show agent NAME --json` shows every key with its value",
+        "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
+        "forbidden" => "this needs an admin key: set `VIV_KEY`, or run it where the server runs",
+        "inbox_full" => "let it work off what waits: `viv show inbox NAME --state waiting`",
+        "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
+        "no_open_cycle" => "`viv ps` shows who is awake",
+        "no_space" => "make room on the server's disk; `viv doctor` looks",
+        "not_human" => "name a person: `viv entities --kind human` lists them",
+        "not_member" => "add it with `viv spaces add SPACE NAME`",
+        "overloaded" | "closing" => "ask again in a moment",
+        "space_closed" => "a closed space can only be read; open another with `viv spaces open`",
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Failure {

@@ -91,19 +91,20 @@ fn misread(error: &clap::Error) -> ExitCode {
     let given = |wanted: &[&str]| std::env::args_os().any(|arg| wanted.iter().any(|name| arg == *name));
     let (json, quiet) = (given(&["--json"]), given(&["--quiet", "-q"]));
     let screen = Screen::detect(json, quiet);
-    let (asked, bare) = match error.kind() {
+    let (asked, incomplete) = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => (true, false),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => (false, !json),
+        // Which of the two it is depends on whether a setting came from the environment.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => (false, !json),
         _ => (false, false),
     };
-    if bare && std::env::args_os().len() == 1 {
+    if incomplete && std::env::args_os().len() == 1 {
         screen.line(args::WELCOME);
         return ExitCode::SUCCESS;
     }
-    if asked || bare {
+    if asked {
         // Where even this cannot be printed there is nobody to tell.
         let _ = error.print();
-        return ExitCode::from(if asked { 0 } else { Exit::Usage as u8 });
+        return ExitCode::SUCCESS;
     }
     screen.failure(&Failure::misread(error));
     ExitCode::from(Exit::Usage as u8)

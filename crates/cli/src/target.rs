@@ -93,10 +93,10 @@ pub(crate) async fn place(
         (None, Some(agent)) if admin => {
             let facts: Facts = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
             let named = facts.spaces.into_iter().map(|space| (space.name, space.id)).collect();
-            let id = only(named, &format!("`{agent}` is in no space"))?;
+            let id = only(named, &format!("`{agent}` is in no space"), "name one with --space")?;
             client.get_as(&format!("/v1/spaces/{id}")).await?
         }
-        (None, _) => only_space(client).await?,
+        (None, _) => only_space(client, "name one with --space").await?,
     };
     let members = members(client, &space).await?;
     let (sender, me) = match who.entity {
@@ -118,15 +118,15 @@ pub(crate) async fn place(
 pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<Space> {
     match wanted {
         Some(wanted) => client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await,
-        None => only_space(client).await,
+        None => only_space(client, "name one").await,
     }
 }
 
-async fn only_space(client: &Client) -> Result<Space> {
+async fn only_space(client: &Client, how: &str) -> Result<Space> {
     let rows = client.list("/v1/spaces", LOOKED_AT).await?;
     let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
     let open = spaces.into_iter().filter(|space| !space.closed);
-    only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space")
+    only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space", how)
 }
 
 /// The members of a space.
@@ -137,13 +137,13 @@ pub(crate) async fn members(client: &Client, space: &Space) -> Result<Vec<Member
     typed(&path, answer.get("items").cloned().unwrap_or(answer))
 }
 
-fn only<T>(mut spaces: Vec<(String, T)>, none: &str) -> Result<T> {
+fn only<T>(mut spaces: Vec<(String, T)>, none: &str, how: &str) -> Result<T> {
     match spaces.len() {
         1 => Ok(spaces.remove(0).1),
         0 => Err(Failure::new(Exit::NotFound, "not_found", none)
             .hint("open one with `viv spaces open NAME --members you,AGENT`")),
         n => Err(Failure::usage(format!("wanted one space, but there are {n}"))
-            .hint(format!("name one with --space: {}", names(spaces.into_iter().map(|(name, _)| name))))),
+            .hint(format!("{how}: {}", names(spaces.into_iter().map(|(name, _)| name))))),
     }
 }
 
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn the_only_space_needs_no_name() {
         let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), ())).collect::<Vec<_>>();
-        assert!(only(named(&["a"]), "none").is_ok());
-        assert_eq!(only(named(&[]), "none").unwrap_err().exit, Exit::NotFound);
-        let two = only(named(&["a", "b"]), "none").unwrap_err();
+        assert!(only(named(&["a"]), "none", "name one").is_ok());
+        assert_eq!(only(named(&[]), "none", "name one").unwrap_err().exit, Exit::NotFound);
+        let two = only(named(&["a", "b"]), "none", "name one with --space").unwrap_err();
         assert_eq!((two.exit, two.hint.unwrap().as_str()), (Exit::Usage, "name one with --space: `a`, `b`"));
     }
 }

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod chat;
+mod manage;
 mod mishaps;
 mod pty;
+mod screens;
+mod stub;
 mod talking;
 mod world;

@@ -136,7 +136,7 @@ fn bars(screen: &Screen, mind: &Mind) {
     // Name, tokens and share stand before the bar.
     let cells = screen.room().saturating_sub(9 + 1 + 9 + 1 + 4 + 2).max(8);
     let scale = Scale { total, cells };
-    let mut at = 0;
+    let mut at: u64 = 0;
     for layer in &mind.layers {
         let (from, to) = (at, at.saturating_add(layer.tokens));
         at = to;
@@ -156,11 +156,12 @@ fn bars(screen: &Screen, mind: &Mind) {
         screen.line(format!("{name:9} {:>9} {share:>4}  {bar}", layer.tokens).trim_end());
     }
     let mut notes = vec![format!(
-        "the window holds {} entries; above {} tokens it is cut to {}",
+        "entries in the window: {}; above {} tokens it is cut to {}",
         mind.entries, mind.cut_above, mind.cut_to
     )];
     if mind.events > 0 {
-        notes.push(format!("the inbox holds {} events, to be lived next", mind.events));
+        let events = if mind.events == 1 { "1 event".to_owned() } else { format!("{} events", mind.events) };
+        notes.push(format!("the inbox holds {events}, to be lived next"));
     }
     if used > mind.context_window {
         notes.push("this is more than the window holds: shorten instructions or tools".to_owned());

@@ -17,6 +17,8 @@ use crate::target::{self, agent_path};
 
 /// Columns of a row's name at most.
 const NAME: usize = 22;
+/// Narrower terminals get short names and marks.
+const NARROW: usize = 60;
 /// Columns of a bar at least, however narrow the terminal is.
 const BAR: usize = 8;
 
@@ -120,16 +122,20 @@ fn waterfall(screen: &Screen, run: &Run) {
     screen.line("");
     screen
         .line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(widths.before()), scale.times(screen))));
-    for row in rows {
+    for row in &rows {
         match row {
-            Row::Step(heading) => screen.wrapped(&heading, 8),
+            Row::Step(heading) => screen.wrapped(heading, 8),
             Row::Bar { name, took, mark, pieces } => {
-                screen.line(&widths.line(screen, &name, &took, mark, &scale.bar(screen, &pieces)));
+                screen.line(&widths.line(screen, name, took, mark, &scale.bar(screen, pieces)));
             }
         }
     }
     let Glyphs { wait, model, tool } = glyphs;
+    let failed = rows.iter().any(|row| matches!(row, Row::Bar { mark: "!", .. }));
     let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
+    if failed {
+        legend.push_str("  ! it did not end well");
+    }
     if !known {
         legend.push_str("; begins were not recorded, so steps stand one behind the other");
     }
@@ -162,7 +168,7 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
     for call in calls(step) {
         let from = call.started_ms.unwrap_or(to);
         let until = from.saturating_add(call.took_ms.unwrap_or(0));
-        let mark = mark(&call);
+        let mark = mark(&call, screen.room() < NARROW);
         let style = if mark.is_empty() { Style::Yellow } else { Style::Red };
         let ran = call.started_ms.is_some() || step.started_ms.is_none();
         let pieces = if ran { vec![piece(from, until, glyphs.tool, style)] } else { Vec::new() };
@@ -187,9 +193,10 @@ fn calls(step: &StepReceipt) -> Vec<CallReceipt> {
 }
 
 /// What stands beside a call that did not simply do its work.
-fn mark(call: &CallReceipt) -> &'static str {
+fn mark(call: &CallReceipt, narrow: bool) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",
+        _ if narrow => "!",
         Some(OutcomeStatus::Error) => "failed",
         Some(OutcomeStatus::Pending) => "pending",
         Some(OutcomeStatus::Unknown) => "unknown",
@@ -213,7 +220,8 @@ impl Widths {
         let took = most(|row| if let Row::Bar { took, .. } = row { columns(took) } else { 0 });
         let mark = most(|row| if let Row::Bar { mark, .. } = row { mark.len() } else { 0 });
         let mark = if mark == 0 { 0 } else { mark + 1 };
-        let name = name.min(NAME).min(room.saturating_sub(took + mark + BAR + 3)).max(8);
+        let most_name = if room < NARROW { NAME / 2 + 4 } else { NAME };
+        let name = name.min(most_name).min(room.saturating_sub(took + mark + BAR + 3)).max(8);
         let bar = room.saturating_sub(name + took + mark + 3).max(BAR);
         Self { name, took, mark, bar }
     }

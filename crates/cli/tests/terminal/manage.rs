@@ -1,0 +1,116 @@
+//! Agents, spaces and people, made and changed from the command line against a real server.
+
+use crate::world::{Server, run, run_with};
+
+#[test]
+fn an_agent_a_person_and_a_space_are_made_used_and_ended() {
+    let server = Server::start();
+    let file = server.dir.path().join("bob.txt");
+    std::fs::write(&file, "You are Bob.\n").unwrap();
+    let file = file.to_str().unwrap();
+    let mut all = String::new();
+    for args in [
+        &["agents", "create", "bob", "-f", file, "--description", "helps out"][..],
+        &["agents", "create", "bob"],
+        &["agents"],
+        &["agents", "set", "bob", "limits.max_steps=5", "display_name=Bob B.", "tools=send_message,done"],
+        &["agents", "set", "bob", "limits.max_steps="],
+        &["agents", "set", "bob", "limts.max_steps=5"],
+        &["agents", "set", "bob", "limits.max_steps=many"],
+        &["agents", "set", "bob", "nonsense"],
+        &["entities", "add", "husam", "--display-name", "Husam"],
+        &["entities", "--kind", "human"],
+        &["entities", "key", "bob"],
+        &["entities", "key", "husam"],
+        &["spaces", "open", "garden", "--members", "you,bob", "--description", "plants"],
+        &["spaces", "open", "garden"],
+        &["spaces", "add", "garden", "husam", "--role", "gardener"],
+        &["spaces", "members", "garden"],
+        &["spaces"],
+        &["spaces", "read", "garden"],
+        &["spaces", "read"],
+        &["spaces", "remove", "garden", "husam", "husam"],
+        &["spaces", "close", "garden"],
+        &["spaces", "--all"],
+        &["agents", "suspend", "bob"],
+        &["agents", "--state", "suspended"],
+        &["agents", "resume", "bob"],
+        &["agents", "cancel", "bob"],
+        &["agents", "retire", "bob"],
+        &["agents", "retire", "bob", "--yes"],
+        &["agents", "--all"],
+        &["agents", "--all", "suspend", "bob"],
+        &["agents", "--state", "tired"],
+        &["open"],
+        &["open", "--json"],
+    ] {
+        let shown = args.join(" ").replace(file, "bob.txt");
+        all.push_str(&format!("$ viv {shown}\n{}\n", server.run(args).shown()));
+    }
+    // How long ago somebody was made decides how wide a column is.
+    let all: Vec<String> = all.lines().map(|line| line.trim_end().to_owned()).collect();
+    insta::assert_snapshot!("manage", all.join("\n"));
+}
+
+#[test]
+fn a_key_made_here_opens_the_house_for_its_person() {
+    let server = Server::start();
+    assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
+    assert_eq!(server.run(&["spaces", "add", "home", "husam"]).code, 0);
+    let made = server.run(&["entities", "key", "husam", "--quiet"]);
+    assert_eq!((made.code, made.err.as_str()), (0, ""), "{}", made.shown());
+    let settings = [("VIV_URL", server.url()), ("VIV_KEY", made.out.trim())];
+    let elsewhere = tempfile::tempdir().unwrap();
+    let ran = run_with(elsewhere.path(), &["say", "it is me"], "", &settings);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    assert!(server.run(&["spaces", "read", "home"]).out.contains("husam: it is me"));
+}
+
+#[test]
+fn quiet_leaves_only_the_answer_and_errors_stay() {
+    let server = Server::start();
+    let loud = server.run(&["say", "--wait", "hello"]);
+    let quiet = server.run(&["say", "--wait", "--quiet", "hello"]);
+    assert!(loud.err.contains("rehearsal"), "{}", loud.shown());
+    assert_eq!((quiet.code, quiet.err.as_str()), (0, ""), "{}", quiet.shown());
+    assert!(quiet.out.starts_with("Ada: "), "{}", quiet.shown());
+    let failed = server.run(&["-q", "show", "agent", "nobody"]);
+    assert!(failed.err.starts_with("error: ") && failed.err.contains("\nhint: "), "{}", failed.shown());
+}
+
+#[test]
+fn completions_and_pages_are_made_of_the_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = run(dir.path(), &["completions", shell]);
+        assert!(ran.code == 0 && ran.out.contains("agents") && ran.err.is_empty(), "{shell}");
+    }
+    assert_eq!(run(dir.path(), &["completions", "tcsh"]).code, 2);
+    let page = run(dir.path(), &["man"]);
+    assert!(page.code == 0 && page.out.contains(".TH viv 1"), "{}", page.shown());
+    let man = dir.path().join("man1");
+    let ran = run(dir.path(), &["man", "--dir", man.to_str().unwrap(), "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    let show_run = std::fs::read_to_string(man.join("viv-show-run.1")).unwrap();
+    assert!(show_run.contains("waterfall") && show_run.contains("viv show run ada"), "{show_run}");
+    let blocked = dir.path().join("file");
+    std::fs::write(&blocked, "").unwrap();
+    assert_eq!(run(dir.path(), &["man", "--dir", blocked.to_str().unwrap()]).code, 1);
+}
+
+#[test]
+fn help_is_grouped_and_viv_alone_is_friendly() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = String::new();
+    for args in [
+        &[][..],
+        &["show", "--help"],
+        &["agents", "set", "--help"],
+        &["agent"],
+        &["show"],
+        &["show", "run", "--json", "a", "b"],
+    ] {
+        all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), run(dir.path(), args).shown()));
+    }
+    insta::assert_snapshot!("help", all.replace(dir.path().to_str().unwrap(), "<dir>"));
+}
