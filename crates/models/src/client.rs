@@ -100,16 +100,14 @@ impl Model for Voice {
         // The body for a second attempt is made of the same segments: nothing is encoded twice.
         let dropping = Opening { drop_block: true, ..encoded.opening };
         let may_drop = wire.binds_reasoning() && !encoded.opening.drop_block;
-        let again = may_drop.then(|| Again {
-            body: kept.body(wire, request.prompt, dropping),
-            opening: dropping,
-            flag: kept.drop_block(),
-        });
+        let again =
+            may_drop.then(|| Again { body: kept.body(wire, request.prompt, dropping), opening: dropping });
         let call = Call {
             wire: Arc::clone(&self.wire),
             address: Arc::clone(&self.address),
             client: self.clients.get(request.timeouts.connect),
             again,
+            refused: kept.drop_block(),
         };
         let start = Phase::Send(Box::new(call), encoded.body, encoded.opening);
         Box::pin(stream::unfold(start, |phase| advance(phase).boxed()))
@@ -120,7 +118,6 @@ impl Model for Voice {
 struct Again {
     body: Body,
     opening: Opening,
-    flag: Arc<AtomicBool>,
 }
 
 struct Call {
@@ -128,6 +125,8 @@ struct Call {
     address: Arc<Address>,
     client: Result<Client, ModelError>,
     again: Option<Again>,
+    /// Whether the vendor has refused the conversation's reasoning.
+    refused: Arc<AtomicBool>,
 }
 
 struct Receiving {
@@ -181,8 +180,12 @@ impl Call {
         let is_bound = status == 400 && text.contains("bound to a different conversation");
         if let Some(again) = self.again.take_if(|_| is_bound) {
             tracing::warn!("the vendor refused reasoning as bound to a different conversation: dropping it");
-            again.flag.store(true, Ordering::Relaxed);
+            self.refused.store(true, Ordering::Relaxed);
             return Ok(Phase::Send(self, again.body, again.opening));
+        }
+        if self.wire.refuses_reasoning(status, &text) && !self.refused.swap(true, Ordering::Relaxed) {
+            let message = "the vendor cannot open the reasoning that it gave: it is left out from here on";
+            return Err(ModelError::Overloaded { message: message.into(), retry_after: None });
         }
         Err(match status {
             200..=299 => not_a_stream(&text),

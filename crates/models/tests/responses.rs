@@ -240,6 +240,33 @@ async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
 }
 
 #[tokio::test]
+async fn reasoning_that_the_vendor_cannot_open_is_left_out_from_then_on() {
+    let stub = stub().await;
+    let voice = voice_at(MODEL, &stub.url());
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    stub.push(Answer::new().reasoning("hm").call("call_1", "done", "{}", 9));
+    life.step(voice.as_ref()).await;
+    let refused = r#"{"error":{"message":"The encrypted content gAAA… could not be verified.","type":"invalid_request_error","code":"invalid_encrypted_content"}}"#;
+    stub.push(Answer::status(400, refused));
+    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Overloaded { .. }) && error.retryable(), "{error:?}");
+    // The same request, tried again, goes without; so does the next one.
+    stub.push(Answer::new().reasoning("so").call("call_2", "done", "{}", 9));
+    life.step(voice.as_ref()).await;
+    stub.push(Answer::new().text("ok"));
+    life.step(voice.as_ref()).await;
+    let requests = stub.requests();
+    assert!(kinds(&requests[1].body).contains(&"reasoning"));
+    for request in &requests[2..] {
+        assert!(!kinds(&request.body).contains(&"reasoning") && request.refused.is_none());
+    }
+    // Where nothing is left to leave out, it is what it is.
+    stub.push(Answer::status(400, refused));
+    assert!(matches!(life.ask(voice.as_ref()).await.unwrap_err(), ModelError::Invalid(_)));
+}
+
+#[tokio::test]
 async fn a_refusal_is_one_and_is_not_said() {
     let stub = stub().await;
     let voice = voice_at(MODEL, &stub.url());

@@ -117,7 +117,8 @@ pub(crate) struct Kept {
     tools: Arc<[ToolSpec]>,
     head: Bytes,
     chain: Chain,
-    /// Set once the vendor has refused this conversation's reasoning; stays set.
+    /// Set once the vendor has refused this conversation's reasoning; stays set. Then it is asked to
+    /// drop what it thinks belongs elsewhere, or, where it cannot be asked, nothing of it is sent.
     drop_block: Arc<AtomicBool>,
 }
 
@@ -205,7 +206,10 @@ impl Kept {
     }
 
     fn extend(&mut self, wire: &dyn Wire, prompt: &Prompt) -> usize {
-        let policy = Policy::of(wire, prompt);
+        let mut policy = Policy::of(wire, prompt);
+        if !wire.binds_reasoning() && self.drop_block.load(Ordering::Relaxed) {
+            policy.replay = ReasoningReplay::None;
+        }
         let mut asked: Option<&Arc<Entry>> = None;
         let mut fresh = BytesMut::new();
         let mut encoded = 0;

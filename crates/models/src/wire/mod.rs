@@ -110,6 +110,11 @@ pub trait Wire: Send + Sync {
     fn binds_reasoning(&self) -> bool {
         false
     }
+    /// Whether the answer says that the vendor cannot open the reasoning that was sent back. From then
+    /// on the conversation goes without.
+    fn refuses_reasoning(&self, _status: u16, _said: &str) -> bool {
+        false
+    }
     /// Whether the turn before the cycle keeps its reasoning too (manual-thinking models).
     fn keeps_last_turn(&self) -> bool {
         false

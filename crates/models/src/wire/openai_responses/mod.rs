@@ -112,6 +112,13 @@ impl Wire for OpenAiResponses {
         ReasoningReplay::Cycle
     }
 
+    /// Sealed reasoning opens only for the organization and the model that it was made with.
+    fn refuses_reasoning(&self, status: u16, said: &str) -> bool {
+        let about = said.contains("invalid_encrypted_content")
+            || (said.contains("encrypted content") && said.contains("could not be verified"));
+        status == 400 && about
+    }
+
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::new(ResponsesDecoder::new(self.origin.clone()))
     }
