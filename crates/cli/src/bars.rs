@@ -4,7 +4,7 @@
 use crate::output::{Screen, Style, columns};
 
 /// Columns between two marks of an axis at least: its label and some air.
-const MARK_COLUMNS: usize = 10;
+const MARK_COLUMNS: usize = 8;
 
 /// Steps that an axis of milliseconds may have: what people count in.
 const STEPS_MS: [u64; 24] = [
@@ -87,10 +87,10 @@ impl Scale {
     /// Marks of a time axis above such bars, with their labels.
     pub(crate) fn times(&self, screen: &Screen) -> String {
         let mark = screen.pick("│", "|");
-        let wide = |step: &&u64| self.cell(**step) >= MARK_COLUMNS;
-        let Some(step) = STEPS_MS.iter().find(wide) else { return format!("{mark}0") };
+        let wide = |step: u64| step <= self.total && self.cell(step) >= MARK_COLUMNS;
+        let step = STEPS_MS.iter().copied().find(|step| wide(*step)).unwrap_or(u64::MAX);
         let mut out = String::new();
-        let mut at = 0;
+        let mut at: u64 = 0;
         while at <= self.total {
             let (cell, label) = (self.cell(at), format!("{mark}{}", time(at)));
             if cell + columns(&label) > self.cells {
@@ -98,7 +98,16 @@ impl Scale {
             }
             out.push_str(&" ".repeat(cell.saturating_sub(columns(&out))));
             out.push_str(&label);
-            at += step;
+            at = at.saturating_add(step);
+            if at == u64::MAX {
+                break;
+            }
+        }
+        // Too narrow for a second mark: its end says how long it is.
+        let end = format!("{}{mark}", time(self.total));
+        if !out.contains(' ') && self.total > 0 && columns(&out) + columns(&end) < self.cells {
+            out.push_str(&" ".repeat(self.cells - columns(&out) - columns(&end)));
+            out.push_str(&end);
         }
         out
     }
@@ -142,8 +151,9 @@ mod tests {
         let axis = |total, cells| Scale { total, cells }.times(&Screen::plain(Some(80), false));
         assert_eq!(axis(1_000, 50), "|0        |200 ms   |400 ms   |600 ms   |800 ms");
         assert_eq!(axis(2_400, 24), "|0        |1 s      |2 s");
-        assert_eq!(axis(3, 10), "|0");
+        assert_eq!(axis(3, 12), "|0     3 ms|");
+        assert_eq!(axis(3, 6), "|0");
         assert_eq!(axis(0, 10), "|0");
-        assert_eq!(axis(90_000_000, 60), "|0                          |12 h");
+        assert_eq!(axis(90_000_000, 60), "|0       |4 h      |8 h     |12 h     |16 h     |20 h");
     }
 }

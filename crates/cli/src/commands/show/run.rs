@@ -76,6 +76,9 @@ fn tokens(usage: &Usage) -> String {
             None => format!("{all} {way}"),
         }
     };
+    if usage.input.is_none() && usage.output.is_none() {
+        return "unknown".to_owned();
+    }
     let sent = part(usage.input, usage.cached, "in", "cached");
     let generated = part(usage.output, usage.reasoning, "out", "reasoning");
     format!("{sent}, {generated}")
@@ -146,7 +149,10 @@ fn waterfall(screen: &Screen, run: &Run) {
 
 /// The rows of one step; returns where it ends.
 fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows: &mut Vec<Row>) -> u64 {
-    let mut heading = format!("step {}: {}", step.step, tokens(&step.usage.into()));
+    let mut heading = match step.usage.input.or(step.usage.output) {
+        Some(_) => format!("step {}: {}", step.step, tokens(&step.usage.into())),
+        None => format!("step {}: tokens unknown", step.step),
+    };
     if step.attempts > 1 {
         let _ = write!(heading, ", {} attempts", step.attempts);
     }
@@ -284,7 +290,7 @@ mod tests {
     fn tokens_name_what_was_cached_and_what_was_reasoning() {
         let usage = Spent { input: Some(120), cached: Some(100), output: Some(20), reasoning: Some(0) };
         assert_eq!(tokens(&usage.into()), "120 in (100 cached), 20 out");
-        assert_eq!(tokens(&Spent::default().into()), "unknown in, unknown out");
+        assert_eq!(tokens(&Spent::default().into()), "unknown");
     }
 
     #[test]
