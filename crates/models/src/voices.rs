@@ -237,11 +237,12 @@ fn set_up(
     let facts = catalog::facts(provider, model);
     let context_window = config.context_window.unwrap_or(facts.context_window);
     let room = (context_window / 4).max(1);
-    let usual = if facts.sealed_reasoning { OUTPUT_REASONING } else { OUTPUT_DEFAULT };
+    // Behind chat completions may stand anything: a bound that it does not know is not asked for.
+    let sealed_reasoning = facts.sealed_reasoning && !matches!(speaks, Speaks::OpenAiChat(_));
+    let usual = if sealed_reasoning { OUTPUT_REASONING } else { OUTPUT_DEFAULT };
     let mut max_output = config.max_output.unwrap_or(facts.max_output.min(usual)).min(room).max(1);
     let tool_mode = config.tool_mode.unwrap_or_default();
     let mut forced_tool_choice = facts.forced_tool_choice;
-    let sealed_reasoning = facts.sealed_reasoning;
     let wire: Arc<dyn Wire> = match speaks {
         Speaks::Anthropic => {
             let thinking = thinking(config.reasoning.as_ref(), facts.manual_thinking);

@@ -61,6 +61,20 @@ fn a_tool_mode_that_a_wire_does_not_have_is_refused() {
 }
 
 #[test]
+fn a_reply_has_more_room_where_reasoning_is_taken_out_of_it() {
+    let room = |name: &str, base_url: Option<&str>| {
+        let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
+        let base_url = base_url.map(str::to_owned);
+        let config = VoiceConfig { base_url, ..VoiceConfig::named(name) };
+        VoiceBook::new(config, keys, Arc::new(NoClock)).voice(None).unwrap().info().max_output
+    };
+    assert_eq!(room("openai/gpt-5", None), 32_768);
+    assert_eq!(room("openai/gpt-4o", None), 16_384);
+    assert_eq!(room("openai/anything", Some("http://127.0.0.1:1/v1")), 16_384);
+    assert_eq!(room("google/gemini-3.8-flash", None), 32_768);
+}
+
+#[test]
 fn a_second_name_of_a_key_is_looked_at_after_the_first() {
     let env = |name: &str| match name {
         "GOOGLE_API_KEY" => Some("second".to_owned()),
