@@ -69,6 +69,11 @@ pub(crate) fn assemble(
 }
 
 impl House {
+    /// What doors open to.
+    pub(crate) fn doors(&self) -> &Doors {
+        &self.doors
+    }
+
     /// Serves on the listener until the house is stopped.
     pub(crate) fn open_doors(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
         let router = server::router(Arc::clone(&self.doors), self.options.clone());

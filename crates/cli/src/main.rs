@@ -1,6 +1,7 @@
 //! The binary `viv`: starts a server, or speaks to one. Here are only the start and the end of the
 //! process; what is done between stands in `commands`.
 
+mod agent_file;
 mod api;
 mod args;
 mod assemble;
@@ -13,7 +14,10 @@ mod listen;
 mod lived;
 mod output;
 mod progress;
+mod project;
+mod reconcile;
 mod secrets;
+mod settings;
 mod sse;
 mod target;
 mod voice;
@@ -60,12 +64,15 @@ fn start(cli: Cli, screen: Screen) -> Result<Exit> {
 }
 
 async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
-    let client = || Client::find(cli.global.data_dir.clone());
+    let client = || Client::find(settings::data_dir(&cli.global)?);
     match cli.command {
         Command::Up(args) => commands::up::run(cli.global, screen, args).await,
         Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,
         Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
         Command::Say(args) => commands::say::run(client()?, screen, args).await,
+        Command::Init(args) => commands::init::run(screen, args),
+        Command::Config(command) => commands::config::run(cli.global, screen, command).await,
+        Command::Event(args) => commands::event::run(client()?, screen, args).await,
         Command::Ps => commands::ps::run(client()?, screen).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,

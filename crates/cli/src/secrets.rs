@@ -20,15 +20,32 @@ const EXAMPLE: &str = "one line for each key, such as OPENAI_API_KEY = \"sk-...\
 const NAME_MAX: usize = 32;
 const NAME_SHOWN: usize = 8;
 
-/// Gathers the keys that this server has.
-pub(crate) fn keys(data_dir: &Path) -> Result<KeyRing> {
-    let written = read(data_dir)?.unwrap_or_default();
+/// The secrets that this server has.
+pub(crate) struct Secrets {
+    /// The keys of the providers.
+    pub(crate) ring: KeyRing,
+    written: Vec<(String, Secret)>,
+}
+
+impl Secrets {
+    /// The secret of that name: the environment's, else the file's.
+    pub(crate) fn named(&self, name: &str) -> Option<Secret> {
+        let found = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
+        let written = || self.written.iter().find(|(known, _)| known == name).map(|(_, key)| key.clone());
+        found.map(|key| Secret::new(&key)).or_else(written).filter(|key| !key.is_empty())
+    }
+}
+
+/// Gathers them. `refs` are names that the settings use besides the providers' own.
+pub(crate) fn gather(data_dir: &Path, refs: &[&str]) -> Result<Secrets> {
+    let written = read(data_dir, refs)?.unwrap_or_default();
     let file = data_dir.join(FILE).display().to_string();
-    Ok(KeyRing::gather(|name| std::env::var(name).ok(), &written, &file))
+    let ring = KeyRing::gather(|name| std::env::var(name).ok(), &written, &file);
+    Ok(Secrets { ring, written })
 }
 
 /// The names and keys of the file, if there is one.
-fn read(data_dir: &Path) -> Result<Option<Vec<(String, Secret)>>> {
+fn read(data_dir: &Path, refs: &[&str]) -> Result<Option<Vec<(String, Secret)>>> {
     let path = data_dir.join(FILE);
     let shown = path.display();
     let unreadable = |error| Failure::usage(format!("cannot read `{shown}`: {error}"));
@@ -49,13 +66,18 @@ fn read(data_dir: &Path) -> Result<Option<Vec<(String, Secret)>>> {
         return Err(Failure::usage(format!("`{shown}` is not a table of keys")).hint(EXAMPLE));
     };
     let entry = |(name, value)| {
-        entry(name, value).map_err(|(what, hint)| Failure::usage(format!("in `{shown}`, {what}")).hint(hint))
+        entry(name, value, refs)
+            .map_err(|(what, hint)| Failure::usage(format!("in `{shown}`, {what}")).hint(hint))
     };
     table.into_iter().map(entry).collect::<Result<_>>().map(Some)
 }
 
 /// One line of the file, or what is wrong with it and what to do. Never says the value.
-fn entry(name: String, value: Value) -> std::result::Result<(String, Secret), (String, String)> {
+fn entry(
+    name: String,
+    value: Value,
+    refs: &[&str],
+) -> std::result::Result<(String, Secret), (String, String)> {
     // Several providers may share a key; its name is listed once.
     let mut known: Vec<&str> = Vec::new();
     for name in PROVIDERS.iter().flat_map(|provider| provider.key_envs()) {
@@ -63,7 +85,7 @@ fn entry(name: String, value: Value) -> std::result::Result<(String, Secret), (S
             known.push(name);
         }
     }
-    if !known.contains(&name.as_str()) {
+    if !known.contains(&name.as_str()) && !refs.contains(&name.as_str()) {
         let names = || known.iter().copied();
         let hint = match nearest(&name, names()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -93,7 +115,7 @@ mod tests {
         let path = dir.path().join(FILE);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        read(dir.path())
+        read(dir.path(), &["MINE"])
     }
 
     #[test]
@@ -112,7 +134,7 @@ mod tests {
     #[test]
     fn no_file_is_no_keys() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read(dir.path()).unwrap(), None);
+        assert_eq!(read(dir.path(), &[]).unwrap(), None);
     }
 
     #[test]
@@ -123,6 +145,11 @@ mod tests {
         let mut read = with(text, 0o600).unwrap().unwrap();
         read.sort_by(|(a, _), (b, _)| b.cmp(a));
         assert_eq!(read, pairs);
+    }
+
+    #[test]
+    fn a_name_that_the_settings_use_is_a_key_too() {
+        assert_eq!(with("MINE = 'k'", 0o600).unwrap().unwrap(), [("MINE".to_owned(), Secret::new("k"))]);
     }
 
     #[test]

@@ -1,18 +1,17 @@
 //! Which model is the default, and why: the one named, else one that there is a key for, else one
 //! that runs on this machine, else the rehearsal.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use agent::port::{Clock, ModelError, ModelInfo, Voices};
 use models::catalog;
 use models::local::{self, LocalServer};
 use models::rehearsal;
-use models::voices::{KeyRing, ToolMode, VoiceBook, VoiceConfig};
+use models::voices::{KeyRing, VoiceBook, VoiceConfig};
 
-use crate::args::{ModelArgs, ToolModeArg};
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets;
+use crate::settings::{Origin, Settings};
 
 /// The default model of a server.
 pub(crate) struct Chosen {
@@ -26,48 +25,87 @@ pub(crate) struct Chosen {
     pub(crate) window_known: bool,
 }
 
-/// Chooses. `data_dir` may hold the secrets file.
-pub(crate) async fn choose(args: &ModelArgs, data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Chosen> {
-    let keys = secrets::keys(data_dir)?;
-    let (config, why) = match &args.model {
-        Some(name) => (named(name, args).await?, "as asked for".to_owned()),
-        None if args.base_url.is_some() => {
+/// Chooses, as the settings say.
+pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Chosen> {
+    let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
+    let said = |name: &str, default: bool| settings.voice(name, default, |name| secrets.named(name));
+    let wanted = settings.get("model.name");
+    let (config, why) = match wanted.value.as_str() {
+        Some(rehearsal::NAME) if settings.says_how_the_model_is() => {
+            return Err(Failure::usage("a rehearsal has no address, tool mode or window")
+                .hint("leave these out, or name a PROVIDER/MODEL"));
+        }
+        Some(rehearsal::NAME) => (VoiceConfig::named(rehearsal::NAME), why(&wanted.origin)),
+        Some(name) => (probed(said(name, true)?).await, why(&wanted.origin)),
+        None if !settings.get("model.base_url").value.is_null() => {
             return Err(Failure::usage("`--base-url` says where a model is, but not which")
                 .hint("add --model PROVIDER/MODEL"));
         }
-        None => match keyed(&keys) {
-            Some(found) => found,
-            None => on_this_machine(local::probe().await),
-        },
+        None => {
+            let (found, why) = match keyed(&secrets.ring) {
+                Some(found) => found,
+                None => on_this_machine(local::probe().await),
+            };
+            let real = found.name != rehearsal::NAME;
+            (if real { over(said(&found.name, true)?, found) } else { found }, why)
+        }
     };
-    let config = amended(config, args);
     let name = config.name.clone();
     let stated = config.context_window.is_some();
-    let voices: Arc<dyn Voices> = Arc::new(VoiceBook::new(config, keys, clock));
+    let mut book = VoiceBook::new(config, secrets.ring.clone(), clock);
+    for other in settings.model_names().filter(|other| *other != name) {
+        book = book.with(said(other, false)?);
+    }
+    check_names(&book, settings)?;
+    let voices: Arc<dyn Voices> = Arc::new(book);
     let info = voices.voice(None).map_err(|error| unusable(&name, error))?.info().clone();
     let window_known = stated || info.rehearsal || is_in_catalog(&info);
     Ok(Chosen { voices, info, why, window_known })
 }
 
-async fn named(name: &str, args: &ModelArgs) -> Result<VoiceConfig> {
-    if name == rehearsal::NAME {
-        if args.base_url.is_some() || args.tool_mode.is_some() || args.context_window.is_some() {
-            return Err(Failure::usage("a rehearsal has no address, tool mode or window")
-                .hint("leave these out, or name a PROVIDER/MODEL"));
+fn why(origin: &Origin) -> String {
+    match origin {
+        Origin::Default | Origin::Flag(_) => "as asked for".to_owned(),
+        Origin::File(..) | Origin::Env(_) => {
+            format!("named by {}", origin.to_string().replace("environment ", ""))
         }
-        return Ok(VoiceConfig::named(name));
     }
-    let config = VoiceConfig { base_url: args.base_url.clone(), ..VoiceConfig::named(name) };
-    // Some servers say themselves how large a window they were started with.
-    let Some(provider) = name.split('/').next().and_then(catalog::provider) else { return Ok(config) };
-    let Some(address) = config.base_url.as_deref().or(provider.base_url) else { return Ok(config) };
-    let found = local::probe_for(provider, address).await;
-    Ok(match found.as_ref().and_then(LocalServer::voice) {
-        Some(found) => {
-            VoiceConfig { tool_mode: found.tool_mode, context_window: found.context_window, ..config }
+}
+
+/// The models that the file sets up must be ones that can be; their keys are wanted at first use.
+fn check_names(book: &VoiceBook, settings: &Settings) -> Result<()> {
+    for (model, _, _, origin) in settings.of_models() {
+        if let Err(ModelError::NoModel(why)) = book.voice(Some(model)) {
+            let message = format!("`[models.\"{model}\"]` ({origin}): {why}");
+            return Err(Failure::new(Exit::Usage, "bad_model", message));
         }
+    }
+    Ok(())
+}
+
+/// Some servers say themselves how large a window they were started with.
+async fn probed(config: VoiceConfig) -> VoiceConfig {
+    let Some(provider) = config.name.split('/').next().and_then(catalog::provider) else { return config };
+    let Some(address) = config.base_url.as_deref().or(provider.base_url) else { return config };
+    let found = local::probe_for(provider, address).await;
+    match found.as_ref().and_then(LocalServer::voice) {
+        Some(found) => VoiceConfig {
+            tool_mode: config.tool_mode.or(found.tool_mode),
+            context_window: config.context_window.or(found.context_window),
+            ..config
+        },
         None => config,
-    })
+    }
+}
+
+/// What is said stands above what was found.
+fn over(said: VoiceConfig, found: VoiceConfig) -> VoiceConfig {
+    VoiceConfig {
+        base_url: said.base_url.or(found.base_url),
+        tool_mode: said.tool_mode.or(found.tool_mode),
+        context_window: said.context_window.or(found.context_window),
+        ..said
+    }
 }
 
 fn keyed(keys: &KeyRing) -> Option<(VoiceConfig, String)> {
@@ -87,19 +125,6 @@ fn on_this_machine(found: Vec<LocalServer>) -> (VoiceConfig, String) {
     }
     let why = "no key and no model server found".to_owned();
     (VoiceConfig::named(rehearsal::NAME), why)
-}
-
-/// What the command line says stands above what was found.
-fn amended(config: VoiceConfig, args: &ModelArgs) -> VoiceConfig {
-    let tool_mode = args.tool_mode.map(|mode| match mode {
-        ToolModeArg::Native => ToolMode::Native,
-        ToolModeArg::JsonSchema => ToolMode::JsonSchema,
-    });
-    VoiceConfig {
-        tool_mode: tool_mode.or(config.tool_mode),
-        context_window: args.context_window.or(config.context_window),
-        ..config
-    }
 }
 
 /// The catalog prices what it knows; of what it does not know it assumes a window.
@@ -125,6 +150,7 @@ fn unusable(name: &str, error: ModelError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::tests::settings;
     use runtime::clock::SystemClock;
 
     async fn choose_named(line: &[&str]) -> Result<Chosen> {
@@ -133,8 +159,7 @@ mod tests {
         let crate::args::Command::Up(up) = crate::args::Cli::try_parse_from(line).unwrap().command else {
             panic!("not up")
         };
-        let dir = tempfile::tempdir().unwrap();
-        choose(&up.model, dir.path(), Arc::new(SystemClock::new())).await
+        choose(&settings("", up.given()), Arc::new(SystemClock::new())).await
     }
 
     #[tokio::test]
@@ -167,6 +192,18 @@ mod tests {
         let line = ["--model", "vllm/x", "--base-url", "http://127.0.0.1:1/v1", "--context-window", "4096"];
         let chosen = choose_named(&line).await.unwrap();
         assert!(chosen.window_known && chosen.info.context_window == 4096);
+    }
+
+    #[tokio::test]
+    async fn a_model_that_the_file_sets_up_must_be_one() {
+        let text = "[model]\nname = \"rehearsal\"\n[models.\"opnai/x\"]\nmax_output = 5\n";
+        let failure = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.err().unwrap();
+        assert!(failure.message.contains("vivarium.toml:4") && failure.code == "bad_model", "{failure}");
+        let text = "[model]\nname = \"vllm/x\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+                    [models.\"vllm/x\"]\ncontext_window = 4096\n";
+        let chosen = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.unwrap();
+        assert_eq!(chosen.info.context_window, 4_096);
+        assert!(chosen.why.ends_with("vivarium.toml:2"), "{}", chosen.why);
     }
 
     #[test]

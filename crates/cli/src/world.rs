@@ -1,4 +1,5 @@
-//! The first world: the human `you`, one agent, one space, and the keys that open them.
+//! The first world: the human `you`, one agent unless there are agent files, one space, and the
+//! keys that open them.
 
 use agent::config::AgentConfig;
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
@@ -40,12 +41,13 @@ pub(crate) struct Founder<'a> {
 }
 
 impl Founder<'_> {
-    /// Makes the first world, once per store. Returns the admin key then, and never again.
-    pub(crate) async fn found(&self) -> Result<Option<Secret>> {
+    /// Makes the first world, once per store; without its agent where agents are brought as files.
+    /// Returns the admin key then, and never again.
+    pub(crate) async fn found(&self, with_agent: bool) -> Result<Option<Secret>> {
         let at = self.clock.now();
         let (key, admin) = self.admin("admin", false)?;
         let human = EntityId(self.ids.uuid());
-        let agent = AgentId(self.ids.uuid());
+        let agent = with_agent.then(|| AgentId(self.ids.uuid()));
         let config = AgentConfig {
             description: "the first agent of this place".to_owned(),
             instructions: INSTRUCTIONS.to_owned(),
@@ -59,13 +61,19 @@ impl Founder<'_> {
                 external_id: None,
                 at,
             },
-            agent: NewAgent { id: agent, name: AGENT.to_owned(), display_name: "Ada".to_owned(), config, at },
+            agent: agent.map(|id| NewAgent {
+                id,
+                name: AGENT.to_owned(),
+                display_name: "Ada".to_owned(),
+                config,
+                at,
+            }),
             space: NewSpace {
                 id: SpaceId(self.ids.uuid()),
                 name: SPACE.to_owned(),
                 display_name: "Home".to_owned(),
-                description: "where you and Ada talk".to_owned(),
-                members: vec![human, agent.entity()],
+                description: if with_agent { "where you and Ada talk" } else { "where you are" }.to_owned(),
+                members: std::iter::once(human).chain(agent.map(AgentId::entity)).collect(),
                 at,
             },
             admin,

@@ -302,5 +302,5 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
         members: vec![human.id, agent.id.entity()],
         at,
     };
-    Founding { human, agent, space, admin: credential(ids, ADMIN, CredentialKind::Admin, clock) }
+    Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, CredentialKind::Admin, clock) }
 }

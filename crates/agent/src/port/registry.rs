@@ -156,9 +156,9 @@ pub struct NewCredential {
 pub struct Founding {
     /// The human `you`.
     pub human: NewHuman,
-    /// The first agent.
-    pub agent: NewAgent,
-    /// The first space, with both in it.
+    /// The first agent; none where agents are brought as files.
+    pub agent: Option<NewAgent>,
+    /// The first space, with them in it.
     pub space: NewSpace,
     /// The admin key.
     pub admin: NewCredential,

@@ -18,7 +18,7 @@ viv: a runtime for living agents
 /// The commands by what people want. One that is in no group stands under the last heading.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["init", "up", "doctor", "models", "config"]),
-    ("Talk", &["chat", "say"]),
+    ("Talk", &["chat", "say", "event"]),
     ("Look", &["ps", "top", "watch", "tail", "show"]),
     ("Manage", &["agents", "spaces", "entities"]),
     ("Try out", &["scenario"]),
@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 34] = [
+const EXAMPLES: [(&[&str], &str); 39] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -59,6 +59,11 @@ const EXAMPLES: [(&[&str], &str); 34] = [
     (&["man"], "viv man | man -l -\n  viv man --dir ~/.local/share/man/man1"),
     (&["version"], "viv version --json"),
     (&["init"], "viv init my-agents"),
+    (&["config"], "viv config show --origin"),
+    (&["config", "show"], "viv config show --origin --listen 127.0.0.1:0"),
+    (&["config", "check"], "viv config check --config vivarium.toml"),
+    (&["config", "keys"], "viv config keys --agent"),
+    (&["event"], "viv event ops deploy '{\"ok\": false}'"),
     (&["models"], "viv models"),
     (&["scenario"], "viv scenario run scenarios"),
 ];

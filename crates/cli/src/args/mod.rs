@@ -2,6 +2,7 @@
 
 mod help;
 mod manage;
+mod project;
 mod show;
 mod talk;
 mod up;
@@ -15,6 +16,7 @@ pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
     ReadArgs, SpacesArgs, SpacesVerb,
 };
+pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
 pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
@@ -22,11 +24,13 @@ pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
 #[command(name = "viv", version, disable_help_subcommand = true)]
-#[command(after_help = "First time? Run `viv up`, and in a second terminal `viv chat`.\n\n\
+#[command(
+    after_help = "First time? Run `viv up`, and in a second terminal `viv chat`. Agents of your own: `viv init`.\n\n\
     Environment: VIV_URL and VIV_KEY name a server and its key; without them the credential file\n\
-    of the data directory is used. VIV_LOG filters the server's log (default `warn`).\n\n\
+    of the data directory is used. Settings: see `viv config keys`.\n\n\
     Exit codes: 0 done or answered, 1 failed, 2 usage, 3 refused, 4 not found, 5 unreachable,\n\
-    6 time-out, 7 no reply.")]
+    6 time-out, 7 no reply."
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -35,18 +39,15 @@ pub(crate) struct Cli {
 }
 
 /// What every command takes.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
     /// Where everything is kept; clients find the server's address and key there
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Everywhere",
-        env = "VIV_DATA_DIR",
-        default_value = "./.viv",
-        value_name = "DIR"
-    )]
-    pub(crate) data_dir: PathBuf,
+    /// [env: VIV_DATA_DIR] [default: ./.viv]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The server's settings [env: VIV_CONFIG] [default: ./vivarium.toml, where there is one]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print JSON, also for errors
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
@@ -58,12 +59,19 @@ pub(crate) struct Global {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the server
+    /// Start the server, and keep its agents as their files say
     Up(UpArgs),
+    /// Write a commented project: settings and two agents
+    Init(InitArgs),
+    /// Show and check the server's settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Talk in a space, line by line
     Chat(ChatArgs),
     /// Say one thing, and wait for the answer if you like
     Say(SayArgs),
+    /// Tell an agent what happened, as a service would
+    Event(EventArgs),
     /// List agents and what they do
     Ps,
     /// Show an agent, a run, an inbox or a mind

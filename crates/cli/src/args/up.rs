@@ -1,6 +1,9 @@
 //! The command line of what starts a server or asks its model.
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::settings::Given;
 
 /// Which model is the server's default.
 #[derive(Clone, Debug, Default, Args)]
@@ -32,18 +35,55 @@ pub(crate) enum ToolModeArg {
     JsonSchema,
 }
 
+impl ModelArgs {
+    /// What the command line says, under the names of the settings.
+    pub(crate) fn given(&self) -> Vec<Given> {
+        let tool_mode = self.tool_mode.map(|mode| match mode {
+            ToolModeArg::Native => "native",
+            ToolModeArg::JsonSchema => "json_schema",
+        });
+        let said = [
+            ("model.name", self.model.as_ref().map(|name| json!(name))),
+            ("model.base_url", self.base_url.as_ref().map(|url| json!(url))),
+            ("model.tool_mode", tool_mode.map(|mode| json!(mode))),
+            ("model.context_window", self.context_window.map(|window| json!(window))),
+        ];
+        said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
 /// `viv up`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct UpArgs {
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7878", value_name = "ADDR")]
-    pub(crate) listen: String,
+    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7878]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
     /// Listen also where other machines can connect (plain HTTP: put TLS in front of it)
     #[arg(long)]
     pub(crate) allow_remote: bool,
     /// A name or address that clients may use for this server, besides the one listened on
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
+    /// Folder of agent files [default: ./agents, where there is one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) agents: Option<String>,
+    /// Retire agents that came from a file which is gone
+    #[arg(long)]
+    pub(crate) prune: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+impl UpArgs {
+    /// What the command line says, under the names of the settings.
+    pub(crate) fn given(&self) -> Vec<Given> {
+        let said = [
+            ("listen", self.listen.as_ref().map(|address| json!(address))),
+            ("allow_remote", self.allow_remote.then(|| json!(true))),
+            ("hosts", (!self.host.is_empty()).then(|| json!(self.host))),
+            ("agents_dir", self.agents.as_ref().map(|dir| json!(dir))),
+        ];
+        let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        said.chain(self.model.given()).collect()
+    }
 }

@@ -19,6 +19,7 @@ use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
+use crate::settings::Settings;
 use crate::voice;
 
 /// Free space below which the store will soon be full, and below which that may come, in bytes.
@@ -69,7 +70,8 @@ impl Check {
 
 /// Looks, prints, and fails where something failed.
 pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Result<Exit> {
-    let dir = global.data_dir.as_path();
+    let settings = Settings::load(&global, args.given())?;
+    let dir = settings.data_dir();
     let running = listen::is_locked(dir);
     let mut checks = vec![
         Check::new("version", Verdict::Ok, format!("viv {}", env!("CARGO_PKG_VERSION"))),
@@ -79,10 +81,10 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         store(dir, running),
     ];
     let looking = Progress::start(&screen, "asking servers and the model");
-    let (of_server, theirs) = server(&global.data_dir, running).await;
+    let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
     checks.push(local_servers().await);
-    checks.extend(model(dir, &args, theirs.as_deref()).await);
+    checks.extend(model(&settings, theirs.as_deref()).await);
     drop(looking);
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     if screen.json {
@@ -266,13 +268,13 @@ async fn local_servers() -> Check {
 
 /// The model that `viv up` would take with these arguments, asked for a word. `theirs` is the one
 /// of the running server, which may have keys and addresses that are not known here.
-async fn model(dir: &Path, args: &ModelArgs, theirs: Option<&str>) -> Vec<Check> {
-    let chosen = match voice::choose(args, dir, Arc::new(SystemClock::new())).await {
+async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
+    let chosen = match voice::choose(settings, Arc::new(SystemClock::new())).await {
         Ok(chosen) => chosen,
         Err(failure) => return vec![Check::of("model", failure)],
     };
     let name = &chosen.info.name;
-    if args.model.is_none() && theirs.is_some_and(|theirs| theirs != name) {
+    if settings.get("model.name").value.is_null() && theirs.is_some_and(|theirs| theirs != name) {
         let detail = "not asked: the server was started with another setting than is seen from here";
         return vec![
             Check::new("model", Verdict::Ok, detail).hint("`--model PROVIDER/MODEL` asks one from here"),

@@ -2,8 +2,11 @@
 
 pub(crate) mod agents;
 pub(crate) mod chat;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod entities;
+pub(crate) mod event;
+pub(crate) mod init;
 pub(crate) mod pages;
 pub(crate) mod ps;
 pub(crate) mod say;

@@ -175,7 +175,9 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
     }
     set_meta(db, "founded_at", ms(founding.human.at))?;
     create_human(db, founding.human)?;
-    create_agent(db, founding.agent)?;
+    if let Some(agent) = founding.agent {
+        create_agent(db, agent)?;
+    }
     registry_spaces::open(db, founding.space)?;
     add_credential(db, &founding.admin)?;
     Ok(true)

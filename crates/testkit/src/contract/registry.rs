@@ -58,7 +58,7 @@ pub async fn the_world_is_founded_once(b: Backend) {
             members: vec![human.id, agent.id.entity()],
             at: at(0),
         };
-        Founding { human, agent, space, admin: key("hash", "admin", CredentialKind::Admin) }
+        Founding { human, agent: Some(agent), space, admin: key("hash", "admin", CredentialKind::Admin) }
     };
     assert!(b.registry.found(founding()).await.unwrap());
     assert!(!b.registry.found(founding()).await.unwrap());

@@ -1,47 +1,61 @@
 //! `viv up`: a server, from its checks to its last word. Everything that can be refused is refused
 //! before anything is written.
 
+mod announce;
+mod files;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use agent::port::{Ids, Registry};
 use runtime::clock::{SystemClock, SystemIds};
-use serde_json::json;
 use storage::sqlite::{OpenError, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Global, UpArgs};
-use crate::assemble;
-use crate::credentials::{self, Credentials, Secret};
+use crate::assemble::{self, House};
+use crate::credentials::{self, Credentials};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
-use crate::output::{Screen, Style};
-use crate::voice::{self, Chosen};
-use crate::world::{self, Founder};
+use crate::output::Screen;
+use crate::reconcile::Watch;
+use crate::settings::Settings;
+use crate::voice;
+use crate::world::Founder;
+use announce::Announcement;
+use files::Files;
+
+pub(crate) use files::would_refuse;
 
 /// How a process ends that was told to stop a second time.
 const STOPPED_AT_ONCE: i32 = 130;
 
 /// Serves until it is told to stop.
 pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<Exit> {
-    log_to_stderr(screen)?;
-    let data_dir = global.data_dir.as_path();
-    let listener = listen::bind(&args.listen, args.allow_remote, data_dir).await?;
+    let settings = Settings::load(&global, args.given())?;
+    log_to_stderr(screen, settings.text("log"))?;
+    let data_dir = settings.data_dir();
+    let listener = listen::bind(settings.text("listen"), settings.flag("allow_remote"), data_dir).await?;
     let address = listener.local_addr().map_err(|error| {
         Failure::new(Exit::Failed, "cannot_listen", format!("cannot read the address in use: {error}"))
     })?;
     let clock = Arc::new(SystemClock::new());
-    let chosen = voice::choose(&args.model, data_dir, clock.clone()).await?;
-    let mut signals = Signals::new()?;
+    let chosen = voice::choose(&settings, clock.clone()).await?;
+    let files = Files::read(&settings, &chosen, args.prune)?;
+    let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
     let ids: Arc<dyn Ids> = Arc::new(SystemIds);
+    let reconciler = files.reconciler(&store, clock.clone(), Arc::clone(&ids), data_dir);
+    files.check(&reconciler).await?;
     let founder = Founder { registry: &store as &dyn Registry, clock: clock.as_ref(), ids: ids.as_ref() };
-    let admin_key = founder.found().await?;
+    let admin_key = founder.found(files.is_empty()).await?;
     let local = Credentials { url: listen::url(address), key: founder.local_key().await? };
+    let report = files.apply(&reconciler, args.prune).await;
 
-    let mut hosts = args.host.clone();
+    let mut hosts = settings.names("hosts");
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
@@ -53,14 +67,36 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
         return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
     }
-    announce(&screen, data_dir, &local.url, &chosen, admin_key.as_ref());
+    let said = Announcement { settings: &settings, url: &local.url, chosen: &chosen, files: &files };
+    said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
+    let watch = match report {
+        Ok(report) => files.watch(reconciler, Arc::clone(&house.doors().bus), report),
+        Err(failure) => {
+            // The admin key was said before this, since it is never said again.
+            credentials::remove(data_dir, &local);
+            house.stop().await?;
+            return Err(failure);
+        }
+    };
+    serve(screen, house, serving, signals, (data_dir, &local), watch).await
+}
 
+/// Until a signal, and through the stop that follows it.
+async fn serve(
+    screen: Screen,
+    house: House,
+    serving: JoinHandle<std::io::Result<()>>,
+    mut signals: Signals,
+    (data_dir, local): (&Path, &Credentials),
+    watch: Watch,
+) -> Result<Exit> {
     tokio::select! {
         () = signals.next() => {}
+        () = watch.run(&screen) => {}
         why = house.broken() => {
             // Nothing can be written, so nothing may be served: end as a crash does and recover at
             // the next start.
-            credentials::remove(data_dir, &local);
+            credentials::remove(data_dir, local);
             return Err(Failure::new(Exit::Failed, "store_broken", why)
                 .hint("nothing that was acknowledged is lost; look at the disk, then start again"));
         }
@@ -76,11 +112,11 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     };
     tokio::select! {
         left = leave => {
-            credentials::remove(data_dir, &local);
+            credentials::remove(data_dir, local);
             left
         }
         () = signals.next() => {
-            credentials::remove(data_dir, &local);
+            credentials::remove(data_dir, local);
             // Nothing that was acknowledged is lost by this: it is what a crash does.
             std::process::exit(STOPPED_AT_ONCE);
         }
@@ -117,10 +153,9 @@ impl Signals {
     }
 }
 
-fn log_to_stderr(screen: Screen) -> Result<()> {
-    let wanted = std::env::var("VIV_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let filter = EnvFilter::try_new(&wanted).map_err(|error| {
-        Failure::usage(format!("wanted a log filter such as `info` in `VIV_LOG`, got `{wanted}`: {error}"))
+fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
+    let filter = EnvFilter::try_new(wanted).map_err(|error| {
+        Failure::usage(format!("wanted a log filter such as `info` as `log`, got `{wanted}`: {error}"))
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Fails only where a log is set up already.
@@ -160,40 +195,4 @@ fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
         .hint("may this user write there, and is there room on the disk?"),
         other => Failure::new(Exit::Failed, "store_unusable", other.to_string()),
     }
-}
-
-fn announce(screen: &Screen, data_dir: &Path, url: &str, chosen: &Chosen, admin_key: Option<&Secret>) {
-    if screen.json {
-        screen.json_line(&json!({
-            "ready": true,
-            "url": url,
-            "admin_key": admin_key.map(Secret::open),
-            "data_dir": data_dir,
-            "model": chosen.info.name,
-            "rehearsal": chosen.info.rehearsal,
-        }));
-        return;
-    }
-    let data = data_dir.display().to_string();
-    screen.line(&format!("{} is up at {url}\n", screen.paint(Style::Bold, "Vivarium")));
-    screen.pairs(&[
-        ("agent", format!("{} in the space `{}`", world::AGENT, world::SPACE)),
-        ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
-        ("data", screen.clean_line(&data)),
-    ]);
-    if chosen.info.rehearsal {
-        let label = "\nThis is a rehearsal: words are scripted, no model thinks. For a real one set\n\
-                     OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`.";
-        screen.line(&screen.paint(Style::Yellow, label));
-    }
-    if let Some(key) = admin_key {
-        screen.line(&format!("\nAdmin key, shown this once and stored only hashed:\n  {}", key.open()));
-    }
-    let chat = if data_dir == Path::new("./.viv") {
-        format!("{}   (or `make chat`)", screen.paint(Style::Bold, "viv chat"))
-    } else {
-        screen.paint(Style::Bold, &format!("viv chat --data-dir {}", screen.clean_line(&data)))
-    };
-    screen.line(&format!("\nIn a second terminal: {chat}"));
-    screen.line("Ctrl-C stops; nothing that was said is lost.");
 }

@@ -1,0 +1,287 @@
+//! All keys of an agent's config as one table: what checks bounds, what documents are made from, and
+//! what people are shown. A test holds it equal to the type.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::AgentConfig;
+use crate::limits;
+
+/// One key of an agent's config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigKey {
+    /// With its path, such as `limits.max_steps`.
+    pub name: &'static str,
+    /// What its values are.
+    pub kind: Kind,
+    /// Which of them are taken.
+    pub bound: Bound,
+    /// When a change is live.
+    pub live: Live,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+/// What a key's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A text, or `null`.
+    MaybeText,
+    /// `true` or `false`.
+    Flag,
+    /// A whole number.
+    Whole,
+    /// A list of names.
+    Names,
+    /// A list of names, or `null`.
+    MaybeNames,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+/// Which values of a kind are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// All.
+    None,
+    /// From the first to the second; [`u64::MAX`] stands for no end.
+    Range(u64, u64),
+    /// A text of at most so many bytes.
+    Bytes(usize),
+}
+
+/// When a changed key is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// In the next cycle; an open one keeps the revision that it was opened with.
+    NextCycle,
+    /// For whatever is accepted from now on.
+    AtOnce,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::MaybeText => "text or null",
+            Self::Flag => "true or false",
+            Self::Whole => "whole number",
+            Self::Names => "list of names",
+            Self::MaybeNames => "list of names or null",
+            Self::OneOf(words) => return f.write_str(&words.join(" or ")),
+        })
+    }
+}
+
+impl Bound {
+    /// Whether a number, or a number of bytes, is taken.
+    pub fn takes(self, given: u64) -> bool {
+        match self {
+            Self::None => true,
+            Self::Range(least, most) => (least..=most).contains(&given),
+            Self::Bytes(most) => given <= most as u64,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Range(least, u64::MAX) => write!(f, "at least {least}"),
+            Self::Range(least, most) => write!(f, "{least} to {most}"),
+            Self::Bytes(most) => write!(f, "at most {most} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NextCycle => "next cycle",
+            Self::AtOnce => "at once",
+        })
+    }
+}
+
+impl ConfigKey {
+    /// The value that it has where nothing is said.
+    pub fn default(&self) -> Value {
+        self.of(&AgentConfig::default().to_json()).cloned().unwrap_or(Value::Null)
+    }
+
+    /// Its value in a config as [`AgentConfig::to_json`] gives it.
+    pub fn of<'a>(&self, config: &'a Value) -> Option<&'a Value> {
+        self.name.split('.').try_fold(config, |value, part| value.get(part))
+    }
+}
+
+const fn key(name: &'static str, kind: Kind, bound: Bound, live: Live, doc: &'static str) -> ConfigKey {
+    ConfigKey { name, kind, bound, live, doc }
+}
+
+use Bound::{Bytes, Range};
+use Kind::{Flag, MaybeNames, MaybeText, Names, OneOf, Text, Whole};
+use Live::{AtOnce, NextCycle};
+
+const MILLISECONDS: Bound = Range(1, 3_600_000);
+
+/// All keys, in the order in which people read them.
+pub const KEYS: [ConfigKey; 24] = [
+    key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
+    key(
+        "instructions",
+        Text,
+        Bytes(limits::INSTRUCTIONS_MAX_BYTES),
+        NextCycle,
+        "Who the agent is and what it does, for the model; the body of an agent file.",
+    ),
+    key(
+        "model",
+        MaybeText,
+        Bound::None,
+        NextCycle,
+        "Which model thinks, as `provider/model`; `null` is the server's default.",
+    ),
+    key("tools", MaybeNames, Bound::None, NextCycle, "Tools that it may use; `null` is all prebuilt ones."),
+    key("awareness", OneOf(&["none"]), Bound::None, NextCycle, "What it notices in the middle of a cycle."),
+    key("limits.max_steps", Whole, Range(1, 1_000), NextCycle, "Steps of one cycle."),
+    key(
+        "limits.token_budget",
+        Whole,
+        Range(1_000, u64::MAX),
+        NextCycle,
+        "Tokens of one cycle: its entries once each, and all that is generated.",
+    ),
+    key(
+        "limits.wall_clock",
+        Whole,
+        Range(1_000, u64::MAX),
+        NextCycle,
+        "Milliseconds that one cycle may take.",
+    ),
+    key(
+        "limits.consecutive_mistake_limit",
+        Whole,
+        Range(1, 100),
+        NextCycle,
+        "Steps in a row whose calls all failed, after which a cycle ends.",
+    ),
+    key(
+        "limits.max_attempts",
+        Whole,
+        Range(1, 100),
+        NextCycle,
+        "Attempts that content may fail before it is given up.",
+    ),
+    key("limits.model_retries", Whole, Range(0, 20), NextCycle, "Retries of a model call within one waking."),
+    key("limits.events_per_cycle", Whole, Range(1, 1_000), NextCycle, "Events that one waking takes."),
+    key("limits.inbox_max", Whole, Range(10, 1_000_000), AtOnce, "Events that may wait."),
+    key(
+        "model_timeouts.connect",
+        Whole,
+        MILLISECONDS,
+        NextCycle,
+        "Milliseconds until the connection stands.",
+    ),
+    key(
+        "model_timeouts.first_byte",
+        Whole,
+        MILLISECONDS,
+        NextCycle,
+        "Milliseconds until the first byte of the answer.",
+    ),
+    key("model_timeouts.idle", Whole, MILLISECONDS, NextCycle, "Milliseconds of silence between two bytes."),
+    key("model_timeouts.total", Whole, MILLISECONDS, NextCycle, "Milliseconds for the whole generation."),
+    key(
+        "stop.all_addressed",
+        Flag,
+        Bound::None,
+        NextCycle,
+        "A cycle ends when a message was sent to every space that an event came from.",
+    ),
+    key("stop.on_tools", Names, Bound::None, NextCycle, "A cycle ends when one of these tools was called."),
+    key(
+        "stop.require_tool",
+        Flag,
+        Bound::None,
+        NextCycle,
+        "A bare text does not end a cycle: a nudge follows, at most twice.",
+    ),
+    key("debounce", Whole, Range(0, 60_000), AtOnce, "Milliseconds to wait for more before waking."),
+    key(
+        "wake_on",
+        OneOf(&["all", "mention"]),
+        Bound::None,
+        AtOnce,
+        "Which agents' messages wake it; people's always do.",
+    ),
+    key(
+        "hop_limit",
+        Whole,
+        Range(1, 1_000),
+        AtOnce,
+        "Agent-to-agent messages per causal root before they are held.",
+    ),
+    key("ephemeral", Flag, Bound::None, NextCycle, "Retired at its first rest."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(value: &Value, path: &str, out: &mut Vec<String>) {
+        match value {
+            Value::Object(below) => {
+                for (key, value) in below {
+                    let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    leaves(value, &here, out);
+                }
+            }
+            _ => out.push(path.to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_table_names_every_key_of_the_type_in_its_order_and_no_other() {
+        let mut known = Vec::new();
+        leaves(&AgentConfig::default().to_json(), "", &mut known);
+        assert_eq!(known, KEYS.map(|key| key.name));
+    }
+
+    #[test]
+    fn each_default_is_of_its_kind_and_within_its_bound() {
+        for key in KEYS {
+            let default = key.default();
+            let fits = match key.kind {
+                Text => default.is_string(),
+                MaybeText | MaybeNames => default.is_null(),
+                Flag => default.is_boolean(),
+                Whole => default.as_u64().is_some_and(|given| key.bound.takes(given)),
+                Names => default.is_array(),
+                OneOf(words) => default.as_str().is_some_and(|word| words.contains(&word)),
+            };
+            assert!(fits, "`{}` is {} and by default {default}", key.name, key.kind);
+        }
+    }
+
+    #[test]
+    fn each_word_of_a_choice_is_one_that_the_type_reads() {
+        for key in KEYS {
+            let OneOf(words) = key.kind else { continue };
+            for word in words {
+                let config = serde_json::json!({ key.name: word });
+                assert!(AgentConfig::from_json(&config).is_ok(), "{config}");
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_read_as_people_say_them() {
+        let read = [Bound::None, Range(1, 5), Range(7, u64::MAX), Bytes(9)].map(|bound| bound.to_string());
+        assert_eq!(read, ["", "1 to 5", "at least 7", "at most 9 bytes"]);
+    }
+}

@@ -1,0 +1,328 @@
+//! From JSON to a config: what is wrong is named by its key, all of it, and nothing is guessed.
+
+use serde_json::{Map, Value};
+
+use super::{AgentConfig, Bound, KEYS};
+use crate::cycle::names;
+
+/// Why a value is not an agent's config.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadConfig {
+    /// A key that means nothing.
+    #[error("unknown key `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
+    UnknownKey {
+        /// The key with its path, such as `limits.max_step`.
+        key: String,
+        /// The known key that is most like it.
+        nearest: Option<String>,
+    },
+    /// A value of the wrong type.
+    #[error("{}{why}", key.as_ref().map(|key| format!("`{key}`: ")).unwrap_or_default())]
+    WrongType {
+        /// The key with its path; none where the whole value is meant.
+        key: Option<String>,
+        /// What was wanted and what was given.
+        why: String,
+    },
+    /// A value outside its bound.
+    #[error("`{key}` must be {wanted}, got {got}")]
+    OutOfBounds {
+        /// The key with its path.
+        key: &'static str,
+        /// The bound in words.
+        wanted: String,
+        /// What was given.
+        got: String,
+    },
+    /// Values that are well each for itself, but under which a cycle could not end as is wanted.
+    #[error("`{key}` could never end a cycle: {why}")]
+    NeverEnds {
+        /// The key with its path.
+        key: &'static str,
+        /// Why, and what would.
+        why: String,
+    },
+}
+
+impl BadConfig {
+    /// The key that it is about, with its path.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::UnknownKey { key, .. } => Some(key),
+            Self::WrongType { key, .. } => key.as_deref(),
+            Self::OutOfBounds { key, .. } | Self::NeverEnds { key, .. } => Some(key),
+        }
+    }
+}
+
+impl AgentConfig {
+    /// Reads a config from JSON; missing keys take their defaults.
+    pub fn from_json(value: &Value) -> Result<Self, BadConfig> {
+        Self::read(value).map_err(|mut problems| problems.swap_remove(0))
+    }
+
+    /// The same, with everything that is wrong instead of only the first; never an empty list.
+    pub fn read(value: &Value) -> Result<Self, Vec<BadConfig>> {
+        let mut problems = Vec::new();
+        check_keys(value, &Self::default().to_json(), "", &mut problems);
+        if problems.is_empty() {
+            match serde_json::from_value::<Self>(value.clone()) {
+                Ok(config) => {
+                    config.check(&mut problems);
+                    if problems.is_empty() {
+                        return Ok(config);
+                    }
+                }
+                Err(error) => wrong_types(value, &error, &mut problems),
+            }
+        }
+        Err(problems)
+    }
+
+    /// `self` with the keys of `patch` over it. Objects merge, everything else replaces.
+    pub fn amended(&self, patch: &Value) -> Result<Self, BadConfig> {
+        let mut merged = self.to_json();
+        let mut problems = Vec::new();
+        check_keys(patch, &merged, "", &mut problems);
+        if !problems.is_empty() {
+            return Err(problems.swap_remove(0));
+        }
+        merge(&mut merged, patch);
+        Self::from_json(&merged)
+    }
+
+    /// The config with every key.
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+
+    fn check(&self, problems: &mut Vec<BadConfig>) {
+        let all = self.to_json();
+        for key in &KEYS {
+            let Some(value) = key.of(&all) else { continue };
+            let given = match key.bound {
+                Bound::None => continue,
+                Bound::Range(..) => value.as_u64().unwrap_or(0),
+                Bound::Bytes(_) => value.as_str().map_or(0, str::len) as u64,
+            };
+            if !key.bound.takes(given) {
+                let got = if matches!(key.bound, Bound::Bytes(_)) {
+                    format!("{given} bytes")
+                } else {
+                    given.to_string()
+                };
+                problems.push(BadConfig::OutOfBounds { key: key.name, wanted: key.bound.to_string(), got });
+            }
+        }
+        self.check_endings(problems);
+    }
+
+    /// A cycle must be able to end by what the config names for it.
+    fn check_endings(&self, problems: &mut Vec<BadConfig>) {
+        let Some(tools) = &self.tools else { return };
+        let has = |tool: &str| tools.iter().any(|known| known == tool);
+        let mut never = |key, why: String| problems.push(BadConfig::NeverEnds { key, why });
+        if let Some(tool) = self.stop.on_tools.iter().find(|tool| !has(tool)) {
+            never("stop.on_tools", format!("`{tool}` is not among the agent's `tools`; add it there"));
+        }
+        if self.stop.all_addressed && !has(SPEAKS) {
+            never("stop.all_addressed", format!("`{SPEAKS}` is not among the agent's `tools`; add it there"));
+        }
+        let ends = has(names::DONE) || has(names::SKIP);
+        if self.stop.require_tool && !ends && !self.stop.all_addressed && self.stop.on_tools.is_empty() {
+            let why = "a bare text is not enough, and no tool that ends a cycle is among `tools`; add `done`";
+            never("stop.require_tool", why.to_owned());
+        }
+    }
+}
+
+/// The tool by which an agent addresses a space.
+const SPEAKS: &str = "send_message";
+
+/// Names every key whose value alone is no config, and says in words what was wanted of it.
+fn wrong_types(value: &Value, error: &serde_json::Error, problems: &mut Vec<BadConfig>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let Err(error) = serde_json::from_value::<AgentConfig>(alone(key, value)) else { continue };
+        let mut below = Vec::new();
+        for (inner, value) in value.as_object().into_iter().flatten() {
+            if let Err(error) = serde_json::from_value::<AgentConfig>(alone(key, &alone(inner, value))) {
+                below.push(wrong_type(Some(format!("{key}.{inner}")), &error));
+            }
+        }
+        if below.is_empty() {
+            below.push(wrong_type(Some(key.clone()), &error));
+        }
+        problems.append(&mut below);
+    }
+    if problems.is_empty() {
+        problems.push(wrong_type(None, error));
+    }
+}
+
+fn alone(key: &str, value: &Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value.clone())]))
+}
+
+/// The decoder's words without the names of our types.
+fn wrong_type(key: Option<String>, error: &serde_json::Error) -> BadConfig {
+    let text = error.to_string();
+    let (got, wanted) = text.split_once(", expected ").unwrap_or((&text, ""));
+    let got = got.replace("invalid type: ", "got ").replace("invalid value: ", "got ");
+    let why = match wanted {
+        "" => got,
+        "u32" | "u64" => format!("wanted a whole number from 0 on, {got}"),
+        "a string" | "a boolean" | "a sequence" => {
+            format!("wanted {}, {got}", wanted.replace("sequence", "list"))
+        }
+        other if other.starts_with("struct") => format!("wanted an object, {got}"),
+        other => format!("wanted {other}, {got}"),
+    };
+    BadConfig::WrongType { key, why }
+}
+
+fn check_keys(given: &Value, known: &Value, path: &str, problems: &mut Vec<BadConfig>) {
+    let (Value::Object(given), Value::Object(known)) = (given, known) else {
+        if path.is_empty() && !given.is_object() {
+            let why = "wanted an object with the keys of an agent's config".to_owned();
+            problems.push(BadConfig::WrongType { key: None, why });
+        }
+        return;
+    };
+    for (key, value) in given {
+        let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match known.get(key) {
+            Some(below) => check_keys(value, below, &here, problems),
+            None => {
+                let nearest = nearest(key, known.keys().map(String::as_str));
+                let nearest =
+                    nearest.map(|n| if path.is_empty() { n.to_owned() } else { format!("{path}.{n}") });
+                problems.push(BadConfig::UnknownKey { key: here, nearest });
+            }
+        }
+    }
+}
+
+fn merge(base: &mut Value, patch: &Value) {
+    match (base, patch) {
+        (Value::Object(base), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(base.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (base, patch) => *base = patch.clone(),
+    }
+}
+
+/// The candidate most like `word`, if any is alike at all (edit distance at most a third of it).
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let bound = (word.chars().count() / 3).max(2);
+    candidates
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= bound)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replace = before + usize::from(x != *y);
+            before = row[j + 1];
+            row[j + 1] = replace.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    use crate::limits;
+
+    fn check(input: Value, expected: &str) {
+        assert_eq!(AgentConfig::from_json(&input).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        check(json!({"instruction": "x"}), "unknown key `instruction`; did you mean `instructions`?");
+        check(
+            json!({"limits": {"max_step": 3}}),
+            "unknown key `limits.max_step`; did you mean `limits.max_steps`?",
+        );
+        check(json!({"zzzzzz": 1}), "unknown key `zzzzzz`");
+    }
+
+    #[test]
+    fn a_value_outside_its_bound_names_the_bound() {
+        check(json!({"limits": {"max_steps": 0}}), "`limits.max_steps` must be 1 to 1000, got 0");
+        check(json!([1]), "wanted an object with the keys of an agent's config");
+        check(
+            json!({"limits": {"max_steps": "5"}}),
+            "`limits.max_steps`: wanted a whole number from 0 on, got string \"5\"",
+        );
+        check(
+            json!({"limits": {"max_steps": -1}}),
+            "`limits.max_steps`: wanted a whole number from 0 on, got integer `-1`",
+        );
+        check(json!({"ephemeral": 1}), "`ephemeral`: wanted a boolean, got integer `1`");
+        check(json!({"limits": 7}), "`limits`: wanted an object, got integer `7`");
+        check(json!({"awareness": "inject"}), "`awareness`: wanted `none`, unknown variant `inject`");
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_named_at_once() {
+        let all = |input: Value| {
+            let problems = AgentConfig::read(&input).unwrap_err();
+            problems.iter().map(|problem| problem.key().unwrap_or("-").to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(all(json!({"modle": 1, "limits": {"a": 1, "b": 2}})), ["modle", "limits.a", "limits.b"]);
+        assert_eq!(
+            all(json!({"model": 1, "limits": {"max_steps": "x", "inbox_max": -1}, "hop_limit": 3})),
+            ["model", "limits.max_steps", "limits.inbox_max"]
+        );
+        assert_eq!(all(json!({"debounce": 60_001, "hop_limit": 0})), ["debounce", "hop_limit"]);
+    }
+
+    #[test]
+    fn a_config_under_which_no_cycle_could_end_is_refused() {
+        check(
+            json!({"tools": ["send_message"], "stop": {"require_tool": true}}),
+            "`stop.require_tool` could never end a cycle: a bare text is not enough, and no tool that ends \
+             a cycle is among `tools`; add `done`",
+        );
+        check(
+            json!({"tools": ["done"], "stop": {"on_tools": ["set_memories"]}}),
+            "`stop.on_tools` could never end a cycle: `set_memories` is not among the agent's `tools`; add \
+             it there",
+        );
+        check(
+            json!({"tools": ["done"], "stop": {"all_addressed": true}}),
+            "`stop.all_addressed` could never end a cycle: `send_message` is not among the agent's `tools`; \
+             add it there",
+        );
+        for fine in [
+            json!({"tools": []}),
+            json!({"stop": {"require_tool": true}}),
+            json!({"tools": ["skip"], "stop": {"require_tool": true}}),
+            json!({"tools": ["send_message"], "stop": {"require_tool": true, "all_addressed": true}}),
+        ] {
+            assert!(AgentConfig::from_json(&fine).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn an_amendment_keeps_what_it_does_not_name() {
+        let base = AgentConfig { instructions: "be kind".into(), ..AgentConfig::default() };
+        let amended = base.amended(&json!({"limits": {"max_steps": 3}})).unwrap();
+        assert_eq!(amended.instructions, "be kind");
+        assert_eq!(amended.limits.max_steps, 3);
+        assert_eq!(amended.limits.token_budget, limits::TOKEN_BUDGET);
+    }
+}

@@ -1,0 +1,200 @@
+//! The folder of agent files: which files there are, whether they changed, and all of them read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{AgentFile, FILE_MAX_BYTES, Problem, Vet, parse};
+
+/// Agent files of one folder.
+const FILES_MAX: usize = 1_000;
+
+/// What changes when a file does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// A file of this size, last changed then.
+    File(u64, Option<SystemTime>),
+    /// Something else stands there, or it cannot be looked at.
+    Other(String),
+}
+
+/// One file, read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// The file as people know it.
+    pub(crate) file: String,
+    /// What it says, or what is wrong with it.
+    pub(crate) read: Result<AgentFile, Vec<Problem>>,
+}
+
+/// A path as people know it.
+pub(crate) fn shown(path: &Path) -> String {
+    path.strip_prefix(".").unwrap_or(path).display().to_string()
+}
+
+/// The agent files there, by path; `None` where there is no such folder.
+pub(crate) fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, Problem> {
+    let unreadable = |why: String| Problem {
+        file: shown(dir),
+        line: None,
+        what: format!("cannot read the folder: {why}"),
+    };
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    let mut found = BTreeMap::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| unreadable(error.to_string()))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // Editors leave such names beside the file they work on.
+        if !name.ends_with(".md") || name.starts_with(['.', '#']) {
+            continue;
+        }
+        if found.len() == FILES_MAX {
+            return Err(unreadable(format!("it holds more than {FILES_MAX} agent files")));
+        }
+        found.insert(entry.path(), stamp(&entry.path()));
+    }
+    Ok(Some(found))
+}
+
+fn stamp(path: &Path) -> Stamp {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Stamp::File(metadata.len(), metadata.modified().ok()),
+        // A pipe would wait for ever, a device never end.
+        Ok(_) => Stamp::Other("it is no file".to_owned()),
+        Err(error) => Stamp::Other(error.to_string()),
+    }
+}
+
+/// Reads all files that were found. Of two with one name neither is taken.
+pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<Found> {
+    let read = |(path, stamp): (&PathBuf, &Stamp)| {
+        let file = shown(path);
+        let read = bytes(path, stamp, &file).and_then(|bytes| {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            parse(&file, &stem, &bytes, vet)
+        });
+        Found { path: path.clone(), file, read }
+    };
+    let mut all: Vec<Found> = stamps.iter().map(read).collect();
+    refuse_doubles(&mut all);
+    all
+}
+
+fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<Problem>> {
+    let unreadable = |why: String| {
+        vec![Problem { file: file.to_owned(), line: None, what: format!("cannot read it: {why}") }]
+    };
+    if let Stamp::Other(why) = stamp {
+        return Err(unreadable(why.clone()));
+    }
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
+    opened.map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > FILE_MAX_BYTES {
+        return Err(unreadable(format!("it is larger than {FILE_MAX_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn refuse_doubles(all: &mut [Found]) {
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for agent in all.iter().filter_map(|found| found.read.as_ref().ok()) {
+        files.entry(agent.name.clone()).or_default().push(agent.file.clone());
+    }
+    for found in all.iter_mut() {
+        let Ok(agent) = &found.read else { continue };
+        let others = files.get(&agent.name).into_iter().flatten().filter(|file| **file != found.file);
+        let others: Vec<&str> = others.map(String::as_str).collect();
+        if !others.is_empty() {
+            let what = format!(
+                "its agent is called `{}`, as is that of `{}`; names are compared in lower case",
+                agent.name,
+                others.join("`, `")
+            );
+            found.read = Err(vec![Problem { file: found.file.clone(), line: None, what }]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+
+    fn load_all(dir: &Path) -> Vec<Found> {
+        load(&scan(dir).unwrap().unwrap(), &|_| Vec::new())
+    }
+
+    fn problems(dir: &Path) -> String {
+        let all = load_all(dir);
+        let all = all.iter().filter_map(|found| found.read.as_ref().err()).flatten();
+        all.map(|problem| format!("{problem}\n").replace(&dir.display().to_string(), "D")).collect()
+    }
+
+    const FINE: &str = "---\n---\nYou are here.\n";
+
+    #[test]
+    fn only_agent_files_are_read() {
+        let dir = folder(&[("a.md", FINE), ("b.txt", "x"), (".c.md", "x"), ("#d.md", "x"), ("e.md~", "x")]);
+        fs::create_dir(dir.path().join("old")).unwrap();
+        let all = load_all(dir.path());
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].read.as_ref().unwrap().name, "a");
+        assert_eq!(scan(&dir.path().join("nowhere")).unwrap(), None);
+    }
+
+    #[test]
+    fn two_files_with_one_name_are_both_refused_also_by_case() {
+        let dir = folder(&[("a.md", FINE), ("b.md", "---\nname: A\n---\nx"), ("c.md", FINE)]);
+        assert_eq!(
+            problems(dir.path()),
+            "D/a.md: its agent is called `a`, as is that of `D/b.md`; names are compared in lower case\n\
+             D/b.md: its agent is called `a`, as is that of `D/a.md`; names are compared in lower case\n"
+                .replace("`D/", &format!("`{}/", "D"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let dir = folder(&[]);
+        fs::create_dir(dir.path().join("a.md")).unwrap();
+        std::os::unix::fs::symlink("b.md", dir.path().join("b.md")).unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.path().join("c.md")).unwrap();
+        let said = problems(dir.path());
+        assert_eq!(said.lines().count(), 3, "{said}");
+        assert!(said.contains("D/a.md: cannot read it: it is no file"), "{said}");
+        assert!(said.contains("D/b.md: cannot read it: "), "{said}");
+    }
+
+    #[test]
+    fn a_file_beyond_all_measure_is_refused() {
+        let dir = folder(&[]);
+        let file = fs::File::create(dir.path().join("a.md")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert!(problems(dir.path()).contains("larger than"));
+    }
+
+    #[test]
+    fn a_changed_file_has_another_stamp() {
+        let dir = folder(&[("a.md", FINE)]);
+        let before = scan(dir.path()).unwrap().unwrap();
+        fs::write(dir.path().join("a.md"), format!("{FINE}more")).unwrap();
+        assert_ne!(scan(dir.path()).unwrap().unwrap(), before);
+    }
+}

@@ -1,0 +1,375 @@
+//! Agents as files: the keys of an agent's config between two `---` lines, its instructions below
+//! them. Reads and judges; what becomes of an agent is decided elsewhere.
+
+mod folder;
+mod node;
+mod vet;
+
+use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
+use agent::entity::handle;
+use agent::limits;
+use serde_json::{Map, Value};
+
+use node::Read;
+
+pub(crate) use folder::{Found, Stamp, load, scan, shown};
+pub(crate) use vet::Vetting;
+
+/// Keys that a file has besides those of a config: what they are, and what holds without them.
+pub(crate) const FILE_KEYS: [(&str, &str, &str, &str); 3] = [
+    ("name", "text", "the file's name without `.md`", "The agent's handle, by which it is known for good."),
+    ("display_name", "text", "the handle", "The name that people are shown."),
+    (
+        "spaces",
+        "list of names",
+        "one space named like the agent",
+        "Spaces that it is a member of; those that are missing are opened, with you in them.",
+    ),
+];
+
+/// Largest agent file: the longest instructions, and room for its keys.
+const FILE_MAX_BYTES: u64 = limits::INSTRUCTIONS_MAX_BYTES as u64 + 64 * 1024;
+/// The line before and behind the keys.
+const FENCE: &str = "---";
+/// The human of the first world, whose handle no agent can have.
+const YOU: &str = "you";
+
+/// An agent as its file says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AgentFile {
+    /// The file, as people know it.
+    pub(crate) file: String,
+    /// The agent's handle.
+    pub(crate) name: String,
+    /// For people.
+    pub(crate) display_name: String,
+    /// Handles of its spaces.
+    pub(crate) spaces: Vec<String>,
+    /// Everything else.
+    pub(crate) config: AgentConfig,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Problem {
+    /// The file, as people know it.
+    pub(crate) file: String,
+    /// The line, where it is one of them.
+    pub(crate) line: Option<usize>,
+    /// What was wanted and what stood in the way.
+    pub(crate) what: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.what),
+            None => write!(f, "{}: {}", self.file, self.what),
+        }
+    }
+}
+
+/// Judges the models and tools that a config names: the key, and what is wrong with it.
+pub(crate) type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 'a;
+
+/// Reads one file. `stem` is its name without `.md`.
+fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
+    let problem = |line, what: String| vec![Problem { file: file.to_owned(), line, what }];
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        problem(Some(line), "it is not UTF-8 from here on; save it as UTF-8".to_owned())
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let (keys, body) = parts(&text).map_err(|(line, what)| problem(line, what))?;
+    // The first line is the fence.
+    let read = node::read(keys).map_err(|(line, why)| problem(Some(line + 1), why))?;
+    let mut judging = Judging { file, read: &read, problems: Vec::new() };
+    let agent = judging.agent(stem, body.trim_matches('\n').trim_end(), vet);
+    match agent {
+        Some(agent) if judging.problems.is_empty() => Ok(agent),
+        _ => {
+            judging.problems.sort();
+            Err(judging.problems)
+        }
+    }
+}
+
+/// The keys and the body.
+fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
+    if text.trim().is_empty() {
+        return Err((
+            None,
+            format!("it is empty: wanted keys between two `{FENCE}` lines, then instructions"),
+        ));
+    }
+    let rest = text.split_once('\n').filter(|(first, _)| first.trim_end() == FENCE).map(|(_, rest)| rest);
+    let Some(rest) = rest else {
+        let got: String = text.lines().next().unwrap_or_default().chars().take(40).collect();
+        return Err((Some(1), format!("wanted a first line `{FENCE}` before the agent's keys, got `{got}`")));
+    };
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        if line.trim_end() == FENCE {
+            return Ok((&rest[..at], &rest[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    Err((Some(1), format!("the keys that begin here have no closing `{FENCE}` line")))
+}
+
+struct Judging<'a> {
+    file: &'a str,
+    read: &'a Read,
+    problems: Vec<Problem>,
+}
+
+impl Judging<'_> {
+    /// The line of a key, else of the one above it.
+    fn line(&self, key: &str) -> Option<usize> {
+        let lines = &self.read.lines;
+        let of = |key: &str| lines.iter().find(|(known, _)| known == key).map(|(_, line)| line + 1);
+        of(key).or_else(|| of(key.split('.').next()?))
+    }
+
+    fn problem(&mut self, key: &str, what: String) {
+        let line = self.line(key);
+        self.problems.push(Problem { file: self.file.to_owned(), line, what });
+    }
+
+    fn agent(&mut self, stem: &str, body: &str, vet: &Vet<'_>) -> Option<AgentFile> {
+        let Value::Object(mut keys) = self.read.value.clone() else {
+            let what = "wanted keys such as `model: null` between the `---` lines".to_owned();
+            self.problems.push(Problem { file: self.file.to_owned(), line: Some(2), what });
+            return None;
+        };
+        let name = self.name(keys.remove("name"), stem);
+        let display_name = self.display_name(keys.remove("display_name"));
+        let spaces = self.spaces(keys.remove("spaces"));
+        self.instructions(&mut keys, body);
+        let config = self.config(keys, vet);
+        let (name, config) = (name?, config?);
+        Some(AgentFile {
+            file: self.file.to_owned(),
+            display_name: display_name.unwrap_or_else(|| name.clone()),
+            spaces: spaces.unwrap_or_else(|| vec![name.clone()]),
+            name,
+            config,
+        })
+    }
+
+    fn name(&mut self, given: Option<Value>, stem: &str) -> Option<String> {
+        let (text, said) = match &given {
+            None | Some(Value::Null) => (stem, false),
+            Some(Value::String(text)) => (text.as_str(), true),
+            Some(other) => {
+                self.problem("name", format!("`name`: wanted a text, got {other}; put it in quotes"));
+                return None;
+            }
+        };
+        match handle(text) {
+            Ok(name) if name == YOU => {
+                self.problem("name", format!("`{YOU}` is the person here; give the agent another `name`"));
+                None
+            }
+            Ok(name) => Some(name),
+            Err(error) => {
+                let more = if said { "" } else { " as the file's name; say `name:` in it" };
+                self.problem("name", format!("`name`: {error}{more}"));
+                None
+            }
+        }
+    }
+
+    fn display_name(&mut self, given: Option<Value>) -> Option<String> {
+        match given? {
+            Value::Null => None,
+            Value::String(text) if (1..=limits::DISPLAY_NAME_MAX_BYTES).contains(&text.trim().len()) => {
+                Some(text.trim().to_owned())
+            }
+            other => {
+                let most = limits::DISPLAY_NAME_MAX_BYTES;
+                let got: String = other.to_string().chars().take(60).collect();
+                let what = format!("`display_name`: wanted a text of 1 to {most} bytes, got {got}");
+                self.problem("display_name", what);
+                None
+            }
+        }
+    }
+
+    fn spaces(&mut self, given: Option<Value>) -> Option<Vec<String>> {
+        let given = given.filter(|given| !given.is_null())?;
+        let Some(all) = given.as_array() else {
+            let what = format!("`spaces`: wanted a list of names such as `[home]`, got {given}");
+            self.problem("spaces", what);
+            return None;
+        };
+        let mut spaces = Vec::new();
+        for one in all {
+            match one.as_str().map(handle) {
+                Some(Ok(space)) if spaces.contains(&space) => {}
+                Some(Ok(space)) => spaces.push(space),
+                Some(Err(error)) => self.problem("spaces", format!("`spaces`: {error}")),
+                None => self.problem("spaces", format!("`spaces`: wanted names, got {one}")),
+            }
+        }
+        Some(spaces)
+    }
+
+    fn instructions(&mut self, keys: &mut Map<String, Value>, body: &str) {
+        if !body.is_empty() {
+            if keys.contains_key("instructions") {
+                let what = "`instructions` stand below the keys already; say them once".to_owned();
+                self.problem("instructions", what);
+            }
+            keys.insert("instructions".to_owned(), Value::from(body));
+        } else if !keys.contains_key("instructions") {
+            let what = format!("no instructions: write below the second `{FENCE}` who the agent is");
+            self.problems.push(Problem { file: self.file.to_owned(), line: None, what });
+        }
+    }
+
+    fn config(&mut self, keys: Map<String, Value>, vet: &Vet<'_>) -> Option<AgentConfig> {
+        match AgentConfig::read(&Value::Object(keys)) {
+            Ok(config) => {
+                for (key, what) in vet(&config) {
+                    self.problem(key, what);
+                }
+                Some(config)
+            }
+            Err(problems) => {
+                for problem in problems {
+                    let key = problem.key().unwrap_or_default().to_owned();
+                    self.problem(&key, in_files_words(&problem));
+                }
+                None
+            }
+        }
+    }
+}
+
+/// A file has a few keys more than a config, and they may be the nearest ones.
+fn in_files_words(problem: &BadConfig) -> String {
+    match problem {
+        BadConfig::UnknownKey { key, .. } if !key.contains('.') => {
+            let known = KEYS.iter().map(|known| known.name.split('.').next().unwrap_or(known.name));
+            let known = known.chain(FILE_KEYS.iter().map(|(name, ..)| *name));
+            BadConfig::UnknownKey { key: key.clone(), nearest: nearest(key, known).map(str::to_owned) }
+                .to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<AgentFile, Vec<Problem>> {
+        parse("agents/ada.md", "ada", text.as_bytes(), &|_| Vec::new())
+    }
+
+    fn wrong(text: &str, expected: &[&str]) {
+        let problems = read(text).unwrap_err();
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, expected, "{text:?}");
+    }
+
+    #[test]
+    fn keys_and_body_make_an_agent() {
+        let text = "---\nname: Ada_2\ndescription: a test\nspaces: [Home, ops, home]\nlimits:\n  max_steps: 5\n---\n\nYou are Ada.\n\nBe kind.\n\n";
+        let agent = read(text).unwrap();
+        assert_eq!((agent.name.as_str(), agent.display_name.as_str()), ("ada_2", "ada_2"));
+        assert_eq!(agent.spaces, ["home", "ops"]);
+        assert_eq!(agent.config.instructions, "You are Ada.\n\nBe kind.");
+        assert_eq!((agent.config.limits.max_steps, agent.config.description.as_str()), (5, "a test"));
+        let bare = read("---\n---\nYou are Ada.").unwrap();
+        assert_eq!((bare.name.as_str(), bare.spaces), ("ada", vec!["ada".to_owned()]));
+    }
+
+    #[test]
+    fn byte_order_mark_and_line_ends_of_other_systems_change_nothing() {
+        let plain = read("---\ndescription: x\n---\none\ntwo\n").unwrap();
+        assert_eq!(read("\u{feff}---\r\ndescription: x\r\n---\r\none\r\ntwo\r\n").unwrap(), plain);
+        assert_eq!(read("--- \ndescription: x\n---  \none\ntwo").unwrap(), plain);
+    }
+
+    #[test]
+    fn the_keys_are_those_of_the_api() {
+        let body = serde_json::json!({"debounce": 50, "stop": {"on_tools": ["done"]}, "instructions": "x"});
+        let of_api = AgentConfig::from_json(&body).unwrap();
+        assert_eq!(read("---\ndebounce: 50\nstop: {on_tools: [done]}\n---\nx").unwrap().config, of_api);
+        assert_eq!(
+            read("---\ndebounce: 50\nstop:\n  on_tools:\n  - done\ninstructions: x\n---\n").unwrap().config,
+            of_api
+        );
+    }
+
+    #[test]
+    fn a_typo_names_file_line_key_and_the_nearest() {
+        wrong(
+            "---\nmodle: x\nlimits:\n  max_step: 5\nspace: [a]\n---\nx",
+            &[
+                "agents/ada.md:2: unknown key `modle`; did you mean `model`?",
+                "agents/ada.md:4: unknown key `limits.max_step`; did you mean `limits.max_steps`?",
+                "agents/ada.md:5: unknown key `space`; did you mean `spaces`?",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_wrong_type_and_a_value_out_of_bounds_name_what_was_wanted() {
+        wrong(
+            "---\ndebounce: soon\nname: 5\nspaces: home\n---\nx",
+            &[
+                "agents/ada.md:2: `debounce`: wanted a whole number from 0 on, got string \"soon\"",
+                "agents/ada.md:3: `name`: wanted a text, got 5; put it in quotes",
+                "agents/ada.md:4: `spaces`: wanted a list of names such as `[home]`, got \"home\"",
+            ],
+        );
+        wrong(
+            "---\nlimits: {max_steps: 0}\n---\nx",
+            &["agents/ada.md:2: `limits.max_steps` must be 1 to 1000, got 0"],
+        );
+        wrong(
+            "---\nname: you\n---\nx",
+            &["agents/ada.md:2: `you` is the person here; give the agent another `name`"],
+        );
+        assert!(read("---\nname: two words\n---\nx").is_err());
+    }
+
+    #[test]
+    fn a_config_that_could_never_end_a_cycle_is_refused() {
+        let problems = read("---\ntools: [send_message]\nstop:\n  require_tool: true\n---\nx").unwrap_err();
+        assert_eq!(problems[0].line, Some(4));
+        assert!(problems[0].what.contains("could never end a cycle"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn a_file_without_its_parts_says_which() {
+        wrong("", &["agents/ada.md: it is empty: wanted keys between two `---` lines, then instructions"]);
+        wrong(
+            "You are Ada.",
+            &["agents/ada.md:1: wanted a first line `---` before the agent's keys, got `You are Ada.`"],
+        );
+        wrong("---\nmodel: x\n", &["agents/ada.md:1: the keys that begin here have no closing `---` line"]);
+        wrong("---", &["agents/ada.md:1: wanted a first line `---` before the agent's keys, got `---`"]);
+        wrong(
+            "---\n---\n\n",
+            &["agents/ada.md: no instructions: write below the second `---` who the agent is"],
+        );
+        wrong(
+            "---\ninstructions: x\n---\ny",
+            &["agents/ada.md:2: `instructions` stand below the keys already; say them once"],
+        );
+        wrong(
+            "---\n- a\n---\ny",
+            &["agents/ada.md:2: wanted keys such as `model: null` between the `---` lines"],
+        );
+    }
+
+    #[test]
+    fn what_is_not_utf8_names_its_line() {
+        let problems = parse("a.md", "a", b"---\nname: \xff\n---\nx", &|_| Vec::new()).unwrap_err();
+        assert_eq!(problems[0].to_string(), "a.md:2: it is not UTF-8 from here on; save it as UTF-8");
+    }
+}

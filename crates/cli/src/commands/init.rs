@@ -1,0 +1,121 @@
+//! `viv init`: writes a project, all of it or nothing, and never over what is there.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::args::InitArgs;
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, Style};
+use crate::project::{GITIGNORE, IGNORED, TEMPLATES, Template};
+
+/// Writes it.
+pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
+    let dir = args.dir.as_path();
+    let ignored = dir.join(GITIGNORE.path);
+    let has_ignore_file = fs::symlink_metadata(&ignored).is_ok();
+    let mut wanted: Vec<Template> = TEMPLATES.to_vec();
+    if !has_ignore_file {
+        wanted.push(GITIGNORE);
+    }
+    let taken: Vec<&str> = wanted
+        .iter()
+        .map(|file| file.path)
+        .filter(|path| fs::symlink_metadata(dir.join(path)).is_ok())
+        .collect();
+    if !taken.is_empty() {
+        let names = taken.join("`, `");
+        let message = format!("`{names}` in `{}` would be written over; nothing was written", dir.display());
+        return Err(Failure::new(Exit::Refused, "would_overwrite", message)
+            .hint("name another folder: `viv init my-agents`"));
+    }
+    let mut written = Written::default();
+    if let Err(error) = written.all(dir, &wanted) {
+        written.undo();
+        let message =
+            format!("cannot write the project into `{}`: {error}; nothing was written", dir.display());
+        return Err(Failure::new(Exit::Failed, "project_unwritable", message)
+            .hint("may this user write there, and is there room on the disk?"));
+    }
+    let advice = has_ignore_file && !ignores_data(&ignored);
+    tell(&screen, dir, &wanted, advice);
+    Ok(Exit::Answered)
+}
+
+fn ignores_data(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().any(|line| line.trim().trim_matches('/') == IGNORED.trim_matches('/'))
+}
+
+/// What was made, so that it can be taken back.
+#[derive(Default)]
+struct Written {
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Written {
+    fn all(&mut self, dir: &Path, wanted: &[Template]) -> std::io::Result<()> {
+        for template in wanted {
+            let path = dir.join(template.path);
+            self.folder(path.parent().unwrap_or(dir))?;
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
+            self.files.push(path);
+            file.write_all(template.text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn folder(&mut self, folder: &Path) -> std::io::Result<()> {
+        if folder.as_os_str().is_empty() || folder.is_dir() {
+            return Ok(());
+        }
+        if let Some(above) = folder.parent() {
+            self.folder(above)?;
+        }
+        fs::create_dir(folder)?;
+        self.folders.push(folder.to_owned());
+        Ok(())
+    }
+
+    /// What cannot be taken back is at least only what was just made.
+    fn undo(&self) {
+        for file in &self.files {
+            let _ = fs::remove_file(file);
+        }
+        for folder in self.folders.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn tell(screen: &Screen, dir: &Path, written: &[Template], advice: bool) {
+    let shown = screen.clean_line(&dir.display().to_string());
+    let elsewhere = dir != Path::new(".");
+    let next = [
+        ("viv up", "starts the server with these agents"),
+        ("viv chat --agent helper", "in a second terminal: talk with the first"),
+        ("viv event ops deploy '{\"ok\": false}'", "wake the other as a service would"),
+    ];
+    if screen.json {
+        let paths: Vec<&str> = written.iter().map(|file| file.path).collect();
+        let next: Vec<&str> = next.iter().map(|(command, _)| *command).collect();
+        screen.json_line(&json!({"dir": dir, "written": paths, "next": next}));
+        return;
+    }
+    screen.line(&format!("A project in {}\n", screen.paint(Style::Bold, &shown)));
+    screen.pairs(&written.iter().map(|file| (file.path, file.what.to_owned())).collect::<Vec<_>>());
+    if advice {
+        screen.line(&format!("\nYour `{}` stays as it is; add the line `{IGNORED}` to it.", GITIGNORE.path));
+    }
+    screen.line("\nNext:");
+    if elsewhere {
+        screen.line(&format!("  {}", screen.paint(Style::Bold, &format!("cd {shown}"))));
+    }
+    for (command, what) in next {
+        screen.line(&format!("  {}\n      {what}", screen.paint(Style::Bold, command)));
+    }
+    screen.line("\nThen change `agents/helper.md` while it runs: it is read again when you save it.");
+}

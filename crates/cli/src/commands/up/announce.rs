@@ -1,0 +1,97 @@
+//! What a server says when it is up.
+
+use serde_json::json;
+
+use super::files::Files;
+use crate::agent_file::shown;
+use crate::credentials::Secret;
+use crate::output::{Screen, Style};
+use crate::reconcile::Report;
+use crate::settings::Settings;
+use crate::voice::Chosen;
+use crate::world;
+
+/// Agents that are named; more are counted.
+const NAMED: usize = 6;
+
+/// What there is to say.
+pub(super) struct Announcement<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) url: &'a str,
+    pub(super) chosen: &'a Chosen,
+    pub(super) files: &'a Files,
+}
+
+impl Announcement<'_> {
+    /// Says it.
+    pub(super) fn make(&self, screen: &Screen, admin_key: Option<&Secret>, report: Option<&Report>) {
+        let (chosen, data_dir) = (self.chosen, self.settings.data_dir());
+        if screen.json {
+            screen.json_line(&json!({
+                "ready": true,
+                "url": self.url,
+                "admin_key": admin_key.map(Secret::open),
+                "data_dir": data_dir,
+                "model": chosen.info.name,
+                "rehearsal": chosen.info.rehearsal,
+                "files": report.filter(|_| !self.files.is_unused()).map(Report::to_json),
+            }));
+            return;
+        }
+        screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), self.url));
+        let agents = if self.files.is_empty() { "agent" } else { "agents" };
+        screen.pairs(&[
+            (agents, screen.clean_line(&self.agents())),
+            ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
+            ("data", screen.clean_line(&data_dir.display().to_string())),
+        ]);
+        if let Some(report) = report.filter(|report| !report.is_quiet()) {
+            screen.line("");
+            report.print(screen);
+        }
+        if chosen.info.rehearsal {
+            let label = "\nThis is a rehearsal: words are scripted, no model thinks. For a real one set\n\
+                         OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`.";
+            screen.line(&screen.paint(Style::Yellow, label));
+        }
+        if let Some(key) = admin_key {
+            screen.line(&format!("\nAdmin key, shown this once and stored only hashed:\n  {}", key.open()));
+        }
+        screen.line(&format!("\nIn a second terminal: {}", self.chat(screen)));
+        if !self.files.is_empty() {
+            let dir = shown(self.settings.agents_dir());
+            screen.line(
+                &screen.clean_line(&format!("Agent files in `{dir}` are read again when they change.")),
+            );
+        }
+        screen.line("Ctrl-C stops; nothing that was said is lost.");
+    }
+
+    fn agents(&self) -> String {
+        let mut names: Vec<&str> = self.files.names().collect();
+        if names.is_empty() {
+            return format!("{} in the space `{}`", world::AGENT, world::SPACE);
+        }
+        let more = names.len().saturating_sub(NAMED);
+        names.truncate(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more} (from `{}`)", names.join(", "), shown(self.settings.agents_dir()))
+    }
+
+    /// The command that talks to this server.
+    fn chat(&self, screen: &Screen) -> String {
+        let whom = self.files.names().next().map(|name| format!(" --agent {name}")).unwrap_or_default();
+        let where_else = match &self.settings.file {
+            _ if self.settings.found_by_clients => String::new(),
+            Some(file) if self.settings.data_dir_is_from_the_file() => {
+                format!(" --config {}", screen.clean_line(&file.display().to_string()))
+            }
+            _ => {
+                format!(" --data-dir {}", screen.clean_line(&self.settings.data_dir().display().to_string()))
+            }
+        };
+        let plain = whom.is_empty() && where_else.is_empty() && self.settings.file.is_none();
+        let command = screen.paint(Style::Bold, &format!("viv chat{whom}{where_else}"));
+        if plain { format!("{command}   (or `make chat`)") } else { command }
+    }
+}

@@ -1,0 +1,130 @@
+//! The agent files of a server: read before anything is written, applied before anybody wakes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent::port::{Bus, Clock, Ids};
+use runtime::clock::SystemClock;
+use storage::sqlite::Sqlite;
+
+use crate::agent_file::{AgentFile, Problem, Stamp, Vetting, load, scan, shown};
+use crate::errors::{Exit, Failure, Result};
+use crate::reconcile::{Reconciler, Report, There, Watch};
+use crate::settings::{Origin, Settings};
+use crate::voice::{self, Chosen};
+
+/// Problems that are shown; more are counted.
+const SHOWN: usize = 20;
+
+/// What the files say.
+pub(super) struct Files {
+    dir: PathBuf,
+    /// Whether there is such a folder.
+    there: bool,
+    stamps: BTreeMap<PathBuf, Stamp>,
+    agents: Vec<AgentFile>,
+    vetting: Vetting,
+}
+
+/// What `viv up` would refuse of settings and files; the number of agents, and the model.
+pub(crate) async fn would_refuse(settings: &Settings) -> Result<(Vec<String>, String)> {
+    let chosen = voice::choose(settings, Arc::new(SystemClock::new())).await?;
+    let files = Files::read(settings, &chosen, false)?;
+    Ok((files.names().map(str::to_owned).collect(), chosen.info.name.clone()))
+}
+
+impl Files {
+    /// Reads and judges all of them; says everything that is wrong at once.
+    pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<Self> {
+        let dir = settings.agents_dir();
+        let vetting = Vetting { voices: Arc::clone(&chosen.voices), toolbox: Arc::new(tools::prebuilt()) };
+        let found = scan(dir).map_err(|problem| refused(vec![problem]))?;
+        let named = settings.get("agents_dir").origin != Origin::Default;
+        if found.is_none() && (named || prune) {
+            // A wrong path must not look like a folder from which all files were taken.
+            let message = format!("there is no folder of agent files `{}`", shown(dir));
+            return Err(Failure::usage(message).hint("make it, or write a project with `viv init`"));
+        }
+        let there = found.is_some();
+        let stamps = found.unwrap_or_default();
+        let (mut agents, mut problems) = (Vec::new(), Vec::new());
+        for found in load(&stamps, &|config| vetting.judge(config)) {
+            match found.read {
+                Ok(agent) => agents.push(agent),
+                Err(mut wrong) => problems.append(&mut wrong),
+            }
+        }
+        if problems.is_empty() {
+            Ok(Self { dir: dir.to_owned(), there, stamps, agents, vetting })
+        } else {
+            Err(refused(problems))
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.agents.is_empty()
+    }
+
+    /// Whether there is no sign that agents are kept as files here.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.there
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.agents.iter().map(|agent| agent.name.as_str())
+    }
+
+    pub(super) fn reconciler(
+        &self,
+        store: &Sqlite,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        data_dir: &Path,
+    ) -> Reconciler {
+        let (registry, reader) = (Arc::new(store.clone()), Arc::new(store.clone()));
+        Reconciler { registry, reader, bus: None, clock, ids, data_dir: data_dir.to_owned() }
+    }
+
+    /// What stands against them in the store is said before anything is written.
+    pub(super) async fn check(&self, reconciler: &Reconciler) -> Result<()> {
+        let problems = reconciler.objections(&self.agents).await?;
+        if problems.is_empty() { Ok(()) } else { Err(refused(problems)) }
+    }
+
+    pub(super) async fn apply(&self, reconciler: &Reconciler, prune: bool) -> Result<Report> {
+        let names = self.names().map(str::to_owned).collect();
+        reconciler.apply(&self.agents, &There { names, broken: BTreeSet::new() }, prune).await
+    }
+
+    /// What applies them again when they change.
+    pub(super) fn watch(self, reconciler: Reconciler, bus: Arc<dyn Bus>, mut report: Report) -> Watch {
+        Watch {
+            dir: self.dir,
+            reconciler: Reconciler { bus: Some(bus), ..reconciler },
+            vetting: self.vetting,
+            seen: self.stamps,
+            told: report.leave_out(&BTreeSet::new()),
+            broken: BTreeSet::new(),
+            complaint: None,
+        }
+    }
+}
+
+fn refused(problems: Vec<Problem>) -> Failure {
+    let message = match problems.as_slice() {
+        [one] => one.to_string(),
+        all => {
+            let mut message = format!("the agent files have {} problems", all.len());
+            for problem in all.iter().take(SHOWN) {
+                message.push_str(&format!("\n  {problem}"));
+            }
+            if all.len() > SHOWN {
+                message.push_str(&format!("\n  and {} more", all.len() - SHOWN));
+            }
+            message
+        }
+    };
+    Failure::new(Exit::Usage, "bad_agent_file", message)
+        .hint("nothing was changed; all keys: `viv config keys --agent`")
+}

@@ -1,0 +1,78 @@
+//! The files of a new project. They are examples that people keep, so they explain themselves.
+
+/// A file to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Template {
+    /// Where, from the project's folder.
+    pub(crate) path: &'static str,
+    /// Its text.
+    pub(crate) text: &'static str,
+    /// What it is, in a few words.
+    pub(crate) what: &'static str,
+}
+
+/// All of them but [`GITIGNORE`].
+pub(crate) const TEMPLATES: [Template; 3] = [
+    Template {
+        path: "vivarium.toml",
+        text: include_str!("vivarium.toml"),
+        what: "the server's settings, all optional",
+    },
+    Template {
+        path: "agents/helper.md",
+        text: include_str!("helper.md"),
+        what: "an agent that people talk with",
+    },
+    Template {
+        path: "agents/ops.md",
+        text: include_str!("ops.md"),
+        what: "an agent that services report to",
+    },
+];
+
+/// Keeps the data directory out of version control. Many projects have one already.
+pub(crate) const GITIGNORE: Template =
+    Template { path: ".gitignore", text: include_str!("gitignore"), what: "keeps the data out of git" };
+
+/// The line of it that matters.
+pub(crate) const IGNORED: &str = ".viv/";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::keys::KEYS;
+    use crate::settings::tests::settings;
+
+    #[test]
+    fn the_settings_name_every_key_and_none_that_is_not_there() {
+        let text = TEMPLATES[0].text;
+        for key in KEYS {
+            let name = key.name.trim_start_matches("model.");
+            assert!(text.contains(&format!("# {name} = ")), "`{}` is missing", key.name);
+        }
+        let said: String = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# ").or(Some(line)))
+            .filter(|line| {
+                line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
+            })
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let read = settings(&said, vec![]);
+        assert_eq!(read.text("model.name"), "anthropic/claude-sonnet-5-5");
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            let holds = read.get(key.name).value.to_string();
+            let by_default = key.default_value().to_string();
+            assert!(
+                holds.trim_matches('"').ends_with(by_default.trim_matches('"')),
+                "`{}`: {holds}",
+                key.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_data_directory_is_ignored() {
+        assert!(GITIGNORE.text.lines().any(|line| line == IGNORED));
+    }
+}

@@ -1,0 +1,256 @@
+//! Makes the store's agents as their files say: what is missing is made, what differs is changed,
+//! what has no file any more is left alone unless it is asked to go. Each change is a commit of its
+//! own, so that whatever a crash leaves undone is done at the next start.
+//!
+//! A file is the whole truth of its agent at the moment in which it is applied: at the start, and
+//! whenever the file changes. What is amended over the API holds until then.
+
+mod record;
+mod report;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agent::entity::{EntityKind, Member, Space};
+use agent::id::{AgentId, EntityId, SpaceId};
+use agent::life::Standing;
+use agent::port::{AgentCard, Bus, Clock, Ids, NewAgent, NewSpace, Reader, Registry, RegistryError};
+use agent::update::{Topic, Update};
+
+use crate::agent_file::{AgentFile, Problem};
+use crate::errors::{Exit, Failure, Result};
+use record::{Known, Record};
+
+pub(crate) use report::Report;
+pub(crate) use watch::Watch;
+
+/// The human who is in each space that a file opens.
+const YOU: &str = "you";
+
+/// What changes agents.
+#[derive(Clone)]
+pub(crate) struct Reconciler {
+    /// Changes them.
+    pub(crate) registry: Arc<dyn Registry>,
+    /// Looks at them.
+    pub(crate) reader: Arc<dyn Reader>,
+    /// Tells watchers who joined a space, once there can be watchers.
+    pub(crate) bus: Option<Arc<dyn Bus>>,
+    /// Time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Ids.
+    pub(crate) ids: Arc<dyn Ids>,
+    /// Where is kept which agents came from a file.
+    pub(crate) data_dir: PathBuf,
+}
+
+/// The files that there are, whether they are applied now or not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct There {
+    /// Names of the agents of good files.
+    pub(crate) names: BTreeSet<String>,
+    /// Files that are broken now: whose agents they are is not known.
+    pub(crate) broken: BTreeSet<String>,
+}
+
+impl Reconciler {
+    /// What stands against these files in the store. Changes nothing.
+    pub(crate) async fn objections(&self, files: &[AgentFile]) -> Result<Vec<Problem>> {
+        let mut problems = Vec::new();
+        for file in files {
+            let found = self.reader.entity(file.name.clone()).await.map_err(failed)?;
+            if found.is_some_and(|entity| entity.kind == EntityKind::Human) {
+                let what = format!("`{}` is a person already; give the agent another `name`", file.name);
+                problems.push(Problem { file: file.file.clone(), line: None, what });
+            }
+        }
+        Ok(problems)
+    }
+
+    /// Applies the files. Agents whose file is gone are retired where `prune` says so, else only
+    /// named.
+    pub(crate) async fn apply(&self, files: &[AgentFile], there: &There, prune: bool) -> Result<Report> {
+        let mut record = Record::read(&self.data_dir)?;
+        let before = record.clone();
+        let mut report = Report::default();
+        for file in files {
+            self.settle(file, &mut record, &mut report).await?;
+        }
+        self.look_after_the_gone(there, prune, &mut record, &mut report).await?;
+        if record != before {
+            record.write(&self.data_dir)?;
+        }
+        Ok(report)
+    }
+
+    async fn settle(&self, file: &AgentFile, record: &mut Record, report: &mut Report) -> Result<()> {
+        let found = self.reader.entity(file.name.clone()).await.map_err(failed)?;
+        let (id, rev, fresh) = match found {
+            None => (self.create(file).await?, 1, true),
+            Some(entity) if entity.kind == EntityKind::Human => {
+                report.leave(
+                    &file.name,
+                    &file.file,
+                    "a person is called that; give the agent another `name`",
+                );
+                return Ok(());
+            }
+            Some(entity) => {
+                let id = AgentId(entity.id.0);
+                let card = self.reader.agent(id).await.map_err(failed)?;
+                let Some(card) = card.filter(|card| card.standing != Standing::Retired) else {
+                    let why = "the agent of that name is retired for good; a new one needs another `name`";
+                    report.leave(&file.name, &file.file, why);
+                    return Ok(());
+                };
+                let known = record.of(id).map(|known| known.rev);
+                (id, self.change(file, &card, known, report).await?, false)
+            }
+        };
+        let old = record.of(id).map(|known| known.spaces.clone()).unwrap_or_default();
+        let joined = self.join(file, id).await?;
+        let departed = self.depart(&old, file, id).await?;
+        if fresh {
+            report.create(file);
+        } else {
+            report.moved(file, joined, departed);
+        }
+        let (name, file_name) = (file.name.clone(), file.file.clone());
+        record.put(Known { id, name, file: file_name, rev, spaces: file.spaces.clone() });
+        Ok(())
+    }
+
+    async fn create(&self, file: &AgentFile) -> Result<AgentId> {
+        let id = AgentId(self.ids.uuid());
+        let new = NewAgent {
+            id,
+            name: file.name.clone(),
+            display_name: file.display_name.clone(),
+            config: file.config.clone(),
+            at: self.clock.now(),
+        };
+        self.registry.create_agent(new).await.map_err(refused)?;
+        Ok(id)
+    }
+
+    /// Makes an agent as its file says; returns the revision now in force. `known` is the one that
+    /// the file became last.
+    async fn change(
+        &self,
+        file: &AgentFile,
+        card: &AgentCard,
+        known: Option<u64>,
+        report: &mut Report,
+    ) -> Result<u64> {
+        let renamed = (card.entity.display_name != file.display_name).then(|| file.display_name.clone());
+        let differs = *card.config != file.config;
+        report.compare(file, card, known.is_some_and(|known| known != card.config_rev));
+        if renamed.is_none() && !differs {
+            return Ok(card.config_rev);
+        }
+        // All keys are in the patch, so it replaces the config.
+        let patch = differs.then(|| file.config.to_json());
+        let now = self.clock.now();
+        self.registry.amend_agent(card.id, renamed, patch, now).await.map_err(refused)
+    }
+
+    /// Opens the spaces that are missing and joins those that it is not in.
+    async fn join(&self, file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
+        let mut joined = Vec::new();
+        for name in &file.spaces {
+            let found = self.reader.space(name.clone()).await.map_err(failed)?;
+            let Some(space) = found else {
+                self.open(name, id).await?;
+                joined.push(name.clone());
+                continue;
+            };
+            if !self.is_in(&space, id.entity()).await? {
+                let role = Member::ROLE.to_owned();
+                let now = self.clock.now();
+                let rev =
+                    self.registry.add_member(space.id, id.entity(), role, now).await.map_err(refused)?;
+                self.tell(space.id, id.entity(), true, rev);
+                joined.push(name.clone());
+            }
+        }
+        Ok(joined)
+    }
+
+    async fn open(&self, name: &str, id: AgentId) -> Result<()> {
+        let you = self.reader.entity(YOU.to_owned()).await.map_err(failed)?;
+        let you = you.filter(|you| you.kind == EntityKind::Human).map(|you| you.id);
+        let new = NewSpace {
+            id: SpaceId(self.ids.uuid()),
+            name: name.to_owned(),
+            display_name: name.to_owned(),
+            description: String::new(),
+            members: you.into_iter().chain([id.entity()]).collect(),
+            at: self.clock.now(),
+        };
+        self.registry.open_space(new).await.map(drop).map_err(refused)
+    }
+
+    /// Leaves the spaces that the file named before and names no more.
+    async fn depart(&self, before: &[String], file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
+        let mut departed = Vec::new();
+        for name in before.iter().filter(|name| !file.spaces.contains(name)) {
+            let Some(space) = self.reader.space(name.clone()).await.map_err(failed)? else { continue };
+            if self.is_in(&space, id.entity()).await? {
+                let rev = self.registry.remove_member(space.id, id.entity()).await.map_err(refused)?;
+                self.tell(space.id, id.entity(), false, rev);
+                departed.push(name.clone());
+            }
+        }
+        Ok(departed)
+    }
+
+    async fn is_in(&self, space: &Space, entity: EntityId) -> Result<bool> {
+        let members = self.reader.members(space.id).await.map_err(failed)?;
+        Ok(members.iter().any(|member| member.entity.id == entity))
+    }
+
+    fn tell(&self, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
+        if let Some(bus) = &self.bus {
+            let update = Update::Member { space, entity, joined, rev };
+            bus.publish(&[Topic::Space(space)], Arc::new(update));
+        }
+    }
+
+    async fn look_after_the_gone(
+        &self,
+        there: &There,
+        prune: bool,
+        record: &mut Record,
+        report: &mut Report,
+    ) -> Result<()> {
+        let gone = |known: &Known| !there.names.contains(&known.name) && !there.broken.contains(&known.file);
+        let all: Vec<Known> = record.agents.iter().filter(|known| gone(known)).cloned().collect();
+        for known in all {
+            let card = self.reader.agent(known.id).await.map_err(failed)?;
+            if card.is_none_or(|card| card.standing == Standing::Retired) {
+                record.agents.retain(|other| other.id != known.id);
+            } else if prune {
+                let now = self.clock.now();
+                self.registry.set_standing(known.id, Standing::Retired, now).await.map_err(refused)?;
+                record.agents.retain(|other| other.id != known.id);
+                report.retire(&known.name, &known.file);
+            } else {
+                let why = "no file names it any more; it lives on (to retire it: `viv up --prune`)";
+                report.leave(&known.name, &known.file, why);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: agent::port::StoreError) -> Failure {
+    refused(error.into())
+}
+
+fn refused(error: RegistryError) -> Failure {
+    let message = format!("cannot make the agents as their files say: {error}");
+    Failure::new(Exit::Failed, "store_failed", message)
+        .hint("what was done stays, and the next start does the rest; `viv doctor` looks at the disk")
+}

@@ -1,0 +1,264 @@
+//! What became of the agents of files, as people and scripts read it.
+
+use std::collections::BTreeSet;
+
+use agent::config::KEYS;
+use agent::port::AgentCard;
+use serde_json::{Value, json};
+
+use crate::agent_file::AgentFile;
+use crate::output::{Screen, Style, shortened};
+
+/// Lines of changed instructions that are shown.
+const DIFF_LINES: usize = 8;
+/// Lines times lines up to which they are compared one by one.
+const DIFF_CELLS: usize = 250_000;
+/// Columns of a value in a difference where the terminal does not say how many it has.
+const COLUMNS: usize = 100;
+
+/// What became of them.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    created: Vec<Created>,
+    changed: Vec<Changed>,
+    unchanged: Vec<String>,
+    left: Vec<Left>,
+    retired: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Created {
+    name: String,
+    file: String,
+    spaces: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Changed {
+    name: String,
+    file: String,
+    /// Somebody amended it beside its file.
+    amended: bool,
+    changes: Vec<(&'static str, Value, Value)>,
+    joined: Vec<String>,
+    departed: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Left {
+    name: String,
+    file: String,
+    why: &'static str,
+}
+
+impl Report {
+    pub(super) fn create(&mut self, file: &AgentFile) {
+        let AgentFile { name, file, spaces, .. } = file.clone();
+        self.created.push(Created { name, file, spaces });
+    }
+
+    pub(super) fn leave(&mut self, name: &str, file: &str, why: &'static str) {
+        self.left.push(Left { name: name.to_owned(), file: file.to_owned(), why });
+    }
+
+    pub(super) fn retire(&mut self, name: &str, file: &str) {
+        self.retired.push((name.to_owned(), file.to_owned()));
+    }
+
+    /// Notes each key that will change.
+    pub(super) fn compare(&mut self, file: &AgentFile, card: &AgentCard, amended: bool) {
+        let (old, new) = (card.config.to_json(), file.config.to_json());
+        let pair = |name, old: Value, new: Value| (old != new).then_some((name, old, new));
+        let display = pair("display_name", json!(card.entity.display_name), json!(file.display_name));
+        let of_config = KEYS.iter().filter_map(|key| {
+            let value = |config| key.of(config).cloned().unwrap_or_default();
+            pair(key.name, value(&old), value(&new))
+        });
+        let changes: Vec<_> = display.into_iter().chain(of_config).collect();
+        if changes.is_empty() {
+            self.unchanged.push(file.name.clone());
+        } else {
+            let (name, file) = (file.name.clone(), file.file.clone());
+            let (joined, departed) = (Vec::new(), Vec::new());
+            self.changed.push(Changed { name, file, amended, changes, joined, departed });
+        }
+    }
+
+    /// Notes the spaces that an agent joined and left.
+    pub(super) fn moved(&mut self, file: &AgentFile, joined: Vec<String>, departed: Vec<String>) {
+        if joined.is_empty() && departed.is_empty() {
+            return;
+        }
+        self.unchanged.retain(|name| *name != file.name);
+        if let Some(changed) = self.changed.iter_mut().find(|changed| changed.name == file.name) {
+            (changed.joined, changed.departed) = (joined, departed);
+            return;
+        }
+        let (name, file) = (file.name.clone(), file.file.clone());
+        self.changed.push(Changed { name, file, amended: false, changes: Vec::new(), joined, departed });
+    }
+
+    /// Whether there is anything to say besides that all is as it was.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.created.is_empty() && self.changed.is_empty() && self.left.is_empty() && self.retired.is_empty()
+    }
+
+    /// Leaves out who is left and was told of before; returns all who are left.
+    pub(crate) fn leave_out(&mut self, told: &BTreeSet<String>) -> BTreeSet<String> {
+        let all = self.left.iter().map(|left| left.name.clone()).collect();
+        self.left.retain(|left| !told.contains(&left.name));
+        all
+    }
+
+    /// For scripts.
+    pub(crate) fn to_json(&self) -> Value {
+        let changed = self.changed.iter().map(|one| {
+            let changes = one.changes.iter();
+            let changes = changes.map(|(key, old, new)| json!({"key": key, "old": old, "new": new}));
+            json!({
+                "name": one.name, "file": one.file, "amended": one.amended,
+                "changes": changes.collect::<Vec<_>>(), "joined": one.joined, "departed": one.departed,
+            })
+        });
+        let created = self.created.iter();
+        let created = created.map(|one| json!({"name": one.name, "file": one.file, "spaces": one.spaces}));
+        let left = self.left.iter().map(|one| json!({"name": one.name, "file": one.file, "why": one.why}));
+        let retired = self.retired.iter().map(|(name, file)| json!({"name": name, "file": file}));
+        json!({
+            "created": created.collect::<Vec<_>>(),
+            "changed": changed.collect::<Vec<_>>(),
+            "unchanged": self.unchanged,
+            "left": left.collect::<Vec<_>>(),
+            "retired": retired.collect::<Vec<_>>(),
+        })
+    }
+
+    /// For people, everything.
+    pub(crate) fn print(&self, screen: &Screen) {
+        self.print_news(screen);
+        if !self.unchanged.is_empty() {
+            let names = screen.clean_line(&self.unchanged.join(", "));
+            screen.line(&format!("{}  {names}", screen.paint(Style::Dim, "as before")));
+        }
+    }
+
+    /// For people, what is not as it was.
+    pub(crate) fn print_news(&self, screen: &Screen) {
+        for one in &self.created {
+            let spaces = listed(&one.spaces);
+            let place = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
+            headline(screen, Style::Green, "created", &one.name, &format!("{}, {place}", one.file));
+        }
+        for one in &self.changed {
+            let amended = if one.amended { ", which stands above what was amended since" } else { "" };
+            headline(screen, Style::Yellow, "changed", &one.name, &format!("{}{amended}", one.file));
+            for (key, old, new) in &one.changes {
+                difference(screen, key, old, new);
+            }
+            for (verb, spaces) in [("joined", &one.joined), ("departed from", &one.departed)] {
+                if !spaces.is_empty() {
+                    screen.line(&format!("    {verb} {}", listed(spaces)));
+                }
+            }
+        }
+        for one in &self.left {
+            headline(screen, Style::Yellow, "left", &one.name, &format!("{}: {}", one.file, one.why));
+        }
+        for (name, file) in &self.retired {
+            headline(screen, Style::Red, "retired", name, &format!("{file} is gone"));
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+fn headline(screen: &Screen, style: Style, verb: &str, name: &str, rest: &str) {
+    let verb = screen.paint(style, &format!("{verb:9}"));
+    let name = screen.paint(Style::Bold, name);
+    screen.line(&format!("{verb}  {name}  {}", screen.clean_line(rest)));
+}
+
+fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
+    let most = screen.width.unwrap_or(COLUMNS).saturating_sub(8).max(16);
+    let line = |lead: &str, text: &str| shortened(&screen.clean_line(&format!("{lead}{text}")), most);
+    if let ("instructions", Some(old), Some(new)) = (key, old.as_str(), new.as_str()) {
+        screen.line("    instructions:");
+        let lines = changed_lines(old, new);
+        for (added, text) in lines.iter().take(DIFF_LINES) {
+            let (style, lead) = if *added { (Style::Green, "+ ") } else { (Style::Red, "- ") };
+            screen.line(&format!("      {}", screen.paint(style, &line(lead, text))));
+        }
+        if lines.len() > DIFF_LINES {
+            screen.line(&format!("      and {} lines more", lines.len() - DIFF_LINES));
+        }
+        return;
+    }
+    screen.line(&format!("    {}", line("", &format!("{key}: {old} -> {new}"))));
+}
+
+/// The lines that are in one text only, in order; `true` are those of the new one.
+fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
+    let (mut old, mut new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+    let same_begin = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    old.drain(..same_begin);
+    new.drain(..same_begin);
+    let same_end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    old.truncate(old.len() - same_end);
+    new.truncate(new.len() - same_end);
+    if old.len() * new.len() > DIFF_CELLS {
+        return old
+            .into_iter()
+            .map(|line| (false, line))
+            .chain(new.into_iter().map(|line| (true, line)))
+            .collect();
+    }
+    // How many lines the rests from (i, j) on have in common.
+    let mut common = vec![vec![0usize; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            common[i][j] = if old[i] == new[j] {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
+        }
+    }
+    let (mut i, mut j, mut out) = (0, 0, Vec::new());
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
+            out.push((false, old[i]));
+            i += 1;
+        } else {
+            out.push((true, new[j]));
+            j += 1;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(old: &str, new: &str, expected: &[&str]) {
+        let lines = changed_lines(old, new);
+        let lines: Vec<String> =
+            lines.iter().map(|(added, line)| format!("{}{line}", if *added { '+' } else { '-' })).collect();
+        assert_eq!(lines, expected, "{old:?} {new:?}");
+    }
+
+    #[test]
+    fn only_lines_that_differ_are_shown() {
+        check("a\nb\nc", "a\nb\nc", &[]);
+        check("a\nb\nc", "a\nx\nc", &["-b", "+x"]);
+        check("a\nb\nc\nd", "a\nc\nx\nd", &["-b", "+x"]);
+        check("", "a", &["+a"]);
+        check("a\nb", "", &["-a", "-b"]);
+        check("a\nb\nc\nd\ne", "x\nb\nc\nd\ny", &["-a", "+x", "-e", "+y"]);
+    }
+}

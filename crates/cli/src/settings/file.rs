@@ -1,0 +1,270 @@
+//! Reads `vivarium.toml`: each value with its line, and everything that is wrong in it at once.
+//! Knows the table of keys, not what they are for.
+
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use agent::config::nearest;
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, MODEL, MODELS};
+use crate::errors::{Failure, Result};
+
+/// Largest settings file.
+const FILE_MAX_BYTES: u64 = 1024 * 1024;
+
+/// A value of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// As in the table of keys.
+    pub(crate) key: &'static str,
+    /// Its value.
+    pub(crate) value: Value,
+    /// Where it stands.
+    pub(crate) line: usize,
+}
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    /// The server's settings.
+    pub(crate) entries: Vec<Entry>,
+    /// What `[models."…"]` say, by model.
+    pub(crate) models: Vec<(String, Vec<Entry>)>,
+}
+
+/// The text of a file; `None` where there is none.
+pub(super) fn text(path: &Path) -> Result<Option<String>> {
+    let shown = path.display();
+    let unreadable = |why: String| Failure::usage(format!("cannot read `{shown}`: {why}"));
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(unreadable("it is no file".to_owned())),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(unreadable(error.to_string())),
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > FILE_MAX_BYTES {
+        return Err(unreadable(format!("it is larger than {FILE_MAX_BYTES} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        unreadable(format!("it is not UTF-8 from byte {} on", error.utf8_error().valid_up_to()))
+    })?;
+    Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
+}
+
+/// Reads the text of the file that people know as `shown`.
+pub(super) fn read(text: &str, shown: &str) -> Result<Said> {
+    let mut reading = Reading { text, problems: Vec::new() };
+    let said = match DeTable::parse(text) {
+        Ok(table) => reading.top(table.get_ref()),
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            reading.problem(at, error.message().to_owned());
+            Said::default()
+        }
+    };
+    if reading.problems.is_empty() {
+        return Ok(said);
+    }
+    Err(refused(shown, &mut reading.problems))
+}
+
+fn refused(shown: &str, problems: &mut [(usize, String)]) -> Failure {
+    problems.sort();
+    let lines: Vec<String> =
+        problems.iter().map(|(line, what)| format!("{shown}:{line}: {what}")).collect();
+    let message = match lines.as_slice() {
+        [one] => one.clone(),
+        all => format!("`{shown}` has {} problems\n  {}", all.len(), all.join("\n  ")),
+    };
+    Failure::usage(message).hint("all keys: `viv config keys`")
+}
+
+struct Reading<'a> {
+    text: &'a str,
+    problems: Vec<(usize, String)>,
+}
+
+impl Reading<'_> {
+    fn line(&self, at: usize) -> usize {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn problem(&mut self, at: usize, what: String) {
+        let line = self.line(at);
+        self.problems.push((line, what));
+    }
+
+    fn top(&mut self, table: &DeTable<'_>) -> Said {
+        let mut said = Said::default();
+        for (name, value) in table {
+            match (name.get_ref().as_ref(), value.get_ref()) {
+                (MODEL, DeValue::Table(below)) => said.entries.extend(self.model(MODEL, below, true)),
+                (MODELS, DeValue::Table(below)) => said.models = self.models(below),
+                (MODEL | MODELS, other) => {
+                    let what = format!("wanted a table `[{}]`, got {}", name.get_ref(), other.type_str());
+                    self.problem(name.span().start, what);
+                }
+                (plain, _) => {
+                    let key = keys::known(plain).filter(|key| !key.name.contains('.'));
+                    said.entries.extend(self.entry(key, name, value, "", keys::at_the_top()));
+                }
+            }
+        }
+        said
+    }
+
+    fn models(&mut self, table: &DeTable<'_>) -> Vec<(String, Vec<Entry>)> {
+        let mut models = Vec::new();
+        for (name, value) in table {
+            let path = format!("{MODELS}.\"{}\"", name.get_ref());
+            match value.get_ref() {
+                DeValue::Table(below) => {
+                    let entries = self.model(&path, below, false);
+                    models.push((name.get_ref().to_string(), entries));
+                }
+                other => {
+                    let what = format!("wanted a table `[{path}]`, got {}", other.type_str());
+                    self.problem(name.span().start, what);
+                }
+            }
+        }
+        models
+    }
+
+    fn model(&mut self, path: &str, table: &DeTable<'_>, named: bool) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (name, value) in table {
+            let key = keys::known(&format!("{MODEL}.{}", name.get_ref()));
+            let key = key.filter(|key| named || key.name != "model.name");
+            let known = keys::of_model().filter(|known| named || *known != "name");
+            entries.extend(self.entry(key, name, value, path, known));
+        }
+        entries
+    }
+
+    fn entry(
+        &mut self,
+        key: Option<&'static keys::Key>,
+        name: &Spanned<toml::de::DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+        path: &str,
+        known: impl Iterator<Item = &'static str>,
+    ) -> Option<Entry> {
+        let full = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let Some(key) = key else {
+            let near = nearest(name.get_ref(), known).map(|near| format!("; did you mean `{}`?", full(near)));
+            let what = format!("unknown key `{}`{}", full(name.get_ref()), near.unwrap_or_default());
+            self.problem(name.span().start, what);
+            return None;
+        };
+        match plain(value.get_ref()).and_then(|value| key.kind.check(value)) {
+            Ok(value) => Some(Entry { key: key.name, value, line: self.line(name.span().start) }),
+            Err(why) => {
+                self.problem(name.span().start, format!("`{}`: {why}", full(name.get_ref())));
+                None
+            }
+        }
+    }
+}
+
+/// A value as JSON.
+fn plain(value: &DeValue<'_>) -> std::result::Result<Value, String> {
+    Ok(match value {
+        DeValue::String(text) => Value::from(text.as_ref()),
+        DeValue::Integer(n) => {
+            let read = i64::from_str_radix(n.as_str(), n.radix());
+            Value::from(read.map_err(|_| format!("the number {} is too large", n.as_str()))?)
+        }
+        DeValue::Float(n) => Value::from(n.as_str().parse::<f64>().unwrap_or(f64::NAN)),
+        DeValue::Boolean(flag) => Value::from(*flag),
+        DeValue::Datetime(time) => Value::from(time.to_string()),
+        DeValue::Array(all) => {
+            all.iter().map(|value| plain(value.get_ref())).collect::<std::result::Result<_, _>>()?
+        }
+        DeValue::Table(all) => {
+            let pairs =
+                all.iter().map(|(name, value)| Ok((name.get_ref().to_string(), plain(value.get_ref())?)));
+            Value::Object(pairs.collect::<std::result::Result<_, String>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wrong(text: &str, expected: &str) {
+        assert_eq!(read(text, "vivarium.toml").unwrap_err().message, expected, "{text}");
+    }
+
+    #[test]
+    fn each_value_knows_its_line() {
+        let said =
+            read("\nlisten = \"h:1\"\n[model]\nname = \"rehearsal\"\ncontext_window = 9_000\n", "x").unwrap();
+        let read: Vec<_> = said.entries.iter().map(|e| (e.key, e.value.clone(), e.line)).collect();
+        let expected = [
+            ("listen", json!("h:1"), 2),
+            ("model.context_window", json!(9000), 5),
+            ("model.name", json!("rehearsal"), 4),
+        ];
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn a_model_has_keys_of_its_own() {
+        let text = "[models.\"ollama/qwen3\"]\ntool_mode = \"json_schema\"\nprice = { input = 1, cached = 0.5, output = 2 }";
+        let said = read(text, "x").unwrap();
+        assert_eq!((said.models[0].0.as_str(), said.models[0].1.len()), ("ollama/qwen3", 2));
+        wrong(
+            "[models.\"ollama/qwen3\"]\nname = \"x\"",
+            "vivarium.toml:2: unknown key `models.\"ollama/qwen3\".name`",
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_names_line_key_and_what_was_wanted() {
+        wrong("listn = \"x\"", "vivarium.toml:1: unknown key `listn`; did you mean `listen`?");
+        wrong("\nlisten = 5", "vivarium.toml:2: `listen`: wanted a text that is not empty, got 5");
+        wrong(
+            "[model]\nnaem = \"x\"",
+            "vivarium.toml:2: unknown key `model.naem`; did you mean `model.name`?",
+        );
+        wrong("model = \"x\"", "vivarium.toml:1: wanted a table `[model]`, got string");
+        wrong("[models]\nx = 1", "vivarium.toml:2: wanted a table `[models.\"x\"]`, got integer");
+        wrong(
+            "[model]\ncontext_window = 12",
+            "vivarium.toml:2: `model.context_window`: wanted a whole number from 1024, got 12",
+        );
+        let two = "a = 1\nallow_remote = \"yes\"";
+        wrong(
+            two,
+            "`vivarium.toml` has 2 problems\n  vivarium.toml:1: unknown key `a`\n  \
+             vivarium.toml:2: `allow_remote`: wanted true or false, got \"yes\"",
+        );
+        let failure = read("listen = \n", "vivarium.toml").unwrap_err();
+        assert!(failure.message.starts_with("vivarium.toml:1: "), "{failure}");
+    }
+
+    #[test]
+    fn a_secret_in_the_wrong_place_is_not_printed() {
+        for text in [
+            "[model]\nkey = \"sk-canary\"",
+            "[model]\nkey_ref = \"sk-canary\"",
+            "[model.headers]\na = [\"canary\"]",
+        ] {
+            let failure = read(text, "vivarium.toml").unwrap_err();
+            assert!(!failure.to_string().contains("canary"), "{failure}");
+        }
+    }
+}

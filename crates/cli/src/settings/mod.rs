@@ -1,0 +1,390 @@
+//! The settings of a server and where each came from: default < file < environment < flag. Knows no
+//! server; what the values are for stands where they are used.
+
+mod file;
+pub(crate) mod keys;
+mod model;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::errors::{Failure, Result};
+use file::{Entry, Said};
+use keys::{KEYS, Key, Kind};
+
+/// The file that is looked for in the current directory.
+const FILE: &str = "vivarium.toml";
+/// The variable that names another.
+const FILE_VARIABLE: &str = "VIV_CONFIG";
+/// The data directory of a project without a word about it.
+const DATA_DIR: &str = ".viv";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// The file, in this line.
+    File(String, usize),
+    /// An environment variable.
+    Env(&'static str),
+    /// The command line.
+    Flag(&'static str),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(file, line) => write!(f, "{file}:{line}"),
+            Self::Env(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// One setting as it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Setting {
+    /// What it is.
+    pub(crate) key: &'static Key,
+    /// Its value; `null` where it has none.
+    pub(crate) value: Value,
+    /// Who said so.
+    pub(crate) origin: Origin,
+}
+
+impl Setting {
+    /// The value as people may see it: what may hold a secret shows only that there is something.
+    pub(crate) fn shown(&self) -> Value {
+        shown(self.key, &self.value)
+    }
+}
+
+/// A value as people may see it.
+pub(crate) fn shown(key: &Key, value: &Value) -> Value {
+    match (key.kind, value) {
+        (Kind::Headers, Value::Object(headers)) => {
+            headers.iter().map(|(name, _)| (name.clone(), json!("(hidden)"))).collect()
+        }
+        _ => value.clone(),
+    }
+}
+
+/// A value that the command line gives.
+pub(crate) type Given = (&'static str, Value);
+
+/// All settings.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+    /// Whether clients find the data directory without being told, from the same place.
+    pub(crate) found_by_clients: bool,
+    values: Vec<Setting>,
+    models: Vec<(String, Vec<Entry>)>,
+    shown_file: String,
+}
+
+impl Settings {
+    /// Reads them all.
+    pub(crate) fn load(global: &Global, given: Vec<Given>) -> Result<Self> {
+        Self::load_with(global, given, &variable)
+    }
+
+    fn load_with(global: &Global, mut given: Vec<Given>, env: &Env<'_>) -> Result<Self> {
+        if let Some(dir) = &global.data_dir {
+            given.push(("data_dir", json!(utf8(dir, "--data-dir")?)));
+        }
+        let place = Place::find(global, env)?;
+        let shown_file = place.shown();
+        let said = match &place.text {
+            Some(text) => file::read(text, &shown_file)?,
+            None => Said::default(),
+        };
+        let layers = Layers { given, said: &said, env, place: &place };
+        let mut values = KEYS.iter().map(|key| layers.setting(key)).collect::<Result<Vec<_>>>()?;
+        layers.drop_what_is_said_of_another_model(&mut values)?;
+        let mut settings = Self {
+            found_by_clients: false,
+            file: place.text.is_some().then(|| place.file.clone()),
+            values,
+            models: said.models,
+            shown_file,
+        };
+        settings.found_by_clients = settings.data_dir_is_from_the_file() && !place.named;
+        Ok(settings)
+    }
+
+    /// All of them, in the order of the table.
+    pub(crate) fn all(&self) -> &[Setting] {
+        &self.values
+    }
+
+    /// What the file says of single models: the model, the key, its value, its line.
+    pub(crate) fn of_models(&self) -> impl Iterator<Item = (&str, &'static Key, &Value, Origin)> {
+        self.models.iter().flat_map(|(model, entries)| {
+            entries.iter().filter_map(|entry| {
+                let origin = Origin::File(self.shown_file.clone(), entry.line);
+                Some((model.as_str(), keys::known(entry.key)?, &entry.value, origin))
+            })
+        })
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, name: &str) -> &Setting {
+        self.values
+            .iter()
+            .find(|setting| setting.key.name == name)
+            .expect("settings are asked for by names of the table")
+    }
+
+    /// A text that has a default or was given; else empty.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.get(name).value.as_str().unwrap_or_default()
+    }
+
+    /// A switch.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.get(name).value.as_bool().unwrap_or_default()
+    }
+
+    /// A list of texts.
+    pub(crate) fn names(&self, name: &str) -> Vec<String> {
+        let all = self.get(name).value.as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// Where everything is kept.
+    pub(crate) fn data_dir(&self) -> &Path {
+        Path::new(self.text("data_dir"))
+    }
+
+    /// Whether naming the file is enough to find the data directory.
+    pub(crate) fn data_dir_is_from_the_file(&self) -> bool {
+        matches!(self.get("data_dir").origin, Origin::Default | Origin::File(..))
+    }
+
+    /// Where agent files are.
+    pub(crate) fn agents_dir(&self) -> &Path {
+        Path::new(self.text("agents_dir"))
+    }
+}
+
+/// The data directory alone, for commands that speak to a server: what else is wrong in the file is
+/// none of their business.
+pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
+    if let Some(dir) = &global.data_dir {
+        return Ok(dir.clone());
+    }
+    if let Some(dir) = std::env::var_os("VIV_DATA_DIR").filter(|dir| !dir.is_empty()) {
+        return Ok(PathBuf::from(dir));
+    }
+    let place = Place::find(global, &variable)?;
+    let table = match &place.text {
+        Some(text) => text.parse::<toml::Table>().map_err(|_| match file::read(text, &place.shown()) {
+            Err(failure) => failure,
+            Ok(_) => Failure::usage(format!("cannot read `{}`", place.shown())),
+        })?,
+        None => toml::Table::new(),
+    };
+    let said = table.get("data_dir").and_then(toml::Value::as_str).unwrap_or(DATA_DIR);
+    Ok(place.root().join(said))
+}
+
+type Env<'a> = dyn Fn(&str) -> Result<Option<String>> + 'a;
+
+/// A variable of the environment; an empty one says nothing.
+fn variable(name: &str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(value) if value.trim().is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value.trim().to_owned())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(_) => Err(Failure::usage(format!("wanted text in `{name}`, got bytes that are none"))),
+    }
+}
+
+fn utf8(path: &Path, what: &str) -> Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::usage(format!("wanted a path in UTF-8 for {what}, got `{}`", path.display())))
+}
+
+/// The file, whether it is there or not.
+struct Place {
+    file: PathBuf,
+    /// Somebody named it.
+    named: bool,
+    text: Option<String>,
+}
+
+impl Place {
+    fn find(global: &Global, env: &Env<'_>) -> Result<Self> {
+        let wanted = match &global.config {
+            Some(file) => Some(file.clone()),
+            None => env(FILE_VARIABLE)?.map(PathBuf::from),
+        };
+        let named = wanted.is_some();
+        let file = wanted.unwrap_or_else(|| PathBuf::from(FILE));
+        let text = file::text(&file)?;
+        if named && text.is_none() {
+            let message = format!("there is no file `{}`", file.display());
+            return Err(Failure::usage(message).hint("write one with `viv init`, or leave out --config"));
+        }
+        Ok(Self { file, named, text })
+    }
+
+    fn shown(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    /// What paths of the file, and paths that nobody named, are relative to.
+    fn root(&self) -> PathBuf {
+        match self.file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        }
+    }
+}
+
+struct Layers<'a> {
+    given: Vec<Given>,
+    said: &'a Said,
+    env: &'a Env<'a>,
+    place: &'a Place,
+}
+
+impl Layers<'_> {
+    fn setting(&self, key: &'static Key) -> Result<Setting> {
+        let setting = |value, origin| Ok(Setting { key, value, origin });
+        if let Some((value, flag)) = self.of_flag(key) {
+            let value = key.kind.check(value).map_err(|why| Failure::usage(format!("`{flag}`: {why}")))?;
+            return setting(value, Origin::Flag(flag));
+        }
+        if let Some((value, name)) = self.of_env(key)? {
+            return setting(value, Origin::Env(name));
+        }
+        if let Some((value, line)) = self.of_file(key)? {
+            return setting(value, Origin::File(self.place.shown(), line));
+        }
+        setting(self.at_home(key, key.default_value())?, Origin::Default)
+    }
+
+    fn of_flag(&self, key: &Key) -> Option<(Value, &'static str)> {
+        let (_, value) = self.given.iter().find(|(name, _)| *name == key.name)?;
+        Some((value.clone(), key.flag?))
+    }
+
+    fn of_env(&self, key: &Key) -> Result<Option<(Value, &'static str)>> {
+        let Some(name) = key.env else { return Ok(None) };
+        let Some(text) = (self.env)(name)? else { return Ok(None) };
+        let value = key.kind.parse(&text).map_err(|why| Failure::usage(format!("`{name}`: {why}")))?;
+        Ok(Some((value, name)))
+    }
+
+    fn of_file(&self, key: &Key) -> Result<Option<(Value, usize)>> {
+        let Some(entry) = self.said.entries.iter().find(|entry| entry.key == key.name) else {
+            return Ok(None);
+        };
+        Ok(Some((self.at_home(key, entry.value.clone())?, entry.line)))
+    }
+
+    fn at_home(&self, key: &Key, value: Value) -> Result<Value> {
+        match (key.kind, value.as_str()) {
+            (Kind::Path, Some(path)) => Ok(json!(utf8(&self.place.root().join(path), key.name)?)),
+            _ => Ok(value),
+        }
+    }
+
+    /// What a layer says of its model does not hold for the model that a higher layer names.
+    fn drop_what_is_said_of_another_model(&self, values: &mut [Setting]) -> Result<()> {
+        let Some(name) = values.iter().find(|setting| setting.key.name == "model.name") else {
+            return Ok(());
+        };
+        let (name, key) = (name.value.clone(), name.key);
+        let other = |said: Option<Value>| said.is_some_and(|said| said != name);
+        let of_file = other(self.of_file(key)?.map(|(value, _)| value));
+        let of_env = other(self.of_env(key)?.map(|(value, _)| value));
+        for setting in values.iter_mut().filter(|setting| setting.key.name.starts_with("model.")) {
+            let dropped = match setting.origin {
+                Origin::File(..) => of_file,
+                Origin::Env(_) => of_env,
+                Origin::Default | Origin::Flag(_) => false,
+            };
+            if dropped {
+                setting.value = setting.key.default_value();
+                setting.origin = Origin::Default;
+                // Below a dropped word of the environment the file's may still hold.
+                if let Some((value, line)) = self.of_file(setting.key)?.filter(|_| !of_file) {
+                    setting.value = value;
+                    setting.origin = Origin::File(self.place.shown(), line);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Settings of a file with this text, and of flags, without the environment.
+    pub(crate) fn settings(text: &str, given: Vec<Given>) -> Settings {
+        load(text, given, &[]).unwrap()
+    }
+
+    fn load(text: &str, given: Vec<Given>, env: &[(&str, &str)]) -> Result<Settings> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("vivarium.toml");
+        std::fs::write(&file, text).unwrap();
+        let global = Global { config: Some(file), ..Global::default() };
+        let env = |name: &str| {
+            Ok(env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        };
+        Settings::load_with(&global, given, &env)
+    }
+
+    #[test]
+    fn a_flag_stands_above_the_environment_above_the_file_above_the_default() {
+        let text = "listen = \"h:1\"\nlog = \"debug\"\nhosts = [\"a\"]\n";
+        let env = [("VIV_LISTEN", "h:2"), ("VIV_LOG", "info")];
+        let read = load(text, vec![("listen", json!("h:3"))], &env).unwrap();
+        let origin = |name: &str| read.get(name).origin.to_string();
+        assert_eq!((read.text("listen"), origin("listen").as_str()), ("h:3", "flag --listen"));
+        assert_eq!((read.text("log"), origin("log").as_str()), ("info", "environment VIV_LOG"));
+        assert!(origin("hosts").ends_with("vivarium.toml:3"));
+        assert_eq!((read.flag("allow_remote"), origin("allow_remote").as_str()), (false, "default"));
+    }
+
+    #[test]
+    fn paths_of_the_file_are_relative_to_it() {
+        let read = settings("data_dir = \"data\"\nagents_dir = \"/srv/agents\"", vec![]);
+        assert!(read.data_dir().is_absolute() && read.data_dir().ends_with("data"));
+        assert_eq!(read.agents_dir(), Path::new("/srv/agents"));
+    }
+
+    #[test]
+    fn what_the_file_says_of_its_model_does_not_hold_for_another() {
+        let text = "[model]\nname = \"ollama/a\"\nbase_url = \"http://h/v1\"\ncontext_window = 4096\n";
+        let other = settings(text, vec![("model.name", json!("ollama/b"))]);
+        assert_eq!(other.get("model.base_url").value, Value::Null);
+        let same = settings(text, vec![("model.name", json!("ollama/a"))]);
+        assert_eq!(same.text("model.base_url"), "http://h/v1");
+        let unnamed = settings("[model]\ncontext_window = 4096", vec![("model.name", json!("ollama/b"))]);
+        assert_eq!(unnamed.get("model.context_window").value, json!(4096));
+    }
+
+    #[test]
+    fn a_bad_variable_is_named() {
+        let failure = load("", vec![], &[("VIV_ALLOW_REMOTE", "maybe")]).unwrap_err();
+        assert_eq!(failure.message, "`VIV_ALLOW_REMOTE`: wanted true or false, got \"maybe\"");
+    }
+
+    #[test]
+    fn headers_are_not_shown() {
+        let read = settings("[model]\nname = \"ollama/a\"\nheaders = { authorization = \"canary\" }", vec![]);
+        assert_eq!(read.get("model.headers").shown(), json!({"authorization": "(hidden)"}));
+    }
+}

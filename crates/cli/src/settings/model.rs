@@ -1,0 +1,125 @@
+//! From settings to voices: `[model]` and `[models."…"]` as `models` wants them.
+
+use agent::port::Price;
+use models::secret::Secret;
+use models::voices::{Reasoning, ToolMode, VoiceConfig};
+use serde_json::Value;
+
+use super::Settings;
+use crate::errors::{Failure, Result};
+
+/// Micro-dollars of a dollar.
+const MICRO: f64 = 1e6;
+
+impl Settings {
+    /// Whether anything is said of the default model besides its name.
+    pub(crate) fn says_how_the_model_is(&self) -> bool {
+        self.of_default().any(|(name, _)| name != "name")
+    }
+
+    /// The names of secrets that voices are set up with.
+    pub(crate) fn key_refs(&self) -> Vec<&str> {
+        let of_models = self.of_models().filter(|(_, key, ..)| key.name == "model.key_ref");
+        let of_models = of_models.filter_map(|(_, _, value, _)| value.as_str());
+        self.get("model.key_ref").value.as_str().into_iter().chain(of_models).collect()
+    }
+
+    /// The voice of that name: what `[models."name"]` says, and `[model]` above it where it is the
+    /// default. `secret` finds a secret by its name.
+    pub(crate) fn voice(
+        &self,
+        name: &str,
+        default: bool,
+        secret: impl Fn(&str) -> Option<Secret>,
+    ) -> Result<VoiceConfig> {
+        let mut voice = VoiceConfig::named(name);
+        let own = self.of_models().filter(|(model, ..)| *model == name);
+        let own = own.map(|(_, key, value, _)| (key.name.trim_start_matches("model."), value));
+        let above = self.of_default().filter(|_| default);
+        for (key, value) in own.chain(above) {
+            put(&mut voice, key, value);
+            if let ("key_ref", Some(wanted)) = (key, value.as_str()) {
+                voice.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
+            }
+        }
+        Ok(voice)
+    }
+
+    /// The models that the file says something about.
+    pub(crate) fn model_names(&self) -> impl Iterator<Item = &str> {
+        self.models.iter().map(|(name, _)| name.as_str())
+    }
+
+    fn of_default(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        let said = self.values.iter().filter(|setting| !setting.value.is_null());
+        said.filter_map(|setting| Some((setting.key.name.strip_prefix("model.")?, &setting.value)))
+    }
+}
+
+fn no_secret(model: &str, wanted: &str) -> Failure {
+    Failure::usage(format!("`key_ref` of `{model}` names `{wanted}`, and there is no such secret"))
+        .hint(format!("set the variable `{wanted}`, or write `{wanted} = \"...\"` into secrets.toml"))
+}
+
+/// One value, checked by the table already.
+fn put(voice: &mut VoiceConfig, key: &str, value: &Value) {
+    let text = || value.as_str().map(str::to_owned);
+    let whole = || value.as_u64().and_then(|n| u32::try_from(n).ok());
+    match key {
+        "base_url" => voice.base_url = text(),
+        "tool_mode" => {
+            let native = value.as_str() == Some("native");
+            voice.tool_mode = Some(if native { ToolMode::Native } else { ToolMode::JsonSchema });
+        }
+        "context_window" => voice.context_window = whole(),
+        "max_output" => voice.max_output = whole(),
+        "temperature" => voice.temperature = value.as_f64(),
+        "reasoning" => voice.reasoning = whole().map(Reasoning::Budget).or(text().map(Reasoning::Effort)),
+        "headers" => {
+            let pairs = value.as_object().into_iter().flatten();
+            let pairs = pairs.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+            voice.headers = pairs.collect();
+        }
+        "price" => {
+            let micro = |name: &str| (value[name].as_f64().unwrap_or_default() * MICRO).round() as u64;
+            let price = Price { input: micro("input"), cached: micro("cached"), output: micro("output") };
+            voice.price = Some(price);
+        }
+        // The name is the voice's own, and the key is looked up by whoever asks.
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::settings;
+    use super::*;
+
+    #[test]
+    fn a_models_own_table_holds_and_the_default_table_stands_above_it() {
+        let text = "[model]\nname = \"ollama/a\"\ntemperature = 0.5\n\
+                    [models.\"ollama/a\"]\ntemperature = 1.5\nmax_output = 100\n\
+                    price = { input = 2.5, cached = 0.25, output = 10 }\nkey_ref = \"MINE\"\n";
+        let read = settings(text, vec![]);
+        let secret = |name: &str| (name == "MINE").then(|| Secret::new("canary"));
+        let voice = read.voice("ollama/a", true, secret).unwrap();
+        assert_eq!((voice.temperature, voice.max_output), (Some(0.5), Some(100)));
+        assert_eq!(voice.price, Some(Price { input: 2_500_000, cached: 250_000, output: 10_000_000 }));
+        assert!(voice.key.is_some());
+        let alone = read.voice("ollama/a", false, secret).unwrap();
+        assert_eq!(alone.temperature, Some(1.5));
+        let failure = read.voice("ollama/a", false, |_| None).unwrap_err();
+        assert_eq!(failure.message, "`key_ref` of `ollama/a` names `MINE`, and there is no such secret");
+        assert_eq!(read.key_refs(), ["MINE"]);
+    }
+
+    #[test]
+    fn thinking_is_a_word_or_a_number_of_tokens() {
+        let of = |value: &str| {
+            let read = settings(&format!("[model]\nreasoning = {value}"), vec![]);
+            read.voice("ollama/a", true, |_| None).unwrap().reasoning
+        };
+        assert_eq!(of("\"low\""), Some(Reasoning::Effort("low".to_owned())));
+        assert_eq!(of("2048"), Some(Reasoning::Budget(2_048)));
+    }
+}
