@@ -104,7 +104,7 @@ impl World {
         let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
         let ids = SimIds::new(7, clock.clone());
         let founding = founding(&ids, &clock);
-        let (you, agent, home) = (founding.human.id, founding.agent.id, founding.space.id);
+        let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
         assert!(store.found(founding).await.unwrap());
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
         let (sender, signals) = mpsc::channel(64);

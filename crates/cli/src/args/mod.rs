@@ -19,7 +19,7 @@ pub(crate) use manage::{
 pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
 pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
-pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
+pub(crate) use up::{ModelArgs, UpArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -117,7 +117,7 @@ mod tests {
         );
         assert!(cli.global.json);
         let Command::Up(up) = cli.command else { panic!("not up") };
-        assert_eq!(up.model.tool_mode, Some(ToolModeArg::JsonSchema));
+        assert_eq!(up.model.tool_mode, Some(super::up::ToolModeArg::JsonSchema));
         let Command::Say(say) = parse("viv say --wait --json --timeout 5 hello there").command else {
             panic!("not say")
         };

@@ -7,12 +7,14 @@ use agent::port::AgentCard;
 use serde_json::{Value, json};
 
 use crate::agent_file::AgentFile;
-use crate::output::{Screen, Style, shortened};
+use crate::output::{Screen, Style, columns, shortened};
 
 /// Lines of changed instructions that are shown.
 const DIFF_LINES: usize = 8;
 /// Lines times lines up to which they are compared one by one.
 const DIFF_CELLS: usize = 250_000;
+/// Characters that are shown before the first that differs in a long line.
+const CONTEXT: usize = 20;
 /// Columns of a value in a difference where the terminal does not say how many it has.
 const COLUMNS: usize = 100;
 
@@ -144,14 +146,19 @@ impl Report {
 
     /// For people, what is not as it was.
     pub(crate) fn print_news(&self, screen: &Screen) {
+        let made = self.created.iter().map(|one| &one.name).chain(self.changed.iter().map(|one| &one.name));
+        let others = self.left.iter().map(|one| &one.name).chain(self.retired.iter().map(|(name, _)| name));
+        let widest = made.chain(others).map(String::len).max().unwrap_or(0);
+        let headline =
+            |style, verb, name: &str, rest: &str| headline(screen, style, verb, name, widest, rest);
         for one in &self.created {
             let spaces = listed(&one.spaces);
             let place = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
-            headline(screen, Style::Green, "created", &one.name, &format!("{}, {place}", one.file));
+            headline(Style::Green, "created", &one.name, &format!("{}, {place}", one.file));
         }
         for one in &self.changed {
             let amended = if one.amended { ", which stands above what was amended since" } else { "" };
-            headline(screen, Style::Yellow, "changed", &one.name, &format!("{}{amended}", one.file));
+            headline(Style::Yellow, "changed", &one.name, &format!("{}{amended}", one.file));
             for (key, old, new) in &one.changes {
                 difference(screen, key, old, new);
             }
@@ -162,10 +169,10 @@ impl Report {
             }
         }
         for one in &self.left {
-            headline(screen, Style::Yellow, "left", &one.name, &format!("{}: {}", one.file, one.why));
+            headline(Style::Yellow, "left", &one.name, &format!("{}: {}", one.file, one.why));
         }
         for (name, file) in &self.retired {
-            headline(screen, Style::Red, "retired", name, &format!("{file} is gone"));
+            headline(Style::Red, "retired", name, &format!("{file} is gone"));
         }
     }
 }
@@ -175,28 +182,48 @@ fn listed(names: &[String]) -> String {
     names.join(", ")
 }
 
-fn headline(screen: &Screen, style: Style, verb: &str, name: &str, rest: &str) {
-    let verb = screen.paint(style, &format!("{verb:9}"));
-    let name = screen.paint(Style::Bold, name);
-    screen.line(&format!("{verb}  {name}  {}", screen.clean_line(rest)));
+fn headline(screen: &Screen, style: Style, verb: &str, name: &str, widest: usize, rest: &str) {
+    let head = format!("{}  {}", screen.paint(style, &format!("{verb:9}")), screen.paint(Style::Bold, name));
+    let (rest, begun) = (screen.clean_line(rest), 9 + 2 + widest + 2);
+    let room = screen.width.map_or(usize::MAX, |width| width.saturating_sub(begun));
+    if columns(&rest) <= room {
+        screen.line(&format!("{head}{}  {rest}", " ".repeat(widest - name.len())));
+    } else {
+        screen.line(&head);
+        screen.wrapped(&format!("    {rest}"), 4);
+    }
 }
 
 fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
     let most = screen.width.unwrap_or(COLUMNS).saturating_sub(8).max(16);
-    let line = |lead: &str, text: &str| shortened(&screen.clean_line(&format!("{lead}{text}")), most);
     if let ("instructions", Some(old), Some(new)) = (key, old.as_str(), new.as_str()) {
         screen.line("    instructions:");
         let lines = changed_lines(old, new);
-        for (added, text) in lines.iter().take(DIFF_LINES) {
+        for (i, (added, text)) in lines.iter().take(DIFF_LINES).enumerate() {
             let (style, lead) = if *added { (Style::Green, "+ ") } else { (Style::Red, "- ") };
-            screen.line(&format!("      {}", screen.paint(style, &line(lead, text))));
+            let other = if *added { i.checked_sub(1) } else { Some(i + 1) };
+            let other = other.and_then(|i| lines.get(i)).filter(|(side, _)| side != added);
+            let text = screen.clean_line(&telling(text, other.map_or("", |(_, text)| *text), most));
+            let line = shortened(&format!("{lead}{text}"), most);
+            screen.line(&format!("      {}", screen.paint(style, &line)));
         }
         if lines.len() > DIFF_LINES {
             screen.line(&format!("      and {} lines more", lines.len() - DIFF_LINES));
         }
         return;
     }
-    screen.line(&format!("    {}", line("", &format!("{key}: {old} -> {new}"))));
+    let line = screen.clean_line(&format!("{key}: {old} -> {new}"));
+    screen.line(&format!("    {}", shortened(&line, most)));
+}
+
+/// A long line from a little before the place in which it differs from the other.
+fn telling(text: &str, other: &str, most: usize) -> String {
+    let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let skipped = same.saturating_sub(CONTEXT);
+    if columns(text) <= most || skipped == 0 {
+        return text.to_owned();
+    }
+    format!("...{}", text.chars().skip(skipped).collect::<String>())
 }
 
 /// The lines that are in one text only, in order; `true` are those of the new one.
@@ -250,6 +277,13 @@ mod tests {
         let lines: Vec<String> =
             lines.iter().map(|(added, line)| format!("{}{line}", if *added { '+' } else { '-' })).collect();
         assert_eq!(lines, expected, "{old:?} {new:?}");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_where_it_differs() {
+        let (old, new) = (format!("{}old words", "x".repeat(200)), format!("{}new words", "x".repeat(200)));
+        assert_eq!(telling(&old, &new, 60), format!("...{}old words", "x".repeat(20)));
+        assert_eq!(telling("short old", "short new", 60), "short old");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Watch {
         self.told = report.leave_out(&self.told);
         for problem in &news.problems {
             let failure = Failure::new(Exit::Usage, "bad_agent_file", problem.to_string());
-            screen.failure(&failure.hint("its agent stays as it was; save the file again"));
+            screen.failure(&failure.hint("no agent was changed by it; mend the file and save it"));
         }
         if screen.json {
             if !report.is_quiet() {

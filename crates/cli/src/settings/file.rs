@@ -79,8 +79,7 @@ pub(super) fn read(text: &str, shown: &str) -> Result<Said> {
 
 fn refused(shown: &str, problems: &mut [(usize, String)]) -> Failure {
     problems.sort();
-    let lines: Vec<String> =
-        problems.iter().map(|(line, what)| format!("{shown}:{line}: {what}")).collect();
+    let lines: Vec<String> = problems.iter().map(|(line, what)| format!("{shown}:{line}: {what}")).collect();
     let message = match lines.as_slice() {
         [one] => one.clone(),
         all => format!("`{shown}` has {} problems\n  {}", all.len(), all.join("\n  ")),
