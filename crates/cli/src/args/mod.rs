@@ -117,7 +117,7 @@ mod tests {
         );
         assert!(cli.global.json);
         let Command::Up(up) = cli.command else { panic!("not up") };
-        assert_eq!(up.model.tool_mode, Some(super::up::ToolModeArg::JsonSchema));
+        assert_eq!(up.model.tool_mode, Some(up::ToolModeArg::JsonSchema));
         let Command::Say(say) = parse("viv say --wait --json --timeout 5 hello there").command else {
             panic!("not say")
         };

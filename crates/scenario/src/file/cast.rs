@@ -128,14 +128,7 @@ impl Reader<'_> {
 /// A bad config at the place of the key that is bad.
 fn bad_config(bad: &BadConfig, node: &Node) -> Flaw {
     let text = bad.to_string();
-    let path = match bad {
-        BadConfig::UnknownKey { key, .. } => key.as_str(),
-        BadConfig::OutOfBounds { key, .. } => key,
-        // It begins with the key in backticks.
-        BadConfig::WrongType(_) => {
-            text.strip_prefix('`').and_then(|rest| rest.split('`').next()).unwrap_or("")
-        }
-    };
+    let path = bad.key().unwrap_or("");
     let place = place_of(node, path).unwrap_or(node.place);
     match bad {
         BadConfig::UnknownKey { key, nearest } if !key.contains('.') => {
