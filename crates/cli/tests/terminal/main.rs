@@ -5,6 +5,7 @@
 mod chat;
 mod manage;
 mod mishaps;
+mod project;
 mod pty;
 mod screens;
 mod stub;

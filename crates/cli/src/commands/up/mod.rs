@@ -193,6 +193,6 @@ fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
             format!("cannot use the data directory `{dir}`: {source}"),
         )
         .hint("may this user write there, and is there room on the disk?"),
-        other => Failure::new(Exit::Failed, "store_unusable", other.to_string()),
+        other => Failure::new(Exit::Failed, "store_unusable", format!("cannot use the store: {other}")),
     }
 }

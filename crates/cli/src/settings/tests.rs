@@ -1,0 +1,60 @@
+//! Which layer wins, and what is said of it; settings for the tests of others.
+
+use super::*;
+
+/// Settings of a file with this text, and of flags, without the environment.
+pub(crate) fn settings(text: &str, given: Vec<Given>) -> Settings {
+    load(text, given, &[]).unwrap()
+}
+
+fn load(text: &str, given: Vec<Given>, env: &[(&str, &str)]) -> Result<Settings> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vivarium.toml");
+    std::fs::write(&file, text).unwrap();
+    let global = Global { config: Some(file), ..Global::default() };
+    let env =
+        |name: &str| Ok(env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()));
+    Settings::load_with(&global, given, &env)
+}
+
+#[test]
+fn a_flag_stands_above_the_environment_above_the_file_above_the_default() {
+    let text = "listen = \"h:1\"\nlog = \"debug\"\nhosts = [\"a\"]\n";
+    let env = [("VIV_LISTEN", "h:2"), ("VIV_LOG", "info")];
+    let read = load(text, vec![("listen", json!("h:3"))], &env).unwrap();
+    let origin = |name: &str| read.get(name).origin.to_string();
+    assert_eq!((read.text("listen"), origin("listen").as_str()), ("h:3", "flag --listen"));
+    assert_eq!((read.text("log"), origin("log").as_str()), ("info", "environment VIV_LOG"));
+    assert!(origin("hosts").ends_with("vivarium.toml:3"));
+    assert_eq!((read.flag("allow_remote"), origin("allow_remote").as_str()), (false, "default"));
+}
+
+#[test]
+fn paths_of_the_file_are_relative_to_it() {
+    let read = settings("data_dir = \"data\"\nagents_dir = \"/srv/agents\"", vec![]);
+    assert!(read.data_dir().is_absolute() && read.data_dir().ends_with("data"));
+    assert_eq!(read.agents_dir(), Path::new("/srv/agents"));
+}
+
+#[test]
+fn what_the_file_says_of_its_model_does_not_hold_for_another() {
+    let text = "[model]\nname = \"ollama/a\"\nbase_url = \"http://h/v1\"\ncontext_window = 4096\n";
+    let other = settings(text, vec![("model.name", json!("ollama/b"))]);
+    assert_eq!(other.get("model.base_url").value, Value::Null);
+    let same = settings(text, vec![("model.name", json!("ollama/a"))]);
+    assert_eq!(same.text("model.base_url"), "http://h/v1");
+    let unnamed = settings("[model]\ncontext_window = 4096", vec![("model.name", json!("ollama/b"))]);
+    assert_eq!(unnamed.get("model.context_window").value, json!(4096));
+}
+
+#[test]
+fn a_bad_variable_is_named() {
+    let failure = load("", vec![], &[("VIV_ALLOW_REMOTE", "maybe")]).unwrap_err();
+    assert_eq!(failure.message, "`VIV_ALLOW_REMOTE`: wanted true or false, got \"maybe\"");
+}
+
+#[test]
+fn headers_are_not_shown() {
+    let read = settings("[model]\nname = \"ollama/a\"\nheaders = { authorization = \"canary\" }", vec![]);
+    assert_eq!(read.get("model.headers").shown(), json!({"authorization": "(hidden)"}));
+}

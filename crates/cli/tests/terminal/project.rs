@@ -1,0 +1,265 @@
+//! Projects: agents as files, `vivarium.toml`, `viv init` and `viv config`, by the built binary.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::world::{Ran, viv};
+
+/// A command in a project, with nothing that would tell it where the data is.
+fn command(project: &Path, args: &[&str]) -> Command {
+    let mut command = viv(project, args);
+    command.env_remove("VIV_DATA_DIR").current_dir(project);
+    command
+}
+
+fn run(project: &Path, args: &[&str]) -> Ran {
+    let output = command(project, args).stdin(Stdio::null()).output().unwrap();
+    Ran {
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+/// A server in a project; killed when dropped.
+struct Up {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// What it said of the files when it was ready.
+    files: Value,
+}
+
+impl Up {
+    fn start(project: &Path, more: &[&str]) -> Self {
+        let mut command =
+            command(project, &["up", "--json", "--listen", "127.0.0.1:0", "--model", "rehearsal"]);
+        let mut child = command.args(more).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let ready = line(&mut out);
+        Self { child, out, files: ready["files"].clone() }
+    }
+
+    /// The next line that it says: waits for it.
+    fn next(&mut self) -> Value {
+        line(&mut self.out)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line(out: &mut BufReader<ChildStdout>) -> Value {
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
+}
+
+fn write(project: &Path, file: &str, text: &str) {
+    let path = project.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn project(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (file, text) in files {
+        write(dir.path(), file, text);
+    }
+    dir
+}
+
+fn names(rows: &Value) -> Vec<&str> {
+    rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+const ADA: &str = "---\ndescription: first\n---\nYou are Ada.\nBe kind.\n";
+const BOB: &str = "---\nspaces: [garden]\n---\nYou are Bob.\n";
+
+#[test]
+fn init_writes_a_project_that_starts_and_never_writes_over_one() {
+    let dir = project(&[(".gitignore", "target\n"), ("notes.txt", "mine")]);
+    let ran = run(dir.path(), &["init"]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    assert!(ran.out.contains("add the line `.viv/`"), "{}", ran.out);
+    assert_eq!(fs::read_to_string(dir.path().join(".gitignore")).unwrap(), "target\n");
+    let before = fs::read(dir.path().join("agents/helper.md")).unwrap();
+    let again = run(dir.path(), &["init", "--json"]);
+    assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("would_overwrite")));
+    assert_eq!(fs::read(dir.path().join("agents/helper.md")).unwrap(), before);
+    let check = run(dir.path(), &["config", "check", "--model", "rehearsal", "--json"]);
+    assert_eq!(check.json()["agents"], json!(["helper", "ops"]), "{}", check.shown());
+
+    let up = Up::start(dir.path(), &[]);
+    assert_eq!(names(&up.files["created"]), ["helper", "ops"]);
+    let said = run(dir.path(), &["say", "--wait", "--agent", "helper", "hello"]);
+    assert_eq!(said.code, 0, "{}", said.shown());
+    let event = run(dir.path(), &["event", "ops", "deploy", "{\"ok\": false}", "--key", "one", "--json"]);
+    assert_eq!(event.json()["duplicate"], json!(false), "{}", event.shown());
+    assert_eq!(run(dir.path(), &["event", "ops", "deploy", "{no"]).code, 2);
+    assert_eq!(run(dir.path(), &["show", "agent", "ada"]).code, 4, "no agent is made beside the files");
+}
+
+#[test]
+fn init_makes_the_folder_and_takes_back_what_it_began() {
+    let dir = project(&[("agents", "a file where the folder would be")]);
+    let ran = run(dir.path(), &["init", "--json"]);
+    assert_eq!(
+        (ran.code, &ran.error()["error"]["code"]),
+        (1, &json!("project_unwritable")),
+        "{}",
+        ran.shown()
+    );
+    assert!(!dir.path().join("vivarium.toml").exists());
+    let ran = run(dir.path(), &["init", "--json", "a/b"]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    assert!(dir.path().join("a/b/agents/ops.md").exists());
+}
+
+#[test]
+fn a_start_makes_changes_and_keeps_agents_as_their_files_say() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    {
+        let up = Up::start(dir.path(), &[]);
+        assert_eq!(up.files["created"][0]["spaces"], json!(["ada"]));
+        assert_eq!(up.files["created"][1]["spaces"], json!(["garden"]));
+        let members = run(dir.path(), &["spaces", "members", "garden"]).out;
+        assert!(members.contains("you") && members.contains("bob"), "{members}");
+        assert_eq!(run(dir.path(), &["agents", "set", "bob", "debounce=700"]).code, 0);
+    }
+    write(dir.path(), "agents/ada.md", &ADA.replace("Be kind.", "Be brief.").replace("first", "second"));
+    {
+        let up = Up::start(dir.path(), &[]);
+        let changed = &up.files["changed"];
+        assert_eq!(names(changed), ["ada", "bob"]);
+        let keys: Vec<_> = changed[0]["changes"].as_array().unwrap().iter().map(|c| &c["key"]).collect();
+        assert_eq!(keys, ["description", "instructions"]);
+        assert_eq!((&changed[0]["amended"], &changed[1]["amended"]), (&json!(false), &json!(true)));
+        assert_eq!(changed[1]["changes"], json!([{"key": "debounce", "old": 700, "new": 0}]));
+    }
+    let up = Up::start(dir.path(), &[]);
+    assert_eq!(up.files["unchanged"], json!(["ada", "bob"]));
+    assert_eq!((&up.files["changed"], &up.files["created"]), (&json!([]), &json!([])));
+}
+
+#[test]
+fn an_agent_without_its_file_lives_on_until_it_is_pruned() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    drop(Up::start(dir.path(), &[]));
+    fs::rename(dir.path().join("agents/bob.md"), dir.path().join("agents/eve.md")).unwrap();
+    {
+        let up = Up::start(dir.path(), &[]);
+        assert_eq!((names(&up.files["created"]), names(&up.files["left"])), (vec!["eve"], vec!["bob"]));
+        assert_eq!(run(dir.path(), &["show", "agent", "bob"]).code, 0);
+    }
+    {
+        let up = Up::start(dir.path(), &["--prune"]);
+        assert_eq!((names(&up.files["retired"]), &up.files["left"]), (vec!["bob"], &json!([])));
+    }
+    // A folder that is not there is a wrong path, not a wish that all agents go.
+    let ran =
+        run(dir.path(), &["up", "--prune", "--agents", "elsewhere", "--listen", "127.0.0.1:0", "--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.shown());
+    write(dir.path(), "agents/bob.md", BOB);
+    let up = Up::start(dir.path(), &["--prune"]);
+    assert_eq!(names(&up.files["left"]), ["bob"], "retired is for good");
+    assert_eq!(up.files["unchanged"], json!(["ada", "eve"]));
+}
+
+#[test]
+fn a_changed_file_is_applied_while_the_server_runs_and_a_broken_one_is_not() {
+    let dir = project(&[("agents/ada.md", ADA)]);
+    let mut up = Up::start(dir.path(), &[]);
+    write(dir.path(), "agents/ada.md", &ADA.replace("first", "while it runs"));
+    let changed = up.next()["files"]["changed"].clone();
+    assert_eq!(changed[0]["changes"][0]["new"], json!("while it runs"));
+    write(dir.path(), "agents/ada.md", "---\nmodle: x\n---\nbroken");
+    write(dir.path(), "agents/bob.md", BOB);
+    let news = up.next()["files"].clone();
+    assert_eq!((names(&news["created"]), &news["left"]), (vec!["bob"], &json!([])));
+    let shown = run(dir.path(), &["show", "agent", "ada", "--json"]).out;
+    assert!(shown.contains("while it runs"), "{shown}");
+    fs::remove_file(dir.path().join("agents/ada.md")).unwrap();
+    assert_eq!(names(&up.next()["files"]["left"]), ["ada"]);
+}
+
+#[test]
+fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
+    let dir = project(&[
+        ("agents/a.md", "---\nmodle: x\nlimits:\n  max_steps: 0\n---\nx"),
+        ("agents/b.md", "---\nmodel: nobody/x\ntools: [snd_message]\n---\nx"),
+        ("agents/c.md", "---\ntools: [send_message]\nstop:\n  require_tool: true\n---\nx"),
+        ("agents/d.md", "---\nname: Double\n---\nx"),
+        ("agents/e.md", "---\nname: double\n---\nx"),
+        ("agents/f.md", ""),
+        ("agents/g.md", "---\nmodel: x\n"),
+    ]);
+    write(dir.path(), "agents/h.md", "");
+    fs::write(dir.path().join("agents/h.md"), b"---\n---\n\xff\xfe").unwrap();
+    std::os::unix::fs::symlink("i.md", dir.path().join("agents/i.md")).unwrap();
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "rehearsal"]);
+    assert_eq!(ran.code, 2);
+    assert!(!dir.path().join(".viv").exists());
+    insta::assert_snapshot!("bad_agent_files", ran.shown());
+    let check = run(dir.path(), &["config", "check", "--model", "rehearsal"]);
+    assert_eq!((check.code, check.err), (2, ran.err));
+}
+
+#[test]
+fn a_person_keeps_the_name() {
+    let dir = project(&[]);
+    {
+        let _up = Up::start(dir.path(), &[]);
+        assert_eq!(run(dir.path(), &["entities", "add", "husam"]).code, 0);
+    }
+    write(dir.path(), "agents/husam.md", BOB);
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"]);
+    assert_eq!((ran.code, &ran.error()["error"]["code"]), (2, &json!("bad_agent_file")), "{}", ran.shown());
+}
+
+#[test]
+fn settings_come_from_file_environment_and_flag_and_clients_find_the_data() {
+    let text = "data_dir = \"data\"\nlog = \"error\"\n\n[model]\nname = \"rehearsal\"\n";
+    let dir = project(&[("vivarium.toml", text)]);
+    let mut shown = command(dir.path(), &["config", "show", "--origin", "--json", "--listen", "127.0.0.1:1"]);
+    let shown: Value =
+        serde_json::from_slice(&shown.env("VIV_LOG", "info").output().unwrap().stdout).unwrap();
+    let of = |key: &str| (shown[key]["value"].clone(), shown[key]["origin"].as_str().unwrap().to_owned());
+    assert_eq!(of("listen"), (json!("127.0.0.1:1"), "flag --listen".to_owned()));
+    assert_eq!(of("log"), (json!("info"), "environment VIV_LOG".to_owned()));
+    assert_eq!(of("data_dir"), (json!("./data"), "vivarium.toml:1".to_owned()));
+    assert_eq!(of("allow_remote"), (json!(false), "default".to_owned()));
+    {
+        let _up = Up::start(dir.path(), &[]);
+        assert_eq!(run(dir.path(), &["ps"]).code, 0);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let file = dir.path().join("vivarium.toml");
+        assert_eq!(run(elsewhere.path(), &["ps", "--config", file.to_str().unwrap()]).code, 0);
+        assert_eq!(run(elsewhere.path(), &["ps"]).code, 5);
+    }
+    write(dir.path(), "vivarium.toml", "lissten = 5\n[model]\nnaem = \"x\"\n");
+    let ran = run(dir.path(), &["up"]);
+    insta::assert_snapshot!("bad_settings", ran.shown());
+    assert_eq!(run(dir.path(), &["up", "--config", "nowhere.toml"]).code, 2);
+}
+
+#[test]
+fn all_keys_are_listed_for_people_scripts_and_pages() {
+    let dir = project(&[]);
+    let of_agents = run(dir.path(), &["config", "keys", "--agent", "--json"]).json();
+    let keys: Vec<&str> =
+        of_agents.as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
+    assert!(keys.starts_with(&["name", "display_name", "spaces", "description"]), "{keys:?}");
+    let page = run(dir.path(), &["config", "keys", "--markdown"]).out;
+    assert!(page.starts_with("| key | type | default | env | flag | meaning |\n"), "{page}");
+    assert_eq!(run(dir.path(), &["config", "keys"]).code, 0);
+}
