@@ -196,7 +196,7 @@ fn a_changed_file_is_applied_while_the_server_runs_and_a_broken_one_is_not() {
 fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
     let dir = project(&[
         ("agents/a.md", "---\nmodle: x\nlimits:\n  max_steps: 0\n---\nx"),
-        ("agents/b.md", "---\nmodel: nobody/x\ntools: [snd_message]\n---\nx"),
+        ("agents/b.md", "---\ntools: [snd_message]\n---\nx"),
         ("agents/c.md", "---\ntools: [send_message]\nstop:\n  require_tool: true\n---\nx"),
         ("agents/d.md", "---\nname: Double\n---\nx"),
         ("agents/e.md", "---\nname: double\n---\nx"),
@@ -212,6 +212,9 @@ fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
     insta::assert_snapshot!("bad_agent_files", ran.shown());
     let check = run(dir.path(), &["config", "check", "--model", "rehearsal"]);
     assert_eq!((check.code, check.err), (2, ran.err));
+    let dir = project(&[("agents/a.md", "---\nmodel: nobody/x\n---\nx")]);
+    let check = run(dir.path(), &["config", "check", "--model", "rehearsal"]);
+    assert!(check.err.contains("agents/a.md:2: `model` names `nobody/x`: "), "{}", check.err);
 }
 
 #[test]
