@@ -4,7 +4,7 @@ use agent::id::{CycleId, MessageId, SpaceId};
 use agent::run::Ending;
 use agent::space::{Message, MessageKind};
 use serde::{Deserialize, Serialize};
-use server::api::RunDetail;
+use server::api::{Run, RunDetail};
 
 /// A message as the rules know it, with its sender's name.
 #[derive(Clone, Debug, Deserialize)]
@@ -14,6 +14,23 @@ pub(crate) struct Spoken {
     pub(crate) message: Message,
     /// Who, for people; also of those who left the space since.
     pub(crate) sender_name: String,
+}
+
+/// The recent past of the house.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Recent {
+    /// What happened, oldest first.
+    pub(crate) items: Vec<Past>,
+}
+
+/// Something of the recent past.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Past {
+    /// Said in a space.
+    Message(Box<Spoken>),
+    /// A cycle came to rest.
+    Run(Box<Run>),
 }
 
 /// Something said in answer.

@@ -142,7 +142,7 @@ impl Watch {
                 _ => Ok(false),
             },
             Some(Heard::Snapshot(_)) => Ok(true),
-            Some(Heard::Lost) => Ok(false),
+            Some(Heard::Lost | Heard::Gap(_) | Heard::Closed(_)) => Ok(false),
             Some(Heard::Refused(failure)) => Err(failure),
             None => Err(Failure::new(Exit::Unreachable, "unreachable", "the stream of updates ended")),
         }

@@ -81,6 +81,9 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Open => commands::pages::open(client()?, screen).await,
         Command::Completions(args) => commands::pages::completions(screen, args),
         Command::Man(args) => commands::pages::man(screen, args),
+        Command::Watch(args) => commands::watch::run(client()?, screen, args).await,
+        Command::Tail(args) => commands::tail::run(client()?, screen, args).await,
+        Command::Top(args) => commands::top::run(client()?, screen, args).await,
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
             if screen.json {

@@ -210,7 +210,7 @@ fn steers(c: char) -> bool {
 }
 
 /// JSON text in which also what JSON lets pass cannot steer a terminal.
-fn harmless_json(value: &Value) -> String {
+pub(crate) fn harmless_json(value: &Value) -> String {
     let text = value.to_string();
     if !text.chars().any(|c| steers(c) || c == '\u{7f}') {
         return text;

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::update::Update;
+use agent::id::CycleId;
+use agent::update::{AgentState, Update};
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
-use serde::Deserialize;
-use server::api::{AgentNow, DraftNow};
+use serde::{Deserialize, Serialize};
+use server::api::{AgentNow, Closed, DraftNow, Gap};
 use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 
@@ -27,22 +28,32 @@ pub(crate) enum Heard {
     Snapshot(Snapshot),
     /// One update.
     Update(Box<Update>),
+    /// Durable updates were too many to be replayed; a snapshot follows.
+    Gap(Gap),
+    /// The server ends the stream, and says why.
+    Closed(Closed),
     /// The line is lost; it is being sought again.
     Lost,
     /// It will not come back: the server refuses.
     Refused(Failure),
 }
 
-/// Where things stand, of a space or of an agent; absent fields belong to the other.
-#[derive(Debug, Default, Deserialize)]
+/// Where things stand, of a space, an agent or the house; absent fields belong to the others.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Snapshot {
     /// The last message's seq.
     pub(crate) head_seq: u64,
     /// Messages being written.
     pub(crate) drafts: Vec<DraftNow>,
-    /// Agents at work in the space.
+    /// Agents at work in the space, or in the house.
     pub(crate) agents: Vec<AgentNow>,
+    /// What the agent does.
+    pub(crate) state: Option<AgentState>,
+    /// Why it sleeps.
+    pub(crate) reason: Option<String>,
+    /// Its open cycle.
+    pub(crate) cycle: Option<CycleId>,
 }
 
 /// Listens to `path` until the receiver is dropped or the server refuses. The first connection is
@@ -112,6 +123,8 @@ fn understand(event: &Sse) -> Option<Heard> {
     let data = event.data.as_deref()?;
     match event.event.as_deref()? {
         "snapshot" => serde_json::from_str(data).ok().map(Heard::Snapshot),
+        "gap" => serde_json::from_str(data).ok().map(Heard::Gap),
+        "closed" => serde_json::from_str(data).ok().map(Heard::Closed),
         _ => serde_json::from_str(data).ok().map(|update| Heard::Update(Box::new(update))),
     }
 }

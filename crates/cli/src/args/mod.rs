@@ -1,6 +1,7 @@
 //! The command line, all of it. Names here are what scripts rely on; nothing is done here.
 
 mod help;
+mod live;
 mod manage;
 mod project;
 mod show;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use help::{WELCOME, command};
+pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
     ReadArgs, SpacesArgs, SpacesVerb,
@@ -83,6 +85,12 @@ pub(crate) enum Command {
     Spaces(SpacesArgs),
     /// List people and agents; add a person, make a key
     Entities(EntitiesArgs),
+    /// Follow a space, an agent or everything as a live log
+    Watch(WatchArgs),
+    /// Print what happened last, one line each, and follow
+    Tail(TailArgs),
+    /// Show all agents live: what they do, what waits, what they cost
+    Top(TopArgs),
     /// Check data, server, key, model and machine
     Doctor(ModelArgs),
     /// Print the address of the console

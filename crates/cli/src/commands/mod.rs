@@ -12,4 +12,7 @@ pub(crate) mod ps;
 pub(crate) mod say;
 pub(crate) mod show;
 pub(crate) mod spaces;
+pub(crate) mod tail;
+pub(crate) mod top;
 pub(crate) mod up;
+pub(crate) mod watch;

@@ -1,4 +1,4 @@
-//! The chat in a terminal: a real pseudo-terminal, keys and rows.
+//! Commands in a terminal: a real pseudo-terminal, keys and rows. The chat is tested here.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,16 +14,21 @@ use crate::world::{Server, viv};
 /// Longer than any answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Pty {
+pub(crate) struct Pty {
     keys: File,
     slave: File,
     seen: String,
     output: Receiver<Vec<u8>>,
-    child: Child,
+    pub(crate) child: Child,
 }
 
 impl Pty {
     fn chat(server: &Server, columns: u16) -> Self {
+        Self::run(server, &["chat"], columns)
+    }
+
+    /// Runs a command in a terminal of that width.
+    pub(crate) fn run(server: &Server, args: &[&str], columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -32,7 +37,7 @@ impl Pty {
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());
-        let mut command = viv(server.dir.path(), &["chat"]);
+        let mut command = viv(server.dir.path(), args);
         let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let keys = File::from(master);
         let mut reader = keys.try_clone().unwrap();
@@ -48,12 +53,12 @@ impl Pty {
         Self { keys, slave, seen: String::new(), output, child }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until the text was printed, after what was waited for before.
-    fn until(&mut self, text: &str) {
+    pub(crate) fn until(&mut self, text: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(at) = self.seen.find(text) {
@@ -63,16 +68,28 @@ impl Pty {
             let left = end.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left) {
                 Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("`{text}` was not printed; seen: {:?}", self.seen),
+                Err(_) => panic!("`{text}` was not printed; seen: {:?}", self.tail()),
             }
         }
     }
 
-    fn leaves(mut self) -> i32 {
+    /// The end of what was printed.
+    fn tail(&self) -> String {
+        let count = self.seen.chars().count();
+        self.seen.chars().skip(count.saturating_sub(2_000)).collect()
+    }
+
+    /// Waits for its end, which must leave the terminal as it was.
+    pub(crate) fn leaves(mut self) -> i32 {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        self.is_given_back();
+        code
+    }
+
+    /// The terminal is as it was before.
+    pub(crate) fn is_given_back(&self) {
         let modes = tcgetattr(&self.slave).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "the terminal was not given back");
-        code
     }
 }
 

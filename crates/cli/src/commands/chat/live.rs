@@ -259,6 +259,8 @@ impl Chat {
                 self.talk.update(*update)
             }
             Heard::Snapshot(snapshot) => self.talk.snapshot(snapshot),
+            // A snapshot follows, or the line is lost in a moment.
+            Heard::Gap(_) | Heard::Closed(_) => false,
             Heard::Lost => {
                 self.talk.lose();
                 false

@@ -2,7 +2,7 @@
 
 mod command;
 mod editor;
-mod flow;
+pub(crate) mod flow;
 mod keys;
 mod live;
 mod plain;

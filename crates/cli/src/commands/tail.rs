@@ -1,0 +1,41 @@
+//! `viv tail`: what happened last in the whole house, one line each, and what happens next.
+
+use std::sync::Arc;
+
+use server::api::Agent;
+
+use super::watch::follow::Follower;
+use super::watch::log::Log;
+use super::watch::moment;
+use super::watch::subject::Subject;
+use crate::args::TailArgs;
+use crate::client::{Client, segment};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+
+/// Agents that may be named: the server's bound.
+const AGENTS: usize = agent::limits::RECENT_AGENTS_MAX;
+
+/// Prints the past and follows.
+pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Result<Exit> {
+    if args.agents.len() > AGENTS {
+        let got = args.agents.len();
+        return Err(Failure::usage(format!("wanted at most {AGENTS} agents, got {got}"))
+            .hint("leave them out to see all"));
+    }
+    let client = Arc::new(client);
+    let mut log = Log::new(screen, moment::zone(), true);
+    log.names.read(&client, &screen).await?;
+    let mut ids = Vec::with_capacity(args.agents.len());
+    for name in &args.agents {
+        let agent: Agent = client.get_as(&format!("/v1/agents/{}", segment(name))).await?;
+        ids.push(agent.id);
+    }
+    let subject = if ids.is_empty() { Subject::House } else { Subject::agents(&client, ids).await? };
+    let mut follower = Follower::new(client, screen, subject, log, false);
+    if args.no_follow {
+        follower.past(args.lines, None).await?;
+        return Ok(Exit::Answered);
+    }
+    follower.run(args.lines, None).await
+}

@@ -1,0 +1,239 @@
+//! What stands in each column, and which columns there is room for. Knows no terminal.
+
+use agent::id::AgentId;
+use jiff::Timestamp;
+use server::api::Agent;
+
+use super::house::{state_of, tokens_of, works};
+use super::pulse::{BEATS, Pulses};
+use crate::commands::watch::moment::money;
+use crate::output::{Screen, columns, short_count};
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Name,
+    State,
+    Pulse,
+    Waiting,
+    Tokens,
+    Cost,
+    Last,
+    Plan,
+    Cycles,
+    Model,
+}
+
+use Column::{Cost, Cycles, Last, Model, Name, Plan, Pulse, State, Tokens, Waiting};
+
+/// All columns, from left to right.
+const ALL: [Column; 10] = [Name, State, Pulse, Waiting, Tokens, Cost, Last, Plan, Cycles, Model];
+/// Which one falls away first where there is no room; those not named stay.
+const FALL: [Column; 7] = [Model, Cycles, Plan, Last, Tokens, Cost, Pulse];
+/// Columns that a handle takes at least, and at most.
+const NAME: (usize, usize) = (11, 32);
+
+impl Column {
+    /// What stands above it.
+    pub(crate) fn head(self) -> &'static str {
+        match self {
+            Name => "NAME",
+            State => "STATE",
+            Pulse => "PULSE",
+            Waiting => "WAIT",
+            Tokens => "TOKENS",
+            Cost => "COST",
+            Last => "LAST",
+            Plan => "PLAN",
+            Cycles => "CYCLES",
+            Model => "MODEL",
+        }
+    }
+
+    /// Whether it holds numbers.
+    pub(crate) fn is_right(self) -> bool {
+        matches!(self, Waiting | Tokens | Cost | Cycles)
+    }
+
+    fn width(self) -> usize {
+        match self {
+            Name => NAME.0,
+            State => 10,
+            Pulse => BEATS,
+            Waiting => 4,
+            Tokens | Cycles => 6,
+            Cost => 10,
+            Last => 16,
+            Plan => 8,
+            Model => 18,
+        }
+    }
+}
+
+/// The columns that fit, with their widths. What is left over goes to the names, up to `longest`.
+pub(crate) fn layout(width: usize, longest: usize) -> Vec<(Column, usize)> {
+    let mut columns: Vec<Column> = ALL.to_vec();
+    let needed = |columns: &[Column]| columns.iter().map(|column| column.width() + 1).sum::<usize>() - 1;
+    for gone in FALL {
+        if needed(&columns) > width {
+            columns.retain(|column| *column != gone);
+        }
+    }
+    let left = width.saturating_sub(needed(&columns));
+    let name = (NAME.0 + left).min(longest.clamp(NAME.0, NAME.1));
+    columns.into_iter().map(|column| (column, if column == Name { name } else { column.width() })).collect()
+}
+
+/// What a row needs to know besides its agent.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) screen: &'a Screen,
+    pub(crate) pulses: &'a Pulses,
+    pub(crate) now: Timestamp,
+}
+
+impl Around<'_> {
+    /// The text of a cell.
+    pub(crate) fn cell(&self, column: Column, agent: &Agent) -> String {
+        match column {
+            Name => self.screen.clean_line(&agent.name),
+            State => self.screen.clean_line(state_of(agent)),
+            Pulse => self.pulse(agent.id),
+            Waiting => agent.waiting.to_string(),
+            Tokens => tokens_of(agent).map_or_else(|| unknown(agent), short_count),
+            Cost => cost_of(agent),
+            Last => self.last_of(agent),
+            Plan => agent.next_plan.map(|at| until(at, self.now)).unwrap_or_default(),
+            Cycles => short_count(agent.cycles),
+            Model => agent.model.as_deref().map(|model| self.screen.clean_line(model)).unwrap_or_default(),
+        }
+    }
+
+    fn pulse(&self, agent: AgentId) -> String {
+        self.pulses.of(agent, self.screen.utf8)
+    }
+
+    fn last_of(&self, agent: &Agent) -> String {
+        let Some(last) = &agent.last else { return String::new() };
+        format!("{} {}", last.ending.as_str(), since(last.ended_at, self.now))
+    }
+
+    /// The mark in front of a row; that of one at work blinks.
+    pub(crate) fn mark(&self, agent: &Agent, blink: bool) -> &'static str {
+        let utf8 = self.screen.utf8;
+        match state_of(agent) {
+            _ if works(agent) && blink => {
+                if utf8 {
+                    "●"
+                } else {
+                    "*"
+                }
+            }
+            _ if works(agent) => {
+                if utf8 {
+                    "○"
+                } else {
+                    "o"
+                }
+            }
+            "suspended" => "-",
+            "paused" => {
+                if utf8 {
+                    "◐"
+                } else {
+                    "="
+                }
+            }
+            "retired" => {
+                if utf8 {
+                    "×"
+                } else {
+                    "x"
+                }
+            }
+            "sleeping" if agent.waiting > 0 => {
+                if utf8 {
+                    "◌"
+                } else {
+                    "+"
+                }
+            }
+            "sleeping" => {
+                if utf8 {
+                    "·"
+                } else {
+                    "."
+                }
+            }
+            _ => "!",
+        }
+    }
+}
+
+/// Unknown is not nothing; and of who never lived there is nothing to know.
+fn unknown(agent: &Agent) -> String {
+    if agent.cycles == 0 && agent.skips == 0 { "-".to_owned() } else { "?".to_owned() }
+}
+
+/// What it cost; where the price of some runs is not known, that is said.
+pub(crate) fn cost_of(agent: &Agent) -> String {
+    match (agent.cost_micros, agent.unpriced) {
+        (None, _) => unknown(agent),
+        (Some(cost), 0) => money(cost),
+        (Some(cost), _) => format!("{}+?", money(cost)),
+    }
+}
+
+/// How long ago, short.
+pub(crate) fn since(at: Timestamp, now: Timestamp) -> String {
+    span(now.as_second() - at.as_second())
+}
+
+/// How long until then, short.
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> String {
+    let left = at.as_second() - now.as_second();
+    if left <= 0 { "now".to_owned() } else { format!("in {}", span(left)) }
+}
+
+fn span(seconds: i64) -> String {
+    match seconds.max(0) {
+        s @ 0..=59 => format!("{s}s"),
+        s @ 60..=3_599 => format!("{}m", s / 60),
+        s @ 3_600..=86_399 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+/// The text in exactly `width` columns.
+pub(crate) fn fitted(text: &str, width: usize, right: bool) -> String {
+    let text = crate::output::shortened(text, width);
+    let space = " ".repeat(width.saturating_sub(columns(&text)));
+    if right { space + &text } else { text + &space }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(width: usize) -> Vec<&'static str> {
+        layout(width, 12).into_iter().map(|(column, _)| column.head()).collect()
+    }
+
+    #[test]
+    fn columns_fall_away_in_the_stated_order() {
+        assert_eq!(names(120).len(), 10);
+        assert_eq!(names(78), ["NAME", "STATE", "PULSE", "WAIT", "TOKENS", "COST", "LAST"]);
+        assert_eq!(names(38), ["NAME", "STATE", "PULSE", "WAIT"]);
+        assert_eq!(names(30), ["NAME", "STATE", "WAIT"]);
+        assert_eq!(names(1), ["NAME", "STATE", "WAIT"]);
+        assert_eq!(layout(200, 50)[0], (Name, 32));
+    }
+
+    #[test]
+    fn spans_are_short() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!([since(at(0), at(59)), since(at(0), at(7_300)), since(at(9), at(0))], ["59s", "2h", "0s"]);
+        assert_eq!([until(at(0), at(1)), until(at(300), at(0))], ["now", "in 5m"]);
+        assert_eq!([fitted("ab", 4, true), fitted("abcdef", 5, false)], ["  ab", "ab..."]);
+    }
+}

@@ -1,0 +1,299 @@
+//! The screen of `top`, as a pure function of what is known. Columns fall away where there is no room.
+
+use agent::life::Standing;
+use jiff::Timestamp;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+use server::api::Agent;
+
+use super::cells::{Around, Column, cost_of, fitted, layout};
+use super::detail;
+use super::house::{Ask, House, Link, Mode, state_of, tokens_of, works};
+use crate::args::SortArg;
+use crate::commands::watch::moment::money;
+use crate::output::{Screen, columns, short_count, shortened};
+
+/// Columns before the first cell: the mark of what the agent does.
+const MARK: u16 = 2;
+
+/// What the keys do, in words that fit 40 columns.
+const HELP: [(&str, &str); 12] = [
+    ("Up Down", "choose an agent"),
+    ("PgUp PgDn", "choose further away"),
+    ("Enter", "what it did and said last"),
+    ("o", "sort by the next column"),
+    ("r", "reverse the order"),
+    ("/", "filter; Esc ends it"),
+    ("c", "cancel its cycle (asks)"),
+    ("s", "suspend it (asks), resume it"),
+    ("Ctrl-L", "draw everything again"),
+    ("Ctrl-Z", "stop; `fg` goes on"),
+    ("?", "this help"),
+    ("q", "leave"),
+];
+
+/// How things look: colours where they may be used, else weight alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Looks {
+    colour: bool,
+}
+
+impl Looks {
+    /// Those of a screen.
+    pub(crate) fn of(screen: &Screen) -> Self {
+        Self { colour: screen.colour }
+    }
+
+    /// The colour, where colours may be used.
+    pub(crate) fn fg(self, colour: Color) -> Style {
+        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    fn of_agent(self, agent: &Agent) -> Style {
+        match state_of(agent) {
+            _ if works(agent) => self.fg(Color::Green).add_modifier(Modifier::BOLD),
+            "paused" | "suspended" => self.fg(Color::Yellow),
+            "provider" | "backoff" => self.fg(Color::Red),
+            "sleeping" if agent.waiting > 0 => Style::new(),
+            _ => dim(),
+        }
+    }
+}
+
+/// What may be overlooked.
+pub(crate) fn dim() -> Style {
+    Style::new().add_modifier(Modifier::DIM)
+}
+
+/// Draws everything.
+pub(crate) fn draw(frame: &mut Frame<'_>, house: &mut House, screen: &Screen, now: Timestamp, blink: bool) {
+    let [top, middle, bottom] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
+            .areas(frame.area());
+    // The head of the list takes a row of the middle.
+    house.resize(usize::from(middle.height.saturating_sub(1)));
+    let looks = Looks::of(screen);
+    frame.render_widget(Paragraph::new(title(house, looks, top.width, screen)), top);
+    let open = house.detail.of.is_some();
+    if open {
+        detail::draw(frame, middle, house, screen, now);
+    } else {
+        list(frame, middle, house, screen, now, blink);
+    }
+    if house.mode == Mode::Help {
+        help(frame, middle);
+    }
+    frame.render_widget(Paragraph::new(foot(house, looks, bottom.width, screen)), bottom);
+}
+
+/// How many there are, what they do, what they cost.
+fn title(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+    if let Link::Down(why) = &house.link {
+        let text = format!("no server; looking for it ({})", screen.clean_line(why));
+        let text = shortened(&text, usize::from(width));
+        return Line::styled(text, looks.fg(Color::Red).add_modifier(Modifier::BOLD));
+    }
+    if house.link == Link::Loading {
+        return Line::styled("looking ...", dim());
+    }
+    let all = house.agents.iter().filter(|agent| agent.standing != Standing::Retired);
+    let (mut count, mut awake, mut waiting, mut tokens, mut cost) = (0u64, 0u64, 0u64, 0u64, None);
+    let mut unpriced = false;
+    for agent in all {
+        count += 1;
+        awake += u64::from(works(agent));
+        waiting += u64::from(agent.waiting);
+        tokens = tokens.saturating_add(tokens_of(agent).unwrap_or(0));
+        cost = agent.cost_micros.map_or(cost, |more| Some(cost.unwrap_or(0u64).saturating_add(more)));
+        unpriced |= agent.unpriced > 0;
+    }
+    let agents = if count == 1 { "1 agent".to_owned() } else { format!("{count} agents") };
+    let mut parts = vec![agents, format!("{awake} at work"), format!("{waiting} waiting")];
+    parts.push(format!("{} tokens", short_count(tokens)));
+    parts.extend(cost.map(|cost| format!("{}{}", money(cost), if unpriced { "+?" } else { "" })));
+    let order = format!("by {}{}", sort_name(house.sort), if house.reverse { ", reversed" } else { "" });
+    parts.push(order);
+    if !house.filter.is_empty() {
+        parts.push(format!("only `{}`", screen.clean_line(&house.filter)));
+    }
+    // What has no room is left out whole.
+    let mut text = String::new();
+    for part in parts {
+        let next = if text.is_empty() { part } else { format!("{text}, {part}") };
+        if columns(&next) > usize::from(width) {
+            break;
+        }
+        text = next;
+    }
+    Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn list(frame: &mut Frame<'_>, area: Rect, house: &House, screen: &Screen, now: Timestamp, blink: bool) {
+    let looks = Looks::of(screen);
+    let longest = house.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
+    let cells = layout(usize::from(area.width.saturating_sub(MARK)), longest);
+    let mut lines = vec![heads(&cells, house.sort)];
+    let around = Around { screen, pulses: &house.pulses, now };
+    let rows = usize::from(area.height.saturating_sub(1));
+    for agent in house.shown().skip(house.first).take(rows) {
+        let chosen = Some(agent.id) == house.chosen;
+        lines.push(row(&around, &cells, agent, looks, chosen, blink));
+    }
+    if house.shown().len() == 0 && house.link != Link::Loading {
+        let text = if house.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
+        lines.push(Line::styled(text, dim()));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn heads(cells: &[(Column, usize)], sort: SortArg) -> Line<'static> {
+    let mut spans = vec![Span::raw(" ".repeat(usize::from(MARK)))];
+    for (column, width) in cells {
+        let style = if sorts(*column, sort) {
+            Style::new().add_modifier(Modifier::UNDERLINED | Modifier::BOLD)
+        } else {
+            dim()
+        };
+        let text = fitted(column.head(), *width, column.is_right());
+        // The mark of the order is under the word, not under the space beside it.
+        let (word, rest) = match column.is_right() {
+            true => (text.trim_start().to_owned(), text.len() - text.trim_start().len()),
+            false => (text.trim_end().to_owned(), text.len() - text.trim_end().len()),
+        };
+        let space = Span::raw(" ".repeat(rest));
+        if column.is_right() {
+            spans.extend([space, Span::styled(word, style)]);
+        } else {
+            spans.extend([Span::styled(word, style), space]);
+        }
+        spans.push(Span::raw(" "));
+    }
+    Line::from(spans)
+}
+
+fn sorts(column: Column, sort: SortArg) -> bool {
+    matches!(
+        (column, sort),
+        (Column::Name, SortArg::Name)
+            | (Column::State, SortArg::State)
+            | (Column::Waiting, SortArg::Waiting)
+            | (Column::Tokens, SortArg::Tokens)
+            | (Column::Cost, SortArg::Cost)
+            | (Column::Last, SortArg::Last)
+    )
+}
+
+fn row(
+    around: &Around<'_>,
+    cells: &[(Column, usize)],
+    agent: &Agent,
+    looks: Looks,
+    chosen: bool,
+    blink: bool,
+) -> Line<'static> {
+    let style = looks.of_agent(agent);
+    let mut spans = vec![Span::styled(format!("{} ", around.mark(agent, blink)), style)];
+    for (column, width) in cells {
+        let style = match column {
+            Column::Name if works(agent) => Style::new().add_modifier(Modifier::BOLD),
+            Column::Name => Style::new(),
+            Column::State => style,
+            Column::Pulse => looks.fg(Color::Green),
+            Column::Waiting if agent.waiting > 0 => looks.fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Column::Last if failed(agent) => looks.fg(Color::Red),
+            _ => dim(),
+        };
+        let text = fitted(&around.cell(*column, agent), *width, column.is_right());
+        spans.push(Span::styled(text, style));
+        spans.push(Span::raw(" "));
+    }
+    let line = Line::from(spans);
+    if chosen { line.style(Style::new().add_modifier(Modifier::REVERSED)) } else { line }
+}
+
+fn failed(agent: &Agent) -> bool {
+    use agent::run::Ending;
+    agent.last.as_ref().is_some_and(|last| matches!(last.ending, Ending::Failed | Ending::Exhausted))
+}
+
+/// A question, an answer, or the keys.
+fn foot(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+    let most = usize::from(width);
+    let bold = looks.fg(Color::Yellow).add_modifier(Modifier::BOLD);
+    match &house.mode {
+        Mode::Confirm(ask) => {
+            return Line::styled(shortened(&question(house, ask, screen), most), bold);
+        }
+        Mode::Filter => {
+            let text = format!("filter: {}_", screen.clean_line(&house.filter));
+            return Line::styled(text, bold);
+        }
+        Mode::List | Mode::Detail | Mode::Help => {}
+    }
+    if let Some(said) = &house.said {
+        return Line::styled(shortened(&screen.clean_line(said), most), bold);
+    }
+    let keys: &[&str] = match house.mode {
+        Mode::Detail => &["Esc back", "c cancel", "s suspend", "Up/Down scroll", "? help"],
+        Mode::Help => &["any key goes back"],
+        _ => &["q leave", "? help", "Enter open", "c cancel", "s suspend", "/ filter", "o order"],
+    };
+    let mut text = String::new();
+    for key in keys {
+        let next = if text.is_empty() { (*key).to_owned() } else { format!("{text}  {key}") };
+        if columns(&next) > most {
+            break;
+        }
+        text = next;
+    }
+    Line::styled(text, dim())
+}
+
+fn question(house: &House, ask: &Ask, screen: &Screen) -> String {
+    let name = house.chosen().map(|agent| screen.clean_line(&agent.name)).unwrap_or_default();
+    match ask {
+        Ask::Cancel(..) => format!("cancel the cycle of {name}? what it committed stays (y/n)"),
+        Ask::Suspend(_) => format!("suspend {name}? events keep waiting until it is resumed (y/n)"),
+        Ask::Resume(_) | Ask::Open(_) => String::new(),
+    }
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let widest = HELP.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let line = |(key, what): &(&'static str, &'static str)| {
+        Line::from(vec![Span::styled(format!("{key:widest$}  "), bold), Span::raw(*what)])
+    };
+    let lines: Vec<Line<'static>> = HELP.iter().map(line).collect();
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(area.height);
+    let place = Rect { height, ..area };
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(lines), place);
+}
+
+/// What the agents are sorted by, in a word.
+fn sort_name(sort: SortArg) -> &'static str {
+    match sort {
+        SortArg::State => "state",
+        SortArg::Name => "name",
+        SortArg::Waiting => "waiting",
+        SortArg::Tokens => "tokens",
+        SortArg::Cost => "cost",
+        SortArg::Last => "last ending",
+    }
+}
+
+/// What is said of one agent's use, for its own screen.
+pub(super) fn used(agent: &Agent) -> String {
+    let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), short_count);
+    let (input, output) = (count(agent.usage.input), count(agent.usage.output));
+    let cached = agent.usage.cached.filter(|n| *n > 0);
+    let cached = cached.map(|n| format!(" ({} cached)", short_count(n))).unwrap_or_default();
+    format!("{input} in{cached}, {output} out, cost {}", cost_of(agent))
+}
+
+#[cfg(test)]
+mod tests;

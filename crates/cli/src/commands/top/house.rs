@@ -1,0 +1,469 @@
+//! What `top` knows and what its keys do. Pure: agents, updates, keys and answers in, wishes out;
+//! knows neither terminal nor server.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use agent::id::{AgentId, CycleId};
+use agent::life::Standing;
+use agent::update::{AgentState, Update};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use server::api::{Agent, LastRun};
+
+use super::pulse::Pulses;
+use crate::api::Past;
+use crate::args::SortArg;
+use crate::sse::Snapshot;
+
+/// Characters of a filter.
+const FILTER_MAX: usize = 80;
+
+/// What a key asks of the outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// End.
+    Leave,
+    /// Stop the process, as Ctrl-Z does.
+    Stop,
+    /// Draw everything again.
+    Redraw,
+    /// Ask the server.
+    Ask(Ask),
+}
+
+/// What the server is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Cancel this cycle.
+    Cancel(AgentId, Option<CycleId>),
+    /// Let the agent sleep until it is resumed.
+    Suspend(AgentId),
+    /// Let it live again.
+    Resume(AgentId),
+    /// What it did last.
+    Open(AgentId),
+}
+
+/// What is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// All agents.
+    List,
+    /// One agent.
+    Detail,
+    /// The keys.
+    Help,
+    /// The filter is being written.
+    Filter,
+    /// A question before harm is done.
+    Confirm(Ask),
+}
+
+/// How the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// Nothing was read yet.
+    Loading,
+    /// It answers.
+    Live,
+    /// It does not; why, in words.
+    Down(String),
+}
+
+/// What is known of one agent's last doings.
+#[derive(Debug, Default)]
+pub(crate) struct Detail {
+    pub(crate) of: Option<AgentId>,
+    /// Oldest first; none while it is being read.
+    pub(crate) past: Option<Vec<Past>>,
+    /// Rows scrolled up from the end.
+    pub(crate) up: u16,
+}
+
+/// All that is shown.
+#[derive(Debug)]
+pub(crate) struct House {
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) pulses: Pulses,
+    pub(crate) sort: SortArg,
+    pub(crate) reverse: bool,
+    pub(crate) filter: String,
+    pub(crate) mode: Mode,
+    pub(crate) link: Link,
+    /// What the last request came to.
+    pub(crate) said: Option<String>,
+    pub(crate) detail: Detail,
+    pub(crate) chosen: Option<AgentId>,
+    /// First row of the list on the screen.
+    pub(crate) first: usize,
+    /// Rows of the list on the screen.
+    pub(crate) page: usize,
+    shown: Vec<usize>,
+    index: HashMap<AgentId, usize>,
+    /// Something changed since the agents were sorted.
+    stale: bool,
+}
+
+impl House {
+    /// An empty one.
+    pub(crate) fn new(sort: SortArg, filter: String) -> Self {
+        Self {
+            agents: Vec::new(),
+            pulses: Pulses::default(),
+            sort,
+            reverse: false,
+            filter,
+            mode: Mode::List,
+            link: Link::Loading,
+            said: None,
+            detail: Detail::default(),
+            chosen: None,
+            first: 0,
+            page: 1,
+            shown: Vec::new(),
+            index: HashMap::new(),
+            stale: false,
+        }
+    }
+
+    /// The agents that pass the filter, in order.
+    pub(crate) fn shown(&self) -> impl ExactSizeIterator<Item = &Agent> {
+        self.shown.iter().map(|i| &self.agents[*i])
+    }
+
+    /// The chosen agent.
+    pub(crate) fn chosen(&self) -> Option<&Agent> {
+        self.chosen.and_then(|id| self.index.get(&id)).map(|i| &self.agents[*i])
+    }
+
+    /// Takes the list as it is now.
+    pub(crate) fn listed(&mut self, agents: Vec<Agent>) {
+        self.index = agents.iter().enumerate().map(|(i, agent)| (agent.id, i)).collect();
+        self.agents = agents;
+        self.link = Link::Live;
+        self.arrange();
+    }
+
+    /// Takes who is at work.
+    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
+        for now in &snapshot.agents {
+            self.pulses.beat(now.agent);
+            self.change(now.agent, |agent| {
+                agent.state = now.state;
+                agent.cycle = Some(now.cycle);
+            });
+        }
+    }
+
+    /// Takes an update. What it says of counts is a first guess; the next list knows.
+    pub(crate) fn update(&mut self, now: jiff::Timestamp, update: &Update) {
+        match update {
+            Update::State { agent, state, cycle, reason } => {
+                self.pulses.beat(*agent);
+                self.change(*agent, |agent| {
+                    agent.state = *state;
+                    agent.cycle = cycle.or(agent.cycle.filter(|_| *state != AgentState::Sleeping));
+                    let suspended = agent.standing == Standing::Suspended;
+                    agent.reason = reason.clone().or_else(|| suspended.then(|| "suspended".to_owned()));
+                });
+            }
+            Update::CycleEnded { agent, cycle, ending, spent, .. } => {
+                self.pulses.beat(*agent);
+                let last = LastRun { id: *cycle, ending: *ending, ended_at: now };
+                self.change(*agent, |agent| {
+                    agent.last = Some(last);
+                    if let Some(spent) = spent {
+                        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+                            (None, None) => None,
+                            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+                        };
+                        agent.usage.input = sum(agent.usage.input, spent.usage.input);
+                        agent.usage.output = sum(agent.usage.output, spent.usage.output);
+                        agent.cost_micros = sum(agent.cost_micros, spent.cost_micros);
+                    }
+                });
+            }
+            Update::Draft { agent, .. }
+            | Update::DraftReset { agent, .. }
+            | Update::ToolStarted { agent, .. }
+            | Update::ToolDone { agent, .. }
+            | Update::Thought { agent, .. }
+            | Update::Commit { agent, .. } => self.pulses.beat(*agent),
+            Update::Message { message } => {
+                if message.cycle.is_some() {
+                    self.pulses.beat(message.sender.agent());
+                }
+            }
+            Update::Member { .. } => {}
+        }
+    }
+
+    /// Takes what an agent did last, if it is still looked at.
+    pub(crate) fn opened(&mut self, of: AgentId, past: Vec<Past>) {
+        if self.detail.of == Some(of) {
+            self.detail.past = Some(past);
+        }
+    }
+
+    /// The server does not answer.
+    pub(crate) fn down(&mut self, why: String) {
+        self.link = Link::Down(why);
+    }
+
+    /// Whether the agent that is looked at just ended a cycle or spoke, so that it is read again.
+    pub(crate) fn is_open_on(&self, update: &Update) -> Option<AgentId> {
+        let of = self.detail.of.filter(|_| self.mode == Mode::Detail)?;
+        match update {
+            Update::CycleEnded { agent, .. } if *agent == of => Some(of),
+            Update::Message { message } if message.sender == of.entity() => Some(of),
+            _ => None,
+        }
+    }
+
+    fn change(&mut self, id: AgentId, change: impl FnOnce(&mut Agent)) {
+        if let Some(i) = self.index.get(&id) {
+            change(&mut self.agents[*i]);
+            self.stale = true;
+        }
+    }
+
+    /// Filters and sorts again; what is chosen stays chosen while it is shown.
+    fn arrange(&mut self) {
+        self.stale = false;
+        let wanted = self.filter.to_lowercase();
+        let passes = |agent: &Agent| {
+            let of = |text: &str| text.to_lowercase().contains(&wanted);
+            wanted.is_empty()
+                || of(&agent.name)
+                || of(&agent.display_name)
+                || of(state_of(agent))
+                || agent.model.as_deref().is_some_and(of)
+        };
+        let mut shown: Vec<usize> = (0..self.agents.len()).filter(|i| passes(&self.agents[*i])).collect();
+        let agents = &self.agents;
+        match self.sort {
+            SortArg::Name => shown.sort_by(|a, b| agents[*a].name.cmp(&agents[*b].name)),
+            SortArg::State => shown.sort_by_key(|i| (rank(&agents[*i]), agents[*i].name.clone())),
+            SortArg::Waiting => shown.sort_by_key(|i| (Reverse(agents[*i].waiting), agents[*i].name.clone())),
+            SortArg::Tokens => {
+                shown.sort_by_key(|i| (Reverse(tokens_of(&agents[*i])), agents[*i].name.clone()));
+            }
+            SortArg::Cost => {
+                shown.sort_by_key(|i| (Reverse(agents[*i].cost_micros), agents[*i].name.clone()));
+            }
+            SortArg::Last => {
+                let last = |agent: &Agent| agent.last.as_ref().map(|last| last.ended_at);
+                shown.sort_by_key(|i| (Reverse(last(&agents[*i])), agents[*i].name.clone()));
+            }
+        }
+        if self.reverse {
+            shown.reverse();
+        }
+        self.shown = shown;
+        let place = self.place();
+        if place.is_none() {
+            let near = self.first.min(self.shown.len().saturating_sub(1));
+            self.chosen = self.shown.get(near).map(|i| self.agents[*i].id);
+        }
+        self.keep_in_sight();
+    }
+
+    fn place(&self) -> Option<usize> {
+        self.shown().position(|agent| Some(agent.id) == self.chosen)
+    }
+
+    /// Is about to be drawn, with that many rows of the list on the screen.
+    pub(crate) fn resize(&mut self, page: usize) {
+        self.page = page.max(1);
+        // Updates come faster than anyone looks: sorting waits for the look.
+        if self.stale {
+            self.arrange();
+        }
+        self.keep_in_sight();
+    }
+
+    fn keep_in_sight(&mut self) {
+        let at = self.place().unwrap_or(0);
+        self.first = self.first.min(at).max((at + 1).saturating_sub(self.page));
+        self.first = self.first.min(self.shown.len().saturating_sub(self.page));
+    }
+
+    fn choose(&mut self, place: usize) {
+        let place = place.min(self.shown.len().saturating_sub(1));
+        self.chosen = self.shown.get(place).map(|i| self.agents[*i].id);
+        self.keep_in_sight();
+    }
+
+    /// Presses a key.
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Option<Wish> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Some(Wish::Leave),
+                KeyCode::Char('z') => Some(Wish::Stop),
+                KeyCode::Char('l') => Some(Wish::Redraw),
+                _ => None,
+            };
+        }
+        self.said = None;
+        match &self.mode {
+            Mode::List => self.press_in_list(key.code),
+            Mode::Detail => self.press_in_detail(key.code),
+            Mode::Help => {
+                self.mode = Mode::List;
+                None
+            }
+            Mode::Filter => {
+                self.press_in_filter(key.code);
+                None
+            }
+            Mode::Confirm(ask) => {
+                let ask = ask.clone();
+                self.mode = if self.detail.of.is_some() { Mode::Detail } else { Mode::List };
+                let yes = matches!(key.code, KeyCode::Char('y' | 'Y'));
+                if !yes {
+                    self.said = Some("nothing was done".to_owned());
+                }
+                yes.then_some(Wish::Ask(ask))
+            }
+        }
+    }
+
+    fn press_in_list(&mut self, key: KeyCode) -> Option<Wish> {
+        let at = self.place().unwrap_or(0);
+        match key {
+            KeyCode::Up | KeyCode::Char('k') => self.choose(at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.choose(at + 1),
+            KeyCode::PageUp => self.choose(at.saturating_sub(self.page)),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.choose(at + self.page),
+            KeyCode::Home | KeyCode::Char('g') => self.choose(0),
+            KeyCode::End | KeyCode::Char('G') => self.choose(usize::MAX),
+            KeyCode::Enter => {
+                let id = self.chosen()?.id;
+                self.mode = Mode::Detail;
+                self.detail = Detail { of: Some(id), past: None, up: 0 };
+                return Some(Wish::Ask(Ask::Open(id)));
+            }
+            KeyCode::Char('o') => {
+                self.sort = next_sort(self.sort);
+                self.arrange();
+            }
+            KeyCode::Char('r') => {
+                self.reverse = !self.reverse;
+                self.arrange();
+            }
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Esc if !self.filter.is_empty() => {
+                self.filter.clear();
+                self.arrange();
+            }
+            KeyCode::Char('q') | KeyCode::Esc => return Some(Wish::Leave),
+            other => return self.press_on_agent(other),
+        }
+        None
+    }
+
+    fn press_in_detail(&mut self, key: KeyCode) -> Option<Wish> {
+        match key {
+            KeyCode::Esc | KeyCode::Char('q') | KeyCode::Backspace | KeyCode::Left | KeyCode::Enter => {
+                self.mode = Mode::List;
+                self.detail = Detail::default();
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.detail.up = self.detail.up.saturating_add(1),
+            KeyCode::Down | KeyCode::Char('j') => self.detail.up = self.detail.up.saturating_sub(1),
+            KeyCode::PageUp => self.detail.up = self.detail.up.saturating_add(10),
+            KeyCode::PageDown => self.detail.up = self.detail.up.saturating_sub(10),
+            other => return self.press_on_agent(other),
+        }
+        None
+    }
+
+    /// What a key does to the chosen agent.
+    fn press_on_agent(&mut self, key: KeyCode) -> Option<Wish> {
+        match key {
+            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyCode::Char('c') => {
+                let agent = self.chosen()?;
+                match agent.cycle {
+                    Some(cycle) => self.mode = Mode::Confirm(Ask::Cancel(agent.id, Some(cycle))),
+                    None => self.said = Some(format!("{} has no open cycle", agent.name)),
+                }
+            }
+            KeyCode::Char('s') => {
+                let agent = self.chosen()?;
+                match agent.standing {
+                    Standing::Active => self.mode = Mode::Confirm(Ask::Suspend(agent.id)),
+                    // What only lets it live on needs no question.
+                    Standing::Suspended => return Some(Wish::Ask(Ask::Resume(agent.id))),
+                    Standing::Retired => self.said = Some(format!("{} is retired", agent.name)),
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn press_in_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => self.mode = Mode::List,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.mode = Mode::List;
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if self.filter.chars().count() < FILTER_MAX => self.filter.push(c),
+            _ => {}
+        }
+        self.arrange();
+    }
+}
+
+/// The state in one word: why it sleeps, where there is a reason.
+pub(crate) fn state_of(agent: &Agent) -> &str {
+    match (&agent.reason, agent.standing) {
+        (_, Standing::Retired) => "retired",
+        (Some(reason), _) if agent.state == AgentState::Sleeping => reason,
+        (_, Standing::Suspended) if agent.state == AgentState::Sleeping => "suspended",
+        _ => agent.state.as_str(),
+    }
+}
+
+/// Whether its model generates or its tools run.
+pub(crate) fn works(agent: &Agent) -> bool {
+    matches!(agent.state, AgentState::Thinking | AgentState::Processing)
+}
+
+/// All tokens; `None` where none was reported.
+pub(crate) fn tokens_of(agent: &Agent) -> Option<u64> {
+    match (agent.usage.input, agent.usage.output) {
+        (None, None) => None,
+        (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
+    }
+}
+
+fn rank(agent: &Agent) -> u8 {
+    match agent.standing {
+        Standing::Retired => 6,
+        Standing::Suspended if !works(agent) => 5,
+        _ if works(agent) => 0,
+        _ if agent.state == AgentState::Paused => 1,
+        _ if agent.reason.is_some() => 2,
+        _ if agent.waiting > 0 => 3,
+        _ => 4,
+    }
+}
+
+fn next_sort(sort: SortArg) -> SortArg {
+    match sort {
+        SortArg::State => SortArg::Name,
+        SortArg::Name => SortArg::Waiting,
+        SortArg::Waiting => SortArg::Tokens,
+        SortArg::Tokens => SortArg::Cost,
+        SortArg::Cost => SortArg::Last,
+        SortArg::Last => SortArg::State,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,61 @@
+//! `viv top`: all agents live, on the whole screen; one table where output is no terminal.
+
+mod ask;
+mod cells;
+mod detail;
+mod draw;
+mod house;
+mod live;
+mod pulse;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::args::TopArgs;
+use crate::client::Client;
+use crate::errors::{Exit, Result};
+use crate::output::Screen;
+
+use cells::{Around, Column};
+use house::House;
+
+/// Columns of the table.
+const TABLE: [Column; 9] = [
+    Column::Name,
+    Column::State,
+    Column::Waiting,
+    Column::Tokens,
+    Column::Cost,
+    Column::Last,
+    Column::Plan,
+    Column::Cycles,
+    Column::Model,
+];
+
+/// Shows the house.
+pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
+    let mut house = House::new(args.sort, args.filter);
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let live = !args.once && !screen.json && !dumb && std::io::stdout().is_terminal();
+    if live {
+        return live::run(Arc::new(client), screen, house).await;
+    }
+    house.listed(ask::agents(&client).await?);
+    if screen.json {
+        screen.json_line(&json!({"agents": house.shown().collect::<Vec<_>>()}));
+        return Ok(Exit::Answered);
+    }
+    let around = Around { screen: &screen, pulses: &house.pulses, now: Timestamp::now() };
+    let row = |agent| TABLE.iter().map(|column| around.cell(*column, agent)).collect();
+    let rows: Vec<Vec<String>> = house.shown().map(row).collect();
+    if rows.is_empty() {
+        let none = if house.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
+        screen.note(none);
+        return Ok(Exit::Answered);
+    }
+    screen.table(&TABLE.map(Column::head), &rows);
+    Ok(Exit::Answered)
+}

@@ -1,0 +1,99 @@
+//! Times as people write and read them. The zone is the machine's, found without asking a library of
+//! the system: `TZ`, else where `/etc/localtime` leads, else UTC.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::errors::{Failure, Result};
+
+/// The zone that times are shown in.
+pub(crate) fn zone() -> TimeZone {
+    let named = std::env::var("TZ").ok().map(|name| name.trim_start_matches(':').to_owned());
+    let named = named.filter(|name| !name.is_empty()).or_else(|| {
+        let link = std::fs::read_link("/etc/localtime").ok()?;
+        link.to_str()?.split_once("zoneinfo/").map(|(_, name)| name.to_owned())
+    });
+    named.and_then(|name| TimeZone::get(&name).ok()).unwrap_or(TimeZone::UTC)
+}
+
+/// The time of day.
+pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
+}
+
+/// A moment that `--since` names: a time, or how long ago.
+pub(crate) fn since(text: &str, now: Timestamp) -> Result<Timestamp> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    ago(text).and_then(|span| now.checked_sub(span).ok()).ok_or_else(|| {
+        Failure::usage(format!("wanted a time in `--since`, got `{text}`"))
+            .hint("write `90s`, `10m`, `2h`, `1d` or `2026-11-21T14:03:05Z`")
+    })
+}
+
+fn ago(text: &str) -> Option<SignedDuration> {
+    let unit = text.chars().last()?;
+    let n: i64 = text[..text.len() - unit.len_utf8()].parse().ok().filter(|n| *n >= 0)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return None,
+    };
+    Some(SignedDuration::from_secs(n.checked_mul(seconds)?))
+}
+
+/// How long something took.
+pub(crate) fn took(ms: u64) -> String {
+    match ms {
+        0..=999 => format!("{ms} ms"),
+        1_000..=59_999 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+    }
+}
+
+/// Money: two digits that matter, and never 0 for what is unknown.
+pub(crate) fn money(micros: u64) -> String {
+    match micros {
+        0 => "$0".to_owned(),
+        1..=99 => "<$0.0001".to_owned(),
+        100..=9_999 => format!("${:.4}", micros as f64 / 1e6),
+        _ => format!("${:.2}", micros as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_a_time_or_how_long_ago() {
+        let now: Timestamp = "2026-11-21T14:00:00Z".parse().unwrap();
+        let check = |text: &str, expected: &str| {
+            assert_eq!(since(text, now).unwrap().to_string(), expected, "{text}");
+        };
+        check("90s", "2026-11-21T13:58:30Z");
+        check("2h", "2026-11-21T12:00:00Z");
+        check("1d", "2026-11-20T14:00:00Z");
+        check("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z");
+        for wrong in ["", "h", "-1h", "yesterday", "1w", "99999999999999999d", "1é"] {
+            assert!(since(wrong, now).unwrap_err().hint.is_some(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_and_money_are_short() {
+        assert_eq!([took(3), took(1_849), took(61_000)], ["3 ms", "1.8 s", "1 min 1 s"]);
+        let shown = [0, 12, 1_234, 4_560_000].map(money);
+        assert_eq!(shown, ["$0", "<$0.0001", "$0.0012", "$4.56"]);
+    }
+
+    #[test]
+    fn a_time_of_day_is_that_of_the_zone() {
+        let at: Timestamp = "2026-11-21T14:03:05Z".parse().unwrap();
+        assert_eq!(clock(at, &TimeZone::UTC), "14:03:05");
+        assert_eq!(clock(at, &TimeZone::get("Asia/Riyadh").unwrap()), "17:03:05");
+    }
+}

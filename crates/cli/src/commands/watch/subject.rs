@@ -1,0 +1,212 @@
+//! What is followed: everything, a space, or some agents with what is said around them. Which streams
+//! tell of it, and which of their updates belong to it.
+
+use std::collections::{HashMap, HashSet};
+
+use agent::id::{AgentId, CycleId, SpaceId};
+use agent::update::Update;
+use server::api::{Agent, Facts, Member, Space, Whoami};
+
+use super::names::Names;
+use crate::client::{Client, segment};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+use crate::sse::Snapshot;
+use crate::target::{self, agent_path};
+
+/// The path of the stream of everything.
+const HOUSE: &str = "/v1/stream";
+
+/// Which stream told an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// The subject's own.
+    Own,
+    /// That of the whole house, for what the subject's own does not tell.
+    House,
+}
+
+/// What is followed.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    /// The whole house.
+    House,
+    /// A space, with the cycles that touched it.
+    Space { space: Box<Space>, cycles: HashMap<AgentId, CycleId>, admin: bool },
+    /// Agents, with the spaces that they are in.
+    Agents { agents: Vec<AgentId>, spaces: HashSet<SpaceId> },
+}
+
+impl Subject {
+    /// Finds what `wanted` names; else everything, or the only space where the key is a member's.
+    pub(crate) async fn find(
+        client: &Client,
+        screen: &Screen,
+        wanted: Option<&str>,
+        all: bool,
+        names: &mut Names,
+    ) -> Result<Self> {
+        let who: Whoami = client.get_as("/v1/whoami").await?;
+        let admin = who.entity.is_none();
+        if admin {
+            names.read(client, screen).await?;
+        }
+        match wanted {
+            None if admin || all => Ok(Self::House),
+            None => {
+                let place = target::place(client, None, None, None).await?;
+                Ok(Self::in_space(screen, place.space, &place.members, admin, names))
+            }
+            Some(wanted) => Self::called(client, screen, wanted, admin, names).await,
+        }
+    }
+
+    async fn called(
+        client: &Client,
+        screen: &Screen,
+        wanted: &str,
+        admin: bool,
+        names: &mut Names,
+    ) -> Result<Self> {
+        let (kind, name) = wanted.split_once(':').unwrap_or(("", wanted));
+        let space = match kind {
+            "" | "space" => found(client.get_as::<Space>(&format!("/v1/spaces/{}", segment(name))).await)?,
+            _ => None,
+        };
+        let agent = match kind {
+            "" | "agent" if admin => {
+                found(client.get_as::<Agent>(&format!("/v1/agents/{}", segment(name))).await)?
+            }
+            _ => None,
+        };
+        match (space, agent) {
+            (Some(space), None) => {
+                let members = target::members(client, &space).await?;
+                Ok(Self::in_space(screen, space, &members, admin, names))
+            }
+            (None, Some(agent)) => Self::agents(client, vec![agent.id]).await,
+            (Some(_), Some(_)) => {
+                Err(Failure::usage(format!("`{name}` is the handle of a space and of an agent"))
+                    .hint(format!("write `space:{name}` or `agent:{name}`")))
+            }
+            (None, None) => {
+                let message = format!("`{wanted}` is neither a space nor an agent that this key may watch");
+                Err(Failure::new(Exit::NotFound, "not_found", message)
+                    .hint("`viv ps` lists the agents; without a name everything is watched"))
+            }
+        }
+    }
+
+    fn in_space(screen: &Screen, space: Space, members: &[Member], admin: bool, names: &mut Names) -> Self {
+        names.members(screen, members);
+        names.space(screen, space.id, &space.name);
+        Self::Space { space: Box::new(space), cycles: HashMap::new(), admin }
+    }
+
+    /// Some agents.
+    pub(crate) async fn agents(client: &Client, agents: Vec<AgentId>) -> Result<Self> {
+        let mut spaces = HashSet::new();
+        for agent in &agents {
+            let facts: Facts = client.get_as(&agent_path(*agent, "/facts")).await?;
+            spaces.extend(facts.spaces.iter().map(|space| space.id));
+        }
+        Ok(Self::Agents { agents, spaces })
+    }
+
+    /// The streams that tell of it.
+    pub(crate) fn feeds(&self) -> Vec<(Feed, String)> {
+        let house = || HOUSE.to_owned();
+        match self {
+            Self::House => vec![(Feed::Own, house())],
+            Self::Space { space, admin, .. } => {
+                let own = (Feed::Own, format!("/v1/spaces/{}/stream", space.id));
+                // A space's stream tells no calls.
+                if *admin { vec![own, (Feed::House, house())] } else { vec![own] }
+            }
+            Self::Agents { agents, .. } => match agents[..] {
+                // An agent's stream tells no messages.
+                [agent] => vec![(Feed::Own, agent_path(agent, "/stream")), (Feed::House, house())],
+                _ => vec![(Feed::Own, house())],
+            },
+        }
+    }
+
+    /// The space, where it is one.
+    pub(crate) fn space(&self) -> Option<SpaceId> {
+        match self {
+            Self::Space { space, .. } => Some(space.id),
+            _ => None,
+        }
+    }
+
+    /// The path of what happened last; `None` for a space, whose stream says itself what was missed.
+    pub(crate) fn past(&self) -> Option<String> {
+        match self {
+            Self::House => Some("/v1/recent?".to_owned()),
+            Self::Space { .. } => None,
+            Self::Agents { agents, .. } => {
+                let ids: Vec<String> = agents.iter().map(ToString::to_string).collect();
+                Some(format!("/v1/recent?agents={}&", ids.join(",")))
+            }
+        }
+    }
+
+    /// Takes who is at work in the space.
+    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
+        if let Self::Space { cycles, .. } = self {
+            cycles.extend(snapshot.agents.iter().map(|now| (now.agent, now.cycle)));
+        }
+    }
+
+    /// Whether the update belongs to what is followed.
+    pub(crate) fn admits(&mut self, feed: Feed, update: &Update) -> bool {
+        match self {
+            Self::House => true,
+            Self::Space { cycles, .. } => match update {
+                Update::ToolStarted { agent, cycle, .. } | Update::ToolDone { agent, cycle, .. } => {
+                    feed == Feed::House && cycles.get(agent) == Some(cycle)
+                }
+                Update::State { agent, cycle: Some(cycle), .. } if feed == Feed::Own => {
+                    cycles.insert(*agent, *cycle);
+                    true
+                }
+                _ => feed == Feed::Own,
+            },
+            Self::Agents { agents, spaces } => {
+                let alone = agents.len() == 1;
+                match update {
+                    Update::Member { space, entity, joined, .. } => {
+                        let about = agents.iter().any(|agent| agent.entity() == *entity);
+                        if about && *joined {
+                            spaces.insert(*space);
+                        }
+                        about || spaces.contains(space)
+                    }
+                    Update::Message { message } => {
+                        spaces.contains(&message.space)
+                            || agents.iter().any(|agent| agent.entity() == message.sender)
+                    }
+                    Update::Draft { agent, .. }
+                    | Update::DraftReset { agent, .. }
+                    | Update::State { agent, .. }
+                    | Update::ToolStarted { agent, .. }
+                    | Update::ToolDone { agent, .. }
+                    | Update::Thought { agent, .. }
+                    | Update::Commit { agent, .. }
+                    | Update::CycleEnded { agent, .. } => {
+                        (feed == Feed::Own || !alone) && agents.contains(agent)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is there; `None` where nothing is called that, or this key may not know.
+fn found<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(failure) if matches!(failure.exit, Exit::NotFound | Exit::Refused) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,223 @@
+//! What follows a running house: `watch`, `tail`, `top`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde_json::Value;
+
+use crate::pty::Pty;
+use crate::world::{Server, run_with, steady, viv};
+
+/// A command that goes on, read line by line.
+struct Going {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Going {
+    fn start(server: &Server, args: &[&str]) -> Self {
+        let mut command = viv(server.dir.path(), args);
+        let mut child = command.env("TZ", "UTC").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// Lines up to the one that contains the text.
+    fn until(&mut self, text: &str) -> Vec<String> {
+        let mut seen = Vec::new();
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "`{text}` was not printed; seen: {seen:#?}");
+            let found = line.contains(text);
+            seen.push(line.trim_end().to_owned());
+            if found {
+                return seen;
+            }
+        }
+    }
+
+    /// Asks it to end, as a supervisor would.
+    fn end(mut self) -> i32 {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+/// The line without its time of day.
+fn timeless(line: &str) -> String {
+    let (time, rest) = line.split_at(9.min(line.len()));
+    assert!(time.len() == 9 && time.as_bytes()[2] == b':', "{line:?} begins with no time");
+    steady(rest)
+}
+
+#[test]
+fn a_piped_watch_tells_the_past_and_what_happens_then() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
+    let mut watch = Going::start(&server, &["watch"]);
+    let past: Vec<String> = watch.until("rested").iter().map(|line| timeless(line)).collect();
+    assert_eq!(past[0], "you → home: remember that I like tea");
+    assert!(past[1].starts_with("ada → home: ") && past[2].starts_with("ada rested: 2 steps, "), "{past:#?}");
+    assert_eq!(server.run(&["say", "and coffee"]).code, 0);
+    let now: Vec<String> = watch.until("rested").iter().map(|line| timeless(line)).collect();
+    assert_eq!(now[..2], ["you → home: and coffee", "ada thinking"]);
+    assert!(now.iter().all(|line| !line.contains('\x1b')), "{now:?}");
+    assert_eq!(watch.end(), 0);
+}
+
+#[test]
+fn one_space_or_one_agent_is_told_with_its_tools() {
+    let server = Server::start();
+    for subject in ["home", "agent:ada", "space:home"] {
+        let mut watch = Going::start(&server, &["watch", subject, "--history", "0", "--json"]);
+        let first: Value = serde_json::from_str(&watch.until("snapshot")[0]).unwrap();
+        assert_eq!(first["type"], "snapshot", "{subject}");
+        assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
+        let told = watch.until("cycle.ended");
+        let types: Vec<String> = told
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
+            .collect();
+        for wanted in ["message", "draft", "agent.state", "tool.started", "tool.done", "cycle.ended"] {
+            assert!(types.iter().any(|name| name == wanted), "{subject}: no {wanted} in {types:?}");
+        }
+        let ended: Value = serde_json::from_str(told.last().unwrap()).unwrap();
+        assert_eq!((&ended["ending"], &ended["spent"]["steps"]), (&"rested".into(), &2.into()), "{subject}");
+        assert_eq!(watch.end(), 0);
+    }
+}
+
+#[test]
+fn a_watch_goes_on_across_a_restart_and_tells_what_it_missed() {
+    let server = Server::start();
+    let mut watch = Pty::run(&server, &["watch"], 80);
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    watch.until("you → home: hello");
+    watch.until("rested");
+    let dir = server.kill();
+    watch.until("(no server; looking for it, Ctrl-C ends)");
+    let server = Server::start_in(dir);
+    // It may be said before or after the line is found again.
+    assert_eq!(server.run(&["say", "still there?"]).code, 0);
+    watch.until("(the server is back)");
+    watch.until("you → home: still there?");
+    watch.until("rested");
+    kill_process(Pid::from_child(&watch.child), Signal::INT).unwrap();
+    assert_eq!(watch.leaves(), 0);
+}
+
+#[test]
+fn a_tail_is_one_line_for_each_thing() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "two\nlines"]).code, 0);
+    let ran = server.run(&["tail", "--no-follow"]);
+    let lines: Vec<String> = ran.out.lines().map(timeless).collect();
+    assert_eq!(
+        (ran.code, lines.len(), lines[0].as_str()),
+        (0, 3, "you → home: two lines"),
+        "{}",
+        ran.shown()
+    );
+    assert!(lines[2].starts_with("ada rested: "), "{lines:?}");
+    assert_eq!(server.run(&["tail", "-n", "1", "--no-follow", "ada"]).out.lines().count(), 1);
+    assert_eq!(server.run(&["tail", "-n", "0", "--no-follow"]).out, "");
+    let json = server.run(&["tail", "--no-follow", "--json"]);
+    let first: Value = serde_json::from_str(json.out.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["type"], &first["message"]["text"]), (&"message".into(), &"two\nlines".into()));
+    let ascii = run_with(server.dir.path(), &["tail", "--no-follow"], "", &[("LC_ALL", "C")]);
+    assert!(ascii.out.is_ascii(), "{}", ascii.out);
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused_with_a_hint() {
+    let server = Server::start();
+    for (args, code) in [
+        (&["watch", "nobody"][..], 4),
+        (&["watch", "--since", "yesterday"], 2),
+        (&["watch", "home", "--thoughts"], 2),
+        (&["watch", "home", "--all"], 2),
+        (&["tail", "nobody", "--no-follow"], 4),
+        (&["top", "--sort", "colour"], 2),
+    ] {
+        let ran = server.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args:?}: {}", ran.shown());
+        assert!(ran.err.starts_with("error: "), "{args:?}: {}", ran.shown());
+    }
+    let ran = server.run(&["watch", "nobody"]);
+    assert!(ran.err.contains("`nobody` is neither a space nor an agent"), "{}", ran.shown());
+    let elsewhere = tempfile::tempdir().unwrap();
+    for command in ["watch", "tail", "top"] {
+        let ran = crate::world::run(elsewhere.path(), &[command]);
+        assert_eq!((ran.code, ran.err.lines().count()), (5, 2), "{}", ran.shown());
+    }
+}
+
+#[test]
+fn without_a_terminal_top_is_one_table() {
+    let server = Server::start();
+    insta::assert_snapshot!("top_fresh", server.run(&["top"]).shown());
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    let ran = server.run(&["top", "--json"]);
+    let agents = ran.json()["agents"].clone();
+    assert_eq!((&agents[0]["name"], &agents[0]["last"]["ending"]), (&"ada".into(), &"rested".into()));
+    assert!(agents[0].get("config").is_none() && agents[0]["cost_micros"].is_null(), "{agents}");
+    assert_eq!(agents[0]["unpriced"], 1);
+    let none = server.run(&["top", "--filter", "nobody"]);
+    assert_eq!((none.out.as_str(), none.err.as_str()), ("", "no agent passes the filter\n"));
+}
+
+#[test]
+fn top_shows_who_is_at_work_and_gives_the_terminal_back() {
+    let server = Server::start();
+    let mut top = Pty::run(&server, &["top"], 80);
+    top.until("sleeping");
+    assert_eq!(server.run(&["say", "please tell me everything about yourself"]).code, 0);
+    top.until("thinking");
+    top.until("rested");
+    top.press("\r");
+    top.until("held");
+    top.until("everything");
+    top.press("\x1b");
+    top.until("PULSE");
+    top.press("s");
+    top.until("resumed");
+    top.press("y");
+    top.until("suspended");
+    top.press("s");
+    top.until("resumed");
+    top.press("q");
+    assert_eq!(top.leaves(), 0);
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_it_is_stopped_or_ended_from_outside() {
+    let server = Server::start();
+    let mut top = Pty::run(&server, &["top"], 40);
+    top.until("sleeping");
+    let pid = Pid::from_child(&top.child);
+    top.press("\x1a");
+    let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+    assert!(status.stopped(), "{status:?}");
+    top.is_given_back();
+    kill_process(pid, Signal::CONT).unwrap();
+    top.until("sleeping");
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(top.leaves(), 0);
+}
+
+#[test]
+fn top_looks_for_a_server_that_is_gone_and_finds_it() {
+    let server = Server::start();
+    let mut top = Pty::run(&server, &["top"], 80);
+    top.until("sleeping");
+    let dir = server.kill();
+    top.until("looking");
+    let server = Server::start_in(dir);
+    // Only what differs is drawn again: a word that shares no letter with what stood there.
+    top.until("tokens");
+    drop(server);
+    top.press("\x03");
+    assert_eq!(top.leaves(), 0);
+}
