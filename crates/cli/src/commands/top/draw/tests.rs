@@ -1,3 +1,5 @@
+//! Draws a house at each size, as it is looked at.
+
 use agent::id::AgentId;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

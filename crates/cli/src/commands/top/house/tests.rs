@@ -1,3 +1,5 @@
+//! Tries keys, orders, filters and updates on a small house.
+
 use agent::run::{Ending, Spent, Usage};
 use ratatui::crossterm::event::KeyEvent;
 use serde_json::{Value, json};

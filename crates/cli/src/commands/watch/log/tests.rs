@@ -1,3 +1,5 @@
+//! Tells stories to a log and reads what it makes of them.
+
 use agent::id::EntityId;
 use agent::run::Usage;
 use agent::space::{Message, MessageKind};
