@@ -68,6 +68,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
     match cli.command {
         Command::Up(args) => commands::up::run(cli.global, screen, args).await,
         Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,
+        Command::Models(args) => commands::models::run(cli.global, screen, args).await,
         Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
         Command::Say(args) => commands::say::run(client()?, screen, args).await,
         Command::Init(args) => commands::init::run(screen, args),

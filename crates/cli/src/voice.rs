@@ -128,7 +128,7 @@ fn on_this_machine(found: Vec<LocalServer>) -> (VoiceConfig, String) {
 }
 
 /// The catalog prices what it knows; of what it does not know it assumes a window.
-fn is_in_catalog(info: &ModelInfo) -> bool {
+pub(crate) fn is_in_catalog(info: &ModelInfo) -> bool {
     let Some((provider, model)) = info.name.split_once('/') else { return false };
     catalog::provider(provider).is_some_and(|provider| {
         let (known, unheard_of) = (catalog::facts(provider, model), catalog::facts(provider, ""));
@@ -136,7 +136,7 @@ fn is_in_catalog(info: &ModelInfo) -> bool {
     })
 }
 
-fn unusable(name: &str, error: ModelError) -> Failure {
+pub(crate) fn unusable(name: &str, error: ModelError) -> Failure {
     match error {
         ModelError::NoModel(why) => {
             Failure::new(Exit::Usage, "bad_model", format!("cannot use `{name}`: {why}"))

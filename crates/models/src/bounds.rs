@@ -13,6 +13,14 @@ pub const ERROR_SHOWN_MAX_CHARS: usize = 600;
 pub const PROBE_MAX_BYTES: usize = 1024 * 1024;
 /// A probe of a local server.
 pub const PROBE_MS: u64 = 300;
+/// What is read of a provider's list of models.
+pub const LISTING_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Models of one list that are looked at.
+pub const LISTING_MODELS_MAX: usize = 2_000;
+/// Tokens of one answer of the conformance check; reasoning counts as well.
+pub const CONFORMANCE_OUTPUT: u32 = 1_024;
+/// Tries that the conformance check gives a model to make one call.
+pub const CONFORMANCE_TRIES: u32 = 2;
 /// HTTP clients kept, one for each connect time-out in use.
 pub const CLIENTS_MAX: usize = 8;
 /// Voices kept by name.

@@ -311,7 +311,7 @@ fn shown(url: &str) -> String {
 }
 
 /// An error with its causes, innermost last. URLs are left out: they may hold credentials.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut words = Vec::new();
     let mut cause = error.source();
     while let Some(error) = cause {

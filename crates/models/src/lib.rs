@@ -8,6 +8,8 @@
 pub mod bounds;
 pub mod catalog;
 pub mod client;
+pub mod conformance;
+pub mod listing;
 pub mod local;
 pub mod rehearsal;
 pub mod scripted;

@@ -101,7 +101,8 @@ impl KeyRing {
         self.keys.get(provider.name).map(|(name, _)| *name)
     }
 
-    fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
+    /// The key for a provider; an error where it wants one and there is none.
+    pub(crate) fn key(&self, provider: &Provider) -> Result<Option<Secret>, ModelError> {
         match self.keys.get(provider.name) {
             Some((_, key)) => Ok(Some(key.clone())),
             None if provider.keyless => Ok(None),

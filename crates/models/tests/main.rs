@@ -7,11 +7,13 @@
 )]
 
 mod anthropic;
+mod conformance;
 mod corpus;
 mod cuts;
 mod errors;
 mod gemini;
 mod json_mode;
+mod listing;
 mod local;
 mod memo;
 mod openai;

@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 39] = [
+const EXAMPLES: [(&[&str], &str); 40] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -64,7 +64,8 @@ const EXAMPLES: [(&[&str], &str); 39] = [
     (&["config", "check"], "viv config check --config vivarium.toml"),
     (&["config", "keys"], "viv config keys --agent"),
     (&["event"], "viv event ops deploy '{\"ok\": false}'"),
-    (&["models"], "viv models"),
+    (&["models"], "viv models --provider anthropic"),
+    (&["models", "try"], "viv models try llamacpp --base-url http://127.0.0.1:8080/v1"),
     (&["scenario"], "viv scenario run scenarios"),
 ];
 

@@ -3,6 +3,7 @@
 mod help;
 mod live;
 mod manage;
+mod models;
 mod project;
 mod show;
 mod talk;
@@ -18,10 +19,11 @@ pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
     ReadArgs, SpacesArgs, SpacesVerb,
 };
+pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
 pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
-pub(crate) use up::{ModelArgs, UpArgs};
+pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -93,6 +95,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Check data, server, key, model and machine
     Doctor(ModelArgs),
+    /// List the models that can be reached, or try one
+    Models(ModelsArgs),
     /// Print the address of the console
     Open,
     /// Print the completions of a shell
@@ -125,7 +129,7 @@ mod tests {
         );
         assert!(cli.global.json);
         let Command::Up(up) = cli.command else { panic!("not up") };
-        assert_eq!(up.model.tool_mode, Some(up::ToolModeArg::JsonSchema));
+        assert_eq!(up.model.tool_mode, Some(ToolModeArg::JsonSchema));
         let Command::Say(say) = parse("viv say --wait --json --timeout 5 hello there").command else {
             panic!("not say")
         };

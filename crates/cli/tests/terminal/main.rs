@@ -6,6 +6,7 @@ mod chat;
 mod live;
 mod manage;
 mod mishaps;
+mod models;
 mod project;
 mod pty;
 mod screens;

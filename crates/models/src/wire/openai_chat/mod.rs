@@ -30,6 +30,16 @@ pub enum ToolMode {
     JsonSchema,
 }
 
+impl ToolMode {
+    /// The name used on command lines and in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::JsonSchema => "json_schema",
+        }
+    }
+}
+
 /// Where a server differs from OpenAI's own. A single system message stands first whatever the
 /// dialect (`system_first_only` holds for all), so that needs no flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,103 @@
+//! What both commands start from: keys, the default, models as they are set up here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use models::catalog::{self, Provider};
+use models::listing::{Reach, reach};
+use models::voices::{KeyRing, VoiceConfig};
+use runtime::clock::SystemClock;
+
+use crate::args::Global;
+use crate::errors::{Exit, Failure, Result};
+use crate::secrets::{self, Secrets};
+use crate::settings::Settings;
+use crate::voice::{self, Chosen};
+
+/// How long a provider may take to list its models.
+pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
+
+/// Keys and settings as they are found here.
+pub(super) struct Setup {
+    settings: Settings,
+    secrets: Secrets,
+}
+
+impl Setup {
+    /// Reads them.
+    pub(super) fn load(global: &Global) -> Result<Self> {
+        let settings = Settings::load(global, Vec::new())?;
+        let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
+        Ok(Self { settings, secrets })
+    }
+
+    /// The keys of the providers.
+    pub(super) fn keys(&self) -> &KeyRing {
+        &self.secrets.ring
+    }
+
+    /// The model that `viv up` would take, and all that it would know.
+    pub(super) async fn chosen(&self) -> Result<Chosen> {
+        voice::choose(&self.settings, Arc::new(SystemClock::new())).await
+    }
+
+    /// A model as it is set up here.
+    pub(super) fn config(&self, name: &str) -> Result<VoiceConfig> {
+        let default = self.settings.text("model.name") == name;
+        self.settings.voice(name, default, |secret| self.secrets.named(secret))
+    }
+
+    /// A model of the provider that is set up here, the default before others: it says where the
+    /// provider is and what opens its door.
+    pub(super) fn any_of(&self, provider: &Provider) -> Result<Option<VoiceConfig>> {
+        let names = std::iter::once(self.settings.text("model.name")).chain(self.settings.model_names());
+        let mut of_it = names.filter(|name| name.split('/').next() == Some(provider.name));
+        of_it.next().map(|name| self.config(name)).transpose()
+    }
+
+    /// Provider and model of a full name.
+    pub(super) fn split<'a>(&self, name: &'a str) -> Result<(&'static Provider, &'a str)> {
+        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
+        Ok((self::provider(provider)?, model))
+    }
+
+    /// `provider/model`, where only the provider may be said: then its first model is taken.
+    pub(super) async fn full_name(&self, name: &str, base_url: Option<&str>) -> Result<String> {
+        if name == models::rehearsal::NAME {
+            return Err(Failure::usage("a rehearsal is no model: its words are scripted")
+                .hint("name a PROVIDER/MODEL; `viv models` lists some"));
+        }
+        if name.split_once('/').is_some_and(|(_, model)| !model.is_empty()) {
+            return Ok(name.to_owned());
+        }
+        let provider = provider(name.trim_end_matches('/'))?;
+        if let Some(model) = catalog::first_model(provider) {
+            return Ok(format!("{}/{model}", provider.name));
+        }
+        let mut at = self.any_of(provider)?.unwrap_or_default();
+        at.base_url = base_url.map(str::to_owned).or(at.base_url);
+        let why = match reach(provider, &at, self.keys(), LIST_WAIT).await {
+            Reach::Reachable(list) => match list.first() {
+                Some(first) => return Ok(format!("{}/{}", provider.name, first.model)),
+                None => "it serves no model".to_owned(),
+            },
+            other => other.why().unwrap_or_default().to_owned(),
+        };
+        let message = format!("cannot find out which models `{}` serves: {why}", provider.name);
+        Err(Failure::new(Exit::Failed, "model_unreachable", message)
+            .hint(format!("name one, such as `{}/MODEL`, and its address with --base-url", provider.name)))
+    }
+}
+
+/// The provider of that name, or what it could be.
+pub(super) fn provider(name: &str) -> Result<&'static Provider> {
+    catalog::provider(name).ok_or_else(|| {
+        let names = || catalog::PROVIDERS.iter().map(|provider| provider.name);
+        let hint = match agent::config::nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("providers are {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        Failure::new(Exit::Usage, "bad_model", format!("wanted PROVIDER/MODEL, but `{name}` is no provider"))
+            .hint(hint)
+    })
+}

@@ -1,0 +1,223 @@
+//! `viv models try`: asks one model for each thing that agents need, in every tool mode that its
+//! wire knows, and says which mode to use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::port::{Clock, Model, ModelError, Voices as _};
+use models::bounds::CONFORMANCE_OUTPUT;
+use models::conformance::{self, Advice, Check, Column, Speed, Trial, Verdict, advice};
+use models::voices::{ToolMode, VoiceBook, VoiceConfig};
+use runtime::clock::SystemClock;
+use serde_json::{Value, json};
+
+use super::setup::Setup;
+use crate::args::{Global, ToolModeArg, TryArgs};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, Style};
+use crate::progress::Progress;
+use crate::voice;
+
+/// One model under trial.
+struct Subject {
+    config: VoiceConfig,
+    base_url: String,
+    modes: Vec<ToolMode>,
+}
+
+/// What was found in one mode.
+struct Tried {
+    column: Column,
+    speed: Speed,
+}
+
+/// Tries, prints, and fails where the model is not good enough in any mode.
+pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Result<Exit> {
+    let setup = Setup::load(global)?;
+    let subject = subject(&setup, &args).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let mut models = Vec::new();
+    for mode in &subject.modes {
+        let config = VoiceConfig { tool_mode: Some(*mode), ..subject.config.clone() };
+        let book = VoiceBook::new(config, setup.keys().clone(), Arc::clone(&clock));
+        let model = book.voice(None).map_err(|error| voice::unusable(&subject.config.name, error))?;
+        models.push((*mode, model));
+    }
+    if !screen.json {
+        head(&screen, &subject, models.first().map(|(_, model)| &**model));
+    }
+    let mut tried: Vec<Tried> = Vec::new();
+    for (mode, model) in models {
+        let trial = Trial::new(model, mode, Arc::clone(&clock), Duration::from_secs(args.timeout));
+        tried.push(try_mode(&screen, &subject, trial, mode, &args, tried.is_empty()).await?);
+    }
+    let columns: Vec<Column> = tried.iter().map(|tried| tried.column.clone()).collect();
+    let advice = advice(&columns);
+    if screen.json {
+        screen.json_line(&as_json(&subject, &tried, &advice));
+    } else {
+        show(&screen, &subject, &columns, &advice);
+    }
+    Ok(if advice.mode.is_some() { Exit::Answered } else { Exit::Failed })
+}
+
+/// Which model, where, and in which modes.
+async fn subject(setup: &Setup, args: &TryArgs) -> Result<Subject> {
+    let name = setup.full_name(&args.model, args.base_url.as_deref()).await?;
+    let (provider, _) = setup.split(&name)?;
+    let mut config = setup.config(&name)?;
+    config.base_url = args.base_url.clone().or(config.base_url);
+    config.max_output =
+        Some(config.max_output.map_or(CONFORMANCE_OUTPUT, |most| most.min(CONFORMANCE_OUTPUT)));
+    let base_url = config.base_url.clone().or(provider.base_url.map(str::to_owned)).unwrap_or_default();
+    let modes = match args.tool_mode {
+        Some(ToolModeArg::Native) => vec![ToolMode::Native],
+        Some(ToolModeArg::JsonSchema) => vec![ToolMode::JsonSchema],
+        None => conformance::tool_modes(provider, &base_url).to_vec(),
+    };
+    Ok(Subject { config, base_url, modes })
+}
+
+async fn try_mode(
+    screen: &Screen,
+    subject: &Subject,
+    mut trial: Trial,
+    mode: ToolMode,
+    args: &TryArgs,
+    first: bool,
+) -> Result<Tried> {
+    let mut findings = Vec::new();
+    for check in Check::ALL {
+        let waiting = Progress::start(screen, format!("{}: {}", mode.as_str(), check.label()));
+        let finding = trial.run(check).await;
+        drop(waiting);
+        if let Some(error) = finding.hopeless().filter(|_| first) {
+            return Err(no_server(subject, error, args.timeout));
+        }
+        findings.push(finding);
+    }
+    Ok(Tried { column: Column { mode, findings }, speed: trial.speed() })
+}
+
+/// Why nothing more is asked: one message for each thing that is no model server.
+fn no_server(subject: &Subject, error: &ModelError, timeout: u64) -> Failure {
+    let (name, url) = (&subject.config.name, &subject.base_url);
+    match error {
+        ModelError::Network(why) => {
+            Failure::new(Exit::Failed, "model_unreachable", format!("cannot reach `{name}`: {why}"))
+                .hint("is its server running, and is the address right? name another with --base-url")
+        }
+        ModelError::TimedOut(_) => {
+            let message = format!("`{url}` took the question and gave no whole answer within {timeout} s");
+            Failure::new(Exit::Failed, "model_timed_out", message)
+                .hint("wait longer with --timeout, or check that a model server listens there")
+        }
+        ModelError::Auth(why) => {
+            let message = format!("`{url}` refused the key for `{name}`: {why}");
+            Failure::new(Exit::Failed, "model_refused", message)
+                .hint("`viv models` shows which keys are found here")
+        }
+        ModelError::NoModel(why) => {
+            let message = format!("there is no `{name}` at `{url}`: {why}");
+            Failure::new(Exit::Failed, "model_not_found", message)
+                .hint("the address usually ends in `/v1`; `viv models` lists the models of a provider")
+        }
+        ModelError::Garbage(why) => {
+            let message = format!("what answers at `{url}` is no model server: {why}");
+            Failure::new(Exit::Failed, "not_a_model_server", message)
+                .hint("the address usually ends in `/v1`; name another with --base-url")
+        }
+        other => {
+            Failure::new(Exit::Failed, "model_busy", format!("`{name}` cannot answer just now: {other}"))
+                .hint("try again in a minute")
+        }
+    }
+}
+
+fn head(screen: &Screen, subject: &Subject, model: Option<&dyn Model>) {
+    let mut pairs = vec![
+        ("model", screen.clean_line(&subject.config.name)),
+        ("at", screen.clean_line(&subject.base_url)),
+    ];
+    if let Some(model) = model {
+        pairs.push(("window", format!("{} tokens", model.info().context_window)));
+    }
+    screen.pairs(&pairs);
+    screen.line("");
+}
+
+fn show(screen: &Screen, subject: &Subject, columns: &[Column], advice: &Advice) {
+    let modes: Vec<String> = columns.iter().map(|column| column.mode.as_str().to_uppercase()).collect();
+    let head: Vec<&str> = std::iter::once("CHECK").chain(modes.iter().map(String::as_str)).collect();
+    let rows: Vec<Vec<String>> = Check::ALL.iter().map(|check| row(*check, columns)).collect();
+    screen.table(&head, &rows);
+    for column in columns {
+        screen.line(&format!("\n{}", screen.paint(Style::Bold, column.mode.as_str())));
+        for finding in &column.findings {
+            let told = screen.clean_line(&finding.told());
+            screen.wrapped(&format!("  {}: {told}", finding.check.label()), 4);
+        }
+    }
+    let style = if advice.mode.is_some() { Style::Green } else { Style::Red };
+    screen.line("");
+    screen.wrapped(&screen.paint(style, &screen.clean_line(&advice.text)), 2);
+    if let Some(mode) = advice.mode {
+        screen.wrapped(&format!("  {}", screen.clean_line(&command(subject, mode))), 4);
+    }
+}
+
+fn row(check: Check, columns: &[Column]) -> Vec<String> {
+    let verdict = |column: &Column| {
+        let found = column.findings.iter().find(|finding| finding.check == check);
+        found.map_or("-", |finding| finding.verdict.as_str()).to_owned()
+    };
+    std::iter::once(check.label().to_owned()).chain(columns.iter().map(verdict)).collect()
+}
+
+/// The command that starts a server with it.
+fn command(subject: &Subject, mode: ToolMode) -> String {
+    let mut command = format!("viv up --model {}", subject.config.name);
+    if let Some(url) = &subject.config.base_url {
+        command.push_str(&format!(" --base-url {url}"));
+    }
+    if mode != ToolMode::Native {
+        command.push_str(&format!(" --tool-mode {}", mode.as_str()));
+    }
+    command
+}
+
+fn as_json(subject: &Subject, tried: &[Tried], advice: &Advice) -> Value {
+    let modes: Vec<Value> = tried
+        .iter()
+        .map(|tried| {
+            let checks: Vec<Value> = tried
+                .column
+                .findings
+                .iter()
+                .map(|finding| {
+                    json!({
+                        "check": finding.check.as_str(),
+                        "verdict": finding.verdict.as_str(),
+                        "detail": finding.told(),
+                        "ms": finding.ms,
+                    })
+                })
+                .collect();
+            json!({
+                "tool_mode": tried.column.mode.as_str(),
+                "usable": tried.column.verdict() > Verdict::No,
+                "checks": checks,
+                "first_chunk_ms": tried.speed.first_ms,
+                "tokens_per_second": tried.speed.tokens_per_second,
+            })
+        })
+        .collect();
+    json!({
+        "model": subject.config.name,
+        "base_url": subject.base_url,
+        "usable": advice.mode.is_some(),
+        "tool_mode": advice.mode.map(ToolMode::as_str),
+        "advice": advice.text,
+        "modes": modes,
+    })
+}

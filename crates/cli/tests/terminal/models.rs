@@ -1,0 +1,169 @@
+//! `viv models`: the real binary against stubs of model servers.
+
+use serde_json::{Value, json};
+use testkit::stubs::rules::Demands;
+use testkit::stubs::{Answer, Said, Stub, Vendor};
+
+use crate::world::{Ran, run, run_with};
+
+const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
+const ROME: &str = r#"{"city":"Rome","unit":"celsius"}"#;
+
+fn viv(args: &[&str]) -> Ran {
+    run(tempfile::tempdir().unwrap().path(), args)
+}
+
+fn pieces(text: &str) -> Answer {
+    Answer::new().say(Said::Text(text.split_inclusive(' ').map(str::to_owned).collect())).usage(9, 0, 3)
+}
+
+fn in_native_mode(stub: &Stub) {
+    stub.push(pieces("one, two, three"));
+    stub.push(Answer::new().call("call_1", "get_weather", PARIS, 5).usage(9, 0, 3));
+    stub.push(Answer::new().call("call_1", "get_weather", PARIS, 5).call("call_2", "get_weather", ROME, 5));
+    stub.push(pieces("Once upon a time").hangs());
+    stub.push(pieces("Hello."));
+}
+
+fn with_a_schema(stub: &Stub) {
+    stub.push(pieces(r#"{"text": "one, two, three"}"#));
+    stub.push(pieces(&format!(r#"{{"name": "get_weather", "arguments": {PARIS}}}"#)));
+    stub.push(pieces(r#"{"text": "Once upon a time"#).hangs());
+    stub.push(pieces(r#"{"text": "Hello."}"#));
+}
+
+fn verdicts(mode: &Value) -> Vec<&str> {
+    mode["checks"].as_array().unwrap().iter().map(|check| check["verdict"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_tried_in_every_mode_and_the_best_is_advised() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    in_native_mode(&stub);
+    with_a_schema(&stub);
+    let ran = viv(&["models", "try", "llamacpp/able", "--base-url", &stub.url(), "--json"]);
+    let told = ran.json();
+    assert_eq!(
+        (ran.code, &told["usable"], &told["tool_mode"]),
+        (0, &json!(true), &json!("native")),
+        "{}",
+        ran.shown()
+    );
+    assert_eq!(told["advice"], "good enough as it is");
+    let modes = told["modes"].as_array().unwrap();
+    assert_eq!(verdicts(&modes[0]), ["ok", "ok", "ok", "ok", "ok"], "{told:#}");
+    assert_eq!(verdicts(&modes[1]), ["ok", "ok", "no", "ok", "ok"], "{told:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_native_calls_is_advised_to_be_used_with_a_schema() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.demand(Some(Demands { alternate: true, ..Demands::default() }));
+    stub.push(pieces("one, two, three"));
+    for _ in 0..2 {
+        stub.push(pieces("It is \u{1b}[31msunny."));
+    }
+    stub.push(pieces("It is sunny in both."));
+    stub.push(pieces("Once upon a time").hangs());
+    stub.push(pieces("Hello."));
+    with_a_schema(&stub);
+    let ran = viv(&["models", "try", "llamacpp/tiny", "--base-url", &stub.url()]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    for wanted in [
+        "CHECK              NATIVE  JSON_SCHEMA\n",
+        "calls a tool       no      ok\n",
+        "  calls a tool: it answered in words: `It is ^[[31msunny.`; agents act by calls alone\n",
+        "\nuse `--tool-mode json_schema`\n  viv up --model llamacpp/tiny --base-url http://127.0.0.1:",
+    ] {
+        assert!(ran.out.contains(wanted), "wanted `{wanted}` in {}", ran.shown());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_calls_nothing_is_not_good_enough() {
+    let stub = Stub::start(Vendor::Anthropic).await;
+    for _ in 0..6 {
+        stub.push(pieces("It is sunny."));
+    }
+    let key = [("ANTHROPIC_API_KEY", "sk-canary-0123456789")];
+    let name = "anthropic/claude-sonnet-5";
+    let dir = tempfile::tempdir().unwrap();
+    let ran = run_with(dir.path(), &["models", "try", name, "--base-url", &stub.url()], "", &key);
+    assert_eq!(ran.code, 1, "{}", ran.shown());
+    assert!(ran.out.contains("not good enough: native: it answered in words"), "{}", ran.shown());
+    assert!(!ran.out.contains("JSON_SCHEMA") && !ran.shown().contains("canary"), "{}", ran.shown());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_model_server_gets_one_clear_message() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.demand(None);
+    let url = stub.url();
+    let mut all = String::new();
+    let page =
+        Answer::status(200, "<!doctype html><title>Welcome</title>").header("content-type", "text/html");
+    for answer in [page, Answer::status(404, "not found"), Answer::status(401, "no"), Answer::raw("").hangs()]
+    {
+        // The last takes the question and says nothing.
+        stub.push(answer);
+        let ran = viv(&["models", "try", "openai-compatible/x", "--base-url", &url, "--timeout", "1"]);
+        assert_eq!(ran.out.lines().filter(|line| line.starts_with("CHECK")).count(), 0);
+        all.push_str(&format!("{}--- exit {}\n", ran.err.replace(&url, "<url>"), ran.code));
+    }
+    drop(stub);
+    let ran = viv(&["models", "try", "openai-compatible/x", "--base-url", "http://127.0.0.1:1/v1"]);
+    all.push_str(&format!("{}--- exit {}\n", ran.err, ran.code));
+    insta::assert_snapshot!("no_model_server", all);
+}
+
+#[test]
+fn a_name_that_cannot_be_tried_is_told_why() {
+    let mut all = String::new();
+    for args in [
+        &["models", "try", "rehearsal"][..],
+        &["models", "try", "opnai/gpt-5"],
+        &["models", "try", "gpt-5"],
+        &["models", "try", "openai-compatible/x"],
+        &["models", "try", "mistral/x"],
+        &["models", "try", "vllm", "--base-url", "http://127.0.0.1:1/v1"],
+        &["models", "try", "vllm/x", "--base-url", "127.0.0.1:1"],
+        &["models", "try"],
+        &["models", "--provider", "antropic"],
+    ] {
+        let ran = viv(args);
+        all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), ran.shown()));
+    }
+    insta::assert_snapshot!("cannot_be_tried", all);
+}
+
+#[test]
+fn the_catalog_is_listed_without_asking_anyone() {
+    let told = viv(&["models", "--all", "--json"]).json();
+    let models = told["models"].as_array().unwrap();
+    let named = |name: &str| models.iter().find(|model| model["name"] == name).unwrap();
+    assert_eq!(
+        named("anthropic/claude-opus-5")["price"],
+        json!({"input": 5.0, "cached": 0.5, "output": 25.0})
+    );
+    assert_eq!(named("anthropic/claude-haiku-5-5")["price"], Value::Null, "what is unknown is not nothing");
+    let ran = viv(&["models", "--all", "--provider", "ollama"]);
+    assert_eq!((ran.code, ran.out.lines().count()), (0, 1), "{}", ran.shown());
+}
+
+#[test]
+fn without_keys_it_says_which_are_missing_and_what_would_be_taken() {
+    let told = viv(&["models", "--json"]).json();
+    let providers = told["providers"].as_array().unwrap();
+    let hosted: Vec<_> = providers.iter().filter(|provider| provider["local"] == false).collect();
+    assert!(
+        hosted.len() >= 5 && hosted.iter().all(|provider| provider["status"] == "key_missing"),
+        "{told:#}"
+    );
+    assert!(told["default"]["model"].is_string() && told["default"]["why"].is_string());
+    let ran = viv(&["models"]);
+    assert!(
+        ran.out.starts_with("default: ") && ran.out.contains("no key: anthropic (ANTHROPIC_API_KEY)"),
+        "{}",
+        ran.shown()
+    );
+}

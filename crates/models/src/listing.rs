@@ -1,0 +1,196 @@
+//! Which models a provider serves right now, by its list route: the cheapest question that needs
+//! the address, the key and the network to be right.
+
+use std::time::Duration;
+
+use agent::limits;
+use agent::port::{ModelError, Wait};
+use reqwest::header::HeaderValue;
+use reqwest::{RequestBuilder, Response};
+use serde_json::Value;
+
+use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
+use crate::catalog::{Provider, Speaks};
+use crate::client::{Clients, causes};
+use crate::secret::Secret;
+use crate::voices::{KeyRing, VoiceConfig};
+use crate::wire::failure::{self, Hints};
+
+/// A model that a provider lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// As in `provider/model`.
+    pub model: String,
+    /// Its window, where the provider says.
+    pub context_window: Option<u32>,
+}
+
+/// What came of the question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It listed its models.
+    Reachable(Vec<Listed>),
+    /// It wants a key and there is none; in words, with where to put it.
+    KeyMissing(String),
+    /// It did not take the key.
+    Refused(String),
+    /// Nobody answered in time.
+    Unreachable(String),
+    /// Somebody answered, but listed no models.
+    Unlisted(String),
+}
+
+impl Reach {
+    /// The name used in JSON and tables.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Reachable(_) => "reachable",
+            Self::KeyMissing(_) => "key_missing",
+            Self::Refused(_) => "refused",
+            Self::Unreachable(_) => "unreachable",
+            Self::Unlisted(_) => "unlisted",
+        }
+    }
+
+    /// Why it is so, where it is not as it should be.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Reachable(_) => None,
+            Self::KeyMissing(why) | Self::Refused(why) | Self::Unreachable(why) | Self::Unlisted(why) => {
+                Some(why)
+            }
+        }
+    }
+}
+
+/// Asks the provider, with address, key and headers of `at` where it has any, else with its usual
+/// ones. Never waits longer than `wait`.
+pub async fn reach(provider: &Provider, at: &VoiceConfig, keys: &KeyRing, wait: Duration) -> Reach {
+    let Some(base_url) = at.base_url.as_deref().or(provider.base_url) else {
+        return Reach::Unreachable(format!("`{}` has no address of its own", provider.name));
+    };
+    let key = match &at.key {
+        Some(key) if !key.is_empty() => Ok(Some(key.clone())),
+        _ => keys.key(provider),
+    };
+    let key = match key {
+        Ok(key) => key,
+        Err(ModelError::Auth(why)) => return Reach::KeyMissing(why),
+        Err(other) => return Reach::Unreachable(other.to_string()),
+    };
+    let asked = tokio::time::timeout(wait, ask(provider, base_url, key.as_ref(), &at.headers)).await;
+    match asked.unwrap_or(Err(ModelError::TimedOut(Wait::Total))) {
+        Ok(list) => Reach::Reachable(list),
+        Err(ModelError::Auth(why)) => Reach::Refused(why),
+        Err(ModelError::TimedOut(_)) => {
+            Reach::Unreachable(format!("no answer within {} ms", wait.as_millis()))
+        }
+        Err(ModelError::Network(why)) => Reach::Unreachable(why),
+        Err(other) => Reach::Unlisted(other.to_string()),
+    }
+}
+
+async fn ask(
+    provider: &Provider,
+    base_url: &str,
+    key: Option<&Secret>,
+    headers: &[(String, String)],
+) -> Result<Vec<Listed>, ModelError> {
+    let client = Clients::default().get(limits::MODEL_CONNECT_MS)?;
+    let query = match provider.speaks {
+        Speaks::Anthropic => "?limit=1000",
+        Speaks::Gemini => "?pageSize=1000",
+        Speaks::OpenAiChat(_) | Speaks::OpenAiResponses => "",
+    };
+    let url = format!("{}/models{query}", base_url.trim_end_matches('/'));
+    let request = opened(provider.speaks, client.get(url), key)?;
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+    let response = request.send().await.map_err(|error| ModelError::Network(causes(&error)))?;
+    let status = response.status();
+    let redacted = |text: String| key.map_or_else(|| text.clone(), |key| key.redact(text.clone()));
+    let text = redacted(bounded(response).await?);
+    if !status.is_success() {
+        return Err(failure::classify(status.as_u16(), &Hints::default(), &text));
+    }
+    let list: Value = serde_json::from_str(&text).unwrap_or_default();
+    let Some(list) = list["data"].as_array().or(list["models"].as_array()) else {
+        let shown: String = text.chars().take(80).collect();
+        return Err(ModelError::Garbage(format!("wanted a list of models, got `{shown}`")));
+    };
+    Ok(list.iter().filter_map(listed).take(LISTING_MODELS_MAX).collect())
+}
+
+/// The question with the key where this wire wants it.
+fn opened(
+    speaks: Speaks,
+    request: RequestBuilder,
+    key: Option<&Secret>,
+) -> Result<RequestBuilder, ModelError> {
+    let request = match speaks {
+        Speaks::Anthropic => request.header("anthropic-version", "2023-06-01"),
+        Speaks::OpenAiChat(_) | Speaks::OpenAiResponses | Speaks::Gemini => request,
+    };
+    let Some(key) = key else { return Ok(request) };
+    let (name, value) = match speaks {
+        Speaks::Anthropic => ("x-api-key", key.open().to_owned()),
+        Speaks::Gemini => ("x-goog-api-key", key.open().to_owned()),
+        Speaks::OpenAiChat(_) | Speaks::OpenAiResponses => {
+            ("authorization", format!("Bearer {}", key.open()))
+        }
+    };
+    let mut value = HeaderValue::try_from(value)
+        .map_err(|_| ModelError::Auth("the key holds characters that no key has".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(request.header(name, value))
+}
+
+/// One row. Servers say the window under names of their own.
+fn listed(row: &Value) -> Option<Listed> {
+    // Gemini lists resources, among them what generates no text.
+    let resource = || row["name"].as_str()?.strip_prefix("models/");
+    let model = row["id"].as_str().or_else(resource)?.to_owned();
+    let methods = row["supportedGenerationMethods"].as_array();
+    if methods.is_some_and(|methods| !methods.iter().any(|method| method == "generateContent")) {
+        return None;
+    }
+    let windows = [
+        &row["inputTokenLimit"],
+        &row["meta"]["n_ctx"],
+        &row["max_model_len"],
+        &row["context_length"],
+        &row["context_window"],
+        &row["max_context_length"],
+    ];
+    let known = |value: &&Value| value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    Some(Listed { model, context_window: windows.iter().find_map(known) })
+}
+
+async fn bounded(mut response: Response) -> Result<String, ModelError> {
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.map_err(|error| ModelError::Network(causes(&error)))? {
+        body.extend_from_slice(&bytes);
+        if body.len() > LISTING_MAX_BYTES {
+            return Err(ModelError::Garbage(format!("a list of more than {LISTING_MAX_BYTES} bytes")));
+        }
+    }
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_window_is_read_under_the_names_that_servers_give_it() {
+        let window = |row: Value| listed(&row).unwrap().context_window;
+        assert_eq!(window(json!({"id": "a", "meta": {"n_ctx": 8192, "n_ctx_train": 1}})), Some(8_192));
+        assert_eq!(window(json!({"id": "a", "max_model_len": 4096})), Some(4_096));
+        assert_eq!(window(json!({"id": "a", "context_length": 0})), None);
+        assert_eq!(listed(&json!({"name": "a"})), None);
+        let row = json!({"name": "models/g", "inputTokenLimit": 9, "supportedGenerationMethods": ["generateContent"]});
+        assert_eq!(listed(&row), Some(Listed { model: "g".into(), context_window: Some(9) }));
+        let row = json!({"name": "models/e", "supportedGenerationMethods": ["embedContent"]});
+        assert_eq!(listed(&row), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! The checks of a model server, against stubs that keep and break each promise.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use agent::port::{BoxFuture, Clock, ModelError};
+use jiff::Timestamp;
+use models::conformance::{Check, Column, Finding, Trial, Verdict, advice};
+use models::voices::{ToolMode, VoiceConfig};
+use testkit::stubs::rules::Demands;
+use testkit::stubs::{Answer, Said, Stub, Vendor};
+
+use crate::support::{NoClock, voice};
+
+const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
+const ROME: &str = r#"{"city":"Rome","unit":"celsius"}"#;
+
+/// A clock that goes on by ten milliseconds whenever it is looked at, and whose waits never end.
+#[derive(Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+    fn monotonic_ms(&self) -> u64 {
+        self.0.fetch_add(10, Ordering::SeqCst)
+    }
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn trial_at(url: &str, name: &str, mode: ToolMode, clock: Arc<dyn Clock>) -> Trial {
+    let config =
+        VoiceConfig { base_url: Some(url.into()), tool_mode: Some(mode), ..VoiceConfig::named(name) };
+    Trial::new(voice(config), mode, clock, Duration::from_secs(9))
+}
+
+fn trial(stub: &Stub, name: &str, mode: ToolMode) -> Trial {
+    trial_at(&stub.url(), name, mode, Arc::new(Ticking::default()))
+}
+
+async fn all(mut trial: Trial, mode: ToolMode) -> Column {
+    let mut findings = Vec::new();
+    for check in Check::ALL {
+        findings.push(trial.run(check).await);
+    }
+    Column { mode, findings }
+}
+
+fn verdicts(column: &Column) -> Vec<Verdict> {
+    column.findings.iter().map(|finding| finding.verdict).collect()
+}
+
+fn pieces(text: &str) -> Said {
+    Said::Text(text.split_inclusive(' ').map(str::to_owned).collect())
+}
+
+fn able(stub: &Stub) {
+    let answer = || Answer::new().usage(30, 0, 12);
+    stub.push(answer().say(pieces("one, two, three")));
+    stub.push(answer().call("call_1", "get_weather", PARIS, 5));
+    stub.push(answer().call("call_1", "get_weather", PARIS, 5).call("call_2", "get_weather", ROME, 5));
+    stub.push(answer().say(pieces("Once upon a time")).hangs());
+    stub.push(answer().text("Hello."));
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_every_promise_is_good_enough_as_it_is() {
+    for (vendor, name) in [
+        (Vendor::OpenAi, "llamacpp/able"),
+        (Vendor::Anthropic, "anthropic/claude-sonnet-5"),
+        (Vendor::Gemini, "google/gemini-2.5-flash"),
+        (Vendor::Responses, "openai-responses/gpt-5-mini"),
+    ] {
+        let stub = Stub::start(vendor).await;
+        able(&stub);
+        let column = all(trial(&stub, name, ToolMode::Native), ToolMode::Native).await;
+        assert_eq!(verdicts(&column), [Verdict::Ok; 5], "{name}: {column:?}");
+        assert!(column.findings[0].why.starts_with("3 pieces, the first after"), "{column:?}");
+        assert_eq!(column.findings[3].why, "input 90, cached 0, output 36");
+        assert_eq!(advice(&[column]).text, "good enough as it is");
+        stub.hung_up().await;
+        assert!(stub.requests().iter().all(|request| request.refused.is_none()), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_tools_may_still_be_good_enough_with_a_schema() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    let jinja =
+        r#"{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}"#;
+    let refusal = || Answer::status(500, jinja).header("content-type", "application/json");
+    stub.push(Answer::new().say(pieces("one, two")));
+    stub.push(refusal());
+    stub.push(refusal());
+    stub.push(Answer::new().say(pieces("Once upon")).hangs());
+    stub.push(Answer::new().text("Hello."));
+    let native = all(trial(&stub, "llamacpp/tiny", ToolMode::Native), ToolMode::Native).await;
+    use Verdict::{No, Ok};
+    assert_eq!(verdicts(&native), [Ok, No, No, No, Ok]);
+    assert!(native.findings[1].told().contains("--jinja"), "{native:?}");
+    assert!(native.findings[3].told().ends_with("costs stay unknown"), "{native:?}");
+
+    let json = |text: &str| Answer::new().say(pieces(text)).usage(30, 0, 12);
+    stub.demand(Some(Demands { alternate: true, ..Demands::default() }));
+    stub.push(json(r#"{"text": "one, two, three"}"#));
+    stub.push(json(&format!(r#"{{"name": "get_weather", "arguments": {PARIS}}}"#)));
+    stub.push(json(r#"{"text": "Once upon a time there"#).hangs());
+    stub.push(json(r#"{"text": "Hello."}"#));
+    let schema = all(trial(&stub, "llamacpp/tiny", ToolMode::JsonSchema), ToolMode::JsonSchema).await;
+    assert_eq!(verdicts(&schema), [Ok, Ok, No, Ok, Ok], "{schema:?}");
+    let advice = advice(&[native, schema]);
+    assert_eq!(
+        (advice.mode, advice.text.as_str()),
+        (Some(ToolMode::JsonSchema), "use `--tool-mode json_schema`")
+    );
+}
+
+#[tokio::test]
+async fn a_model_may_miss_once_and_that_is_told() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.push(Answer::new().text("It is sunny in Paris."));
+    stub.push(Answer::new().call("call_1", "get_weather", PARIS, 99));
+    let found = trial(&stub, "llamacpp/tiny", ToolMode::Native).run(Check::Call).await;
+    assert_eq!(found.verdict, Verdict::Partly);
+    assert!(found.why.ends_with("at the second try"), "{found:?}");
+    for _ in 0..2 {
+        stub.push(Answer::new().text("It is sunny in Paris."));
+    }
+    let found = trial(&stub, "llamacpp/tiny", ToolMode::Native).run(Check::Call).await;
+    assert_eq!(
+        (found.verdict, found.why.as_str()),
+        (Verdict::No, "it answered in words: `It is sunny in Paris.`")
+    );
+}
+
+async fn first(url: &str, clock: Arc<dyn Clock>) -> Finding {
+    trial_at(url, "openai-compatible/x", ToolMode::Native, clock).run(Check::Stream).await
+}
+
+#[tokio::test]
+async fn what_is_no_model_server_is_told_apart_at_the_first_question() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    let ticking = || Arc::new(Ticking::default());
+    let html = "<!doctype html><title>Welcome</title>";
+    stub.push(Answer::status(200, html).header("content-type", "text/html"));
+    let found = first(&stub.url(), ticking()).await;
+    assert!(
+        matches!(found.hopeless(), Some(ModelError::Garbage(why)) if why.contains("<!doctype")),
+        "{found:?}"
+    );
+    stub.push(Answer::status(404, "not found"));
+    assert!(matches!(first(&stub.url(), ticking()).await.hopeless(), Some(ModelError::NoModel(_))));
+    stub.push(Answer::status(401, r#"{"error":{"message":"bad key sk-canary-0123456789"}}"#));
+    let found = first(&stub.url(), ticking()).await;
+    assert!(
+        matches!(found.hopeless(), Some(ModelError::Auth(_))) && !found.why.contains("canary"),
+        "{found:?}"
+    );
+    // It takes the question and says nothing; this clock has no patience.
+    stub.push(Answer::raw("").hangs());
+    let found = first(&stub.url(), Arc::new(NoClock)).await;
+    assert!(matches!(found.hopeless(), Some(ModelError::TimedOut(_))), "{found:?}");
+    assert_eq!(found.why, "no whole answer within 9 s");
+    let gone = stub.url();
+    drop(stub);
+    assert!(matches!(first(&gone, ticking()).await.hopeless(), Some(ModelError::Network(_))));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_no_stream() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.push(Answer::new().say(pieces("one, two, three")).cut_at(200));
+    let found = trial(&stub, "llamacpp/tiny", ToolMode::Native).run(Check::Stream).await;
+    assert_eq!((found.verdict, found.hopeless()), (Verdict::No, None));
+    assert!(found.told().contains("cut"), "{found:?}");
+}
