@@ -14,3 +14,4 @@ pub mod scene;
 pub mod transcript;
 pub mod verdict;
 pub mod world;
+pub mod write;

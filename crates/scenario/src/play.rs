@@ -7,6 +7,9 @@ use agent::config::AgentConfig;
 use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::Standing;
+use agent::port::{Heard, Listener};
+use agent::update::{Topic, Update};
+use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::bounds;
@@ -61,6 +64,7 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
         patience,
         names: Names::default(),
         suspended: Vec::new(),
+        listeners: Vec::new(),
         messages: HashMap::new(),
         happened: Vec::new(),
     };
@@ -78,7 +82,7 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
         Some(_) => Vec::new(),
         None => verdict::unmet(&scenario.expect, &lived, &player.messages),
     };
-    let transcript = transcript::of(&lived, &player.names, &player.happened, begun);
+    let transcript = transcript::of(&lived, &player.happened, begun);
     let cycles = lived.agents.iter().map(|agent| agent.runs.len() as u64).sum();
     let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(|a, b| a + b);
     Outcome { unmet, broken_off, transcript, took, cycles, tokens }
@@ -97,6 +101,8 @@ struct Player {
     patience: Duration,
     names: Names,
     suspended: Vec<AgentId>,
+    /// Where it is told why an agent is kept back.
+    listeners: Vec<(String, Box<dyn Listener>)>,
     /// The ids of messages and events that have names.
     messages: HashMap<String, String>,
     /// What happened besides talk.
@@ -106,6 +112,7 @@ struct Player {
 impl Player {
     async fn perform(&mut self, scenario: &Scenario, minds: Minds) -> Result<(), Stopped> {
         self.build(scenario, minds).await?;
+        self.listen();
         self.begun = self.world.clock().now();
         self.above = self.begun;
         for happening in &scenario.story {
@@ -145,7 +152,7 @@ impl Player {
     }
 
     /// Waits until it is time.
-    async fn until(&self, happening: &Happening) -> Result<(), Stopped> {
+    async fn until(&mut self, happening: &Happening) -> Result<(), Stopped> {
         let (from, time) = match happening.when {
             When::Quiet => return self.quiet().await,
             When::At(time) => (self.begun, time),
@@ -171,7 +178,7 @@ impl Player {
     }
 
     /// Waits until everyone is quiet; at once where no server runs.
-    async fn quiet(&self) -> Result<(), Stopped> {
+    async fn quiet(&mut self) -> Result<(), Stopped> {
         if self.world.node().is_none() {
             return Ok(());
         }
@@ -180,9 +187,12 @@ impl Player {
         self.world.pass(Duration::ZERO).await?;
         while !self.at_rest().await? {
             if self.world.clock().now() >= end {
-                return Err(stopped(self.restless().await?));
+                let patience = self.patience.min(bounds::REST_MAX).as_secs();
+                let what = format!("not everyone was quiet within {patience} s");
+                return Err(stopped(self.restless(&what).await?));
             }
             self.in_time()?;
+            self.served().await?;
             let long = looks > 600;
             self.world.pass(Duration::from_millis(if long { 1_000 } else { 100 })).await?;
             looks += 1;
@@ -205,6 +215,27 @@ impl Player {
         now.checked_add(by).unwrap_or(Timestamp::MAX)
     }
 
+    fn listen(&mut self) {
+        let Some(node) = self.world.node() else { return };
+        for (name, id) in &self.names.agents {
+            self.listeners.push((name.clone(), node.live().bus().subscribe(Topic::Agent(*id))));
+        }
+    }
+
+    /// In real time nobody waits until a provider that does not serve an agent changes its mind.
+    async fn served(&mut self) -> Result<(), Stopped> {
+        if self.world.is_simulated() {
+            return Ok(());
+        }
+        for (_, id) in &self.names.agents {
+            let card = self.world.reader().agent(*id).await.map_err(stopped)?;
+            if card.is_some_and(|card| card.rest_reason.is_some() && card.waiting > 0) {
+                return Err(stopped(self.restless("the model does not serve everyone").await?));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether nobody has anything to do. Who is suspended does nothing, whatever waits.
     async fn at_rest(&self) -> Result<bool, Stopped> {
         if self.suspended.is_empty() {
@@ -220,24 +251,24 @@ impl Player {
         Ok(true)
     }
 
-    async fn restless(&self) -> Result<String, Stopped> {
+    /// Who is not quiet, and why.
+    async fn restless(&mut self, what: &str) -> Result<String, Stopped> {
         let mut who = Vec::new();
         for (name, id) in &self.names.agents {
             let Some(card) = self.world.reader().agent(*id).await.map_err(stopped)? else { continue };
             if card.waiting == 0 && card.open.is_none() {
                 continue;
             }
-            let mut why = vec![format!("{} events wait", card.waiting)];
+            let plural = if card.waiting == 1 { "event waits" } else { "events wait" };
+            let mut why = vec![format!("{} {plural}", card.waiting)];
             if let Some(open) = &card.open {
                 why.push(format!("a cycle is open at step {}", open.step));
             }
-            if card.rest_reason.is_some() {
-                why.push("it is kept back after a failure".to_owned());
-            }
+            let own = self.listeners.iter_mut().find(|(known, _)| known == name);
+            why.extend(own.and_then(|(_, listener)| last_reason(listener.as_mut())));
             who.push(format!("`{name}`: {}", why.join(", ")));
         }
-        let patience = self.patience.min(bounds::REST_MAX).as_secs();
-        Ok(format!("not everyone was quiet within {patience} s; {}", who.join("; ")))
+        Ok(format!("{what}; {}", who.join("; ")))
     }
 
     async fn happen(&mut self, what: &What) -> Result<(), Stopped> {
@@ -345,6 +376,23 @@ impl Player {
     fn space(&self, name: &str) -> Result<SpaceId, Stopped> {
         found(&self.names.spaces, name)
     }
+}
+
+/// The latest reason that was told and not heard yet.
+fn last_reason(listener: &mut dyn Listener) -> Option<String> {
+    let mut last = None;
+    for _ in 0..agent::limits::BUS_BUFFER {
+        match listener.next().now_or_never() {
+            Some(Some(Heard::Update(update))) => {
+                if let Update::State { reason: Some(reason), .. } = &*update {
+                    last = Some(reason.clone());
+                }
+            }
+            Some(Some(Heard::Missed(_))) => {}
+            _ => break,
+        }
+    }
+    last
 }
 
 fn found<T: Copy>(names: &[(String, T)], name: &str) -> Result<T, Stopped> {

@@ -8,7 +8,7 @@ use agent::config::AgentConfig;
 use agent::run::Ending;
 use serde_json::Value;
 
-use crate::file::Place;
+use crate::file::{Flaw, Place};
 
 /// One scenario.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,8 @@ pub struct Scenario {
     pub story: Vec<Happening>,
     /// What must be true in the end.
     pub expect: Vec<Expectation>,
+    /// What is odd about the file, and no mistake.
+    pub notes: Vec<Flaw>,
 }
 
 /// An agent of a scenario.
@@ -38,6 +40,8 @@ pub struct Actor {
     pub config: AgentConfig,
     /// What it thinks where no model does; `None` where only a model can play it.
     pub script: Option<Vec<Rule>>,
+    /// Where it stands in the file.
+    pub place: Place,
 }
 
 /// A space of a scenario.

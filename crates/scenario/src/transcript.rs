@@ -8,7 +8,7 @@ use agent::message::Part;
 use agent::run::{Ending, Run};
 use jiff::Timestamp;
 
-use crate::lived::{AgentLog, Lived, Names};
+use crate::lived::{AgentLog, Lived};
 use crate::play::since;
 
 /// One line of a transcript.
@@ -47,12 +47,7 @@ pub enum Deed {
 const SEEN_OTHERWISE: &[&str] = &["send_message", "done", "skip"];
 
 /// The transcript of everything since `begun`.
-pub(crate) fn of(
-    lived: &Lived,
-    names: &Names,
-    happened: &[(Timestamp, String)],
-    begun: Timestamp,
-) -> Vec<Line> {
+pub(crate) fn of(lived: &Lived, happened: &[(Timestamp, String)], begun: Timestamp) -> Vec<Line> {
     let mut lines: Vec<(Timestamp, Line)> = Vec::new();
     let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: Deed| {
         let since = Duration::from_millis(since(begun, at));
@@ -81,8 +76,8 @@ pub(crate) fn of(
             add(run.ended_at, None, Some(&agent.name), Deed::Cycle(in_words(run)));
         }
     }
-    debug_assert!(names.agents.len() == lived.agents.len());
-    lines.sort_by_key(|(at, _)| *at);
+    // What ends at a moment ends before something new begins at it.
+    lines.sort_by_key(|(at, line)| (*at, !matches!(line.what, Deed::Cycle(_))));
     lines.into_iter().map(|(_, line)| line).collect()
 }
 

@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 40] = [
+const EXAMPLES: [(&[&str], &str); 43] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -67,6 +67,12 @@ const EXAMPLES: [(&[&str], &str); 40] = [
     (&["models"], "viv models --provider anthropic"),
     (&["models", "try"], "viv models try llamacpp --base-url http://127.0.0.1:8080/v1"),
     (&["scenario"], "viv scenario run scenarios"),
+    (
+        &["scenario", "run"],
+        "viv scenario run scenarios\n  viv scenario run scenarios --model ollama/qwen3 --repeat 5 --at-least 80%",
+    ),
+    (&["scenario", "check"], "viv scenario check scenarios"),
+    (&["scenario", "record"], "viv scenario record ada --cycles 3 -o scenarios/ada.yaml"),
 ];
 
 /// The command line with its help pages.

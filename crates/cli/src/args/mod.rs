@@ -5,6 +5,7 @@ mod live;
 mod manage;
 mod models;
 mod project;
+mod scenario;
 mod show;
 mod talk;
 mod up;
@@ -21,6 +22,7 @@ pub(crate) use manage::{
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
+pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
 pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
@@ -93,6 +95,9 @@ pub(crate) enum Command {
     Tail(TailArgs),
     /// Show all agents live: what they do, what waits, what they cost
     Top(TopArgs),
+    /// Play, check or record scenarios
+    #[command(subcommand)]
+    Scenario(ScenarioVerb),
     /// Check data, server, key, model and machine
     Doctor(ModelArgs),
     /// List the models that can be reached, or try one

@@ -11,6 +11,7 @@ pub(crate) mod models;
 pub(crate) mod pages;
 pub(crate) mod ps;
 pub(crate) mod say;
+pub(crate) mod scenario;
 pub(crate) mod show;
 pub(crate) mod spaces;
 pub(crate) mod tail;

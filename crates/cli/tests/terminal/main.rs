@@ -9,6 +9,7 @@ mod mishaps;
 mod models;
 mod project;
 mod pty;
+mod scenarios;
 mod screens;
 mod stub;
 mod talking;

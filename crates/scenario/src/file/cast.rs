@@ -64,7 +64,7 @@ impl Reader<'_> {
             cast.agents.push(name.clone());
             cast.actors.push(name.clone());
             let config = self.config(value);
-            agents.push(Actor { name, config, script: None });
+            agents.push(Actor { name, config, script: None, place: key.place });
         }
         agents
     }

@@ -30,7 +30,7 @@ impl Reader<'_> {
 
     fn script(&mut self, node: &Node, cast: &Cast) -> Vec<Rule> {
         // One rule needs no list.
-        if matches!(node.is, Is::Map(_)) {
+        if matches!(node.is, Is::Map(_) | Is::Scalar { .. }) {
             return vec![self.rule(node, cast)];
         }
         let rules = self.list(node, "a list of rules", bounds::LINES_MAX);
@@ -106,9 +106,10 @@ impl Reader<'_> {
                 let nothing = Node { place: node.place, is: Is::Nothing };
                 self.act(&key, &nothing, cast).into_iter().collect()
             }
-            _ => {
-                let message = format!("wanted a step with {}, got {}", listed(ACTS), node.kind());
-                self.wrong(node.place, message);
+            // The same key twice in one step, as in two messages to one space.
+            Is::List(items) => items.iter().flat_map(|item| self.step(item, cast)).collect(),
+            Is::Nothing => {
+                self.wrong(node.place, format!("wanted a step with {}, got nothing", listed(ACTS)));
                 Vec::new()
             }
         }

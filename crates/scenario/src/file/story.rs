@@ -47,8 +47,17 @@ impl Reader<'_> {
         }
         let mut sofar = Sofar { rooms: rooms.to_vec(), up: true };
         let mut story = Vec::with_capacity(items.len());
+        let mut latest = Duration::ZERO;
         for item in items {
-            story.extend(self.happening(item, cast, &mut sofar));
+            let Some(happening) = self.happening(item, cast, &mut sofar) else { continue };
+            if let When::At(time) = happening.when {
+                if time < latest {
+                    let note = "its time is over by then: it happens right behind what stands above";
+                    self.notes.push(Flaw::new(happening.place, note));
+                }
+                latest = latest.max(time);
+            }
+            story.push(happening);
         }
         if !sofar.up && !story.is_empty() {
             let message = "the server does not run in the end, so that nobody could do anything";

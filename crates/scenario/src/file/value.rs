@@ -13,6 +13,8 @@ use crate::scene::{Count, Words};
 /// What reading a file needs to know and what it found wrong.
 pub(super) struct Reader<'a> {
     pub(super) flaws: Flaws,
+    /// What is odd, and no mistake.
+    pub(super) notes: Vec<Flaw>,
     /// Tools that there are.
     pub(super) tools: &'a [String],
 }

@@ -46,7 +46,7 @@ async fn a_script_that_never_answers_breaks_the_story_off() {
     let script = "      - wait: 12h\n        say: at last\n";
     let outcome = played(&file(script, HELLO, "  - ada said in lobby\n")).await;
     let why = outcome.broken_off.unwrap();
-    assert!(why.starts_with("not everyone was quiet within 3600 s; `ada`: 1 events wait"), "{why}");
+    assert!(why.starts_with("not everyone was quiet within 3600 s; `ada`: 1 event waits"), "{why}");
     assert!(outcome.unmet.is_empty() && outcome.transcript.len() == 1);
 }
 

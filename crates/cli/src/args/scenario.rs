@@ -1,0 +1,82 @@
+//! The command line of scenarios.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::ModelArgs;
+
+/// Runs above this are a benchmark, not a scenario.
+const REPEAT_MAX: i64 = 1_000;
+/// Runs of an agent that fit into a file that people read.
+const CYCLES_MAX: i64 = 100;
+
+/// `viv scenario`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScenarioVerb {
+    /// Play scenarios and say whether what they expect came true
+    Run(ScenarioRunArgs),
+    /// Read scenarios without playing them
+    Check(ScenarioFiles),
+    /// Turn what an agent of a running server lived into a scenario
+    Record(RecordArgs),
+}
+
+/// Which files.
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioFiles {
+    /// Scenario files, or directories with `*.yaml` files in them
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// `viv scenario run`.
+///
+/// Without --model the agents think what their scripts say, on a simulated clock: hours pass in no
+/// time, and every run is the same. With --model that model thinks for all of them in real time;
+/// scripts are not looked at. Times of the story are kept then, but a pause in which nobody has
+/// anything to do is cut short.
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioRunArgs {
+    #[command(flatten)]
+    pub(crate) files: ScenarioFiles,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Play each scenario so many times; only a real model may answer differently
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "model",
+        value_parser = clap::value_parser!(u32).range(1..=REPEAT_MAX))]
+    pub(crate) repeat: u32,
+    /// Runs that must pass for the whole to pass
+    #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
+    pub(crate) at_least: u8,
+    /// Seconds that one run may take
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+    /// Print the transcript of every run, not only of those that fail
+    #[arg(long)]
+    pub(crate) transcript: bool,
+}
+
+/// `viv scenario record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// The agent, by handle or id [default: the only one]
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// How many of its newest cycles
+    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "run",
+        value_parser = clap::value_parser!(u32).range(1..=CYCLES_MAX))]
+    pub(crate) cycles: u32,
+    /// Only this run, by its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<String>,
+    /// Write into this file, which must not be there yet [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// `80%` or `80`.
+fn percent(text: &str) -> Result<u8, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<u8>();
+    number.ok().filter(|n| *n <= 100).ok_or_else(|| "wanted a share such as `80%`".to_owned())
+}

@@ -1,0 +1,131 @@
+//! Finds and reads scenario files. Everything is read before anything is played.
+
+use std::path::{Path, PathBuf};
+
+use agent::port::Toolbox;
+use scenario::bounds::FILE_MAX_BYTES;
+use scenario::file::{self, Flaw};
+use scenario::scene::Scenario;
+use serde_json::{Value, json};
+
+use crate::errors::{Exit, Failure, Result};
+
+/// Files of one call.
+const FILES_MAX: usize = 1_000;
+/// Flaws that one failure lists; `viv scenario check` lists them all.
+const LISTED: usize = 10;
+
+/// One file and what it says.
+pub(super) struct File {
+    /// As people call it.
+    pub(super) path: String,
+    pub(super) scenario: std::result::Result<Scenario, Vec<Flaw>>,
+}
+
+impl File {
+    pub(super) fn to_json(&self) -> Value {
+        let flaws: &[Flaw] = match &self.scenario {
+            Ok(scenario) => &scenario.notes,
+            Err(flaws) => flaws,
+        };
+        let flaws: Vec<Value> = flaws
+            .iter()
+            .map(|flaw| {
+                let (line, column) = (flaw.place.line, flaw.place.column);
+                json!({"line": line, "column": column, "message": flaw.message, "hint": flaw.hint})
+            })
+            .collect();
+        let name = self.scenario.as_ref().ok().map(|scenario| scenario.name.clone());
+        let list = if self.scenario.is_ok() { "notes" } else { "flaws" };
+        json!({"file": self.path, "scenario": name, "ok": self.scenario.is_ok(), list: flaws})
+    }
+
+    /// A flaw with its place in front.
+    pub(super) fn located(&self, flaw: &Flaw) -> String {
+        let file::Place { line, column } = flaw.place;
+        if line == 0 {
+            format!("{}: {flaw}", self.path)
+        } else {
+            format!("{}:{line}:{column}: {flaw}", self.path)
+        }
+    }
+}
+
+/// Reads files, and those of directories by name.
+pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<File>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let inside = in_directory(path)?;
+            if inside.is_empty() {
+                let dir = path.display();
+                let failure =
+                    Failure::new(Exit::NotFound, "no_scenario", format!("there is no scenario in `{dir}`"));
+                return Err(failure.hint("scenarios are files that end in `.yaml`"));
+            }
+            files.extend(inside);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    if files.len() > FILES_MAX {
+        let message = format!("wanted at most {FILES_MAX} scenarios, got {}", files.len());
+        return Err(Failure::usage(message).hint("name fewer directories"));
+    }
+    let tools = tools::prebuilt().names();
+    files.iter().map(|path| read(path, &tools)).collect()
+}
+
+fn in_directory(path: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
+        let file = entry.map_err(|error| unreadable(path, &error))?.path();
+        let is_yaml = file.extension().is_some_and(|ext| ext == "yaml" || ext == "yml");
+        if is_yaml && file.is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(path: &Path, tools: &[String]) -> Result<File> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+    // One byte above the bound is enough to know that it is too long.
+    let most = u64::try_from(FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(File { path: path.display().to_string(), scenario: file::read(&bytes, tools) })
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("cannot read `{}`: {error}", path.display());
+    let exit = if error.kind() == std::io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Failed };
+    Failure::new(exit, "unreadable", message).hint("name a scenario file, or a directory of them")
+}
+
+/// All scenarios, or a failure that lists what is wrong with them.
+pub(super) fn all_good(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
+    let mut wrong: Vec<String> = Vec::new();
+    let mut hint = None;
+    for file in &files {
+        for flaw in file.scenario.as_ref().err().into_iter().flatten() {
+            wrong.push(file.located(flaw));
+            hint = hint.or_else(|| flaw.hint.clone());
+        }
+    }
+    if wrong.is_empty() {
+        let good = |file: File| Some((file.path, file.scenario.ok()?));
+        return Ok(files.into_iter().filter_map(good).collect());
+    }
+    let more = wrong.len().saturating_sub(LISTED);
+    wrong.truncate(LISTED);
+    if more > 0 {
+        wrong.push(format!("and {more} more"));
+    }
+    let failure =
+        Failure::new(Exit::Usage, "bad_scenario", format!("not a scenario yet:\n  {}", wrong.join("\n  ")));
+    Err(failure
+        .hint(hint.unwrap_or_else(|| "nothing was played; `viv scenario check` lists everything".to_owned())))
+}

@@ -1,0 +1,39 @@
+//! `viv scenario`: plays scenarios, reads them, records them from a running server.
+
+mod files;
+mod record;
+mod replies;
+mod report;
+mod run;
+mod stage;
+
+use serde_json::{Value, json};
+
+use crate::args::{Global, ScenarioFiles, ScenarioVerb};
+use crate::client::Client;
+use crate::errors::{Exit, Result};
+use crate::output::Screen;
+use crate::settings;
+
+/// Does what is said.
+pub(crate) async fn run(global: Global, screen: Screen, verb: ScenarioVerb) -> Result<Exit> {
+    match verb {
+        ScenarioVerb::Run(args) => run::run(&global, screen, args).await,
+        ScenarioVerb::Check(files) => check(screen, &files),
+        ScenarioVerb::Record(args) => {
+            record::run(Client::find(settings::data_dir(&global)?)?, screen, args).await
+        }
+    }
+}
+
+fn check(screen: Screen, files: &ScenarioFiles) -> Result<Exit> {
+    let found = files::read_all(&files.files)?;
+    let good = found.iter().all(|file| file.scenario.is_ok());
+    if screen.json {
+        let files: Vec<Value> = found.iter().map(files::File::to_json).collect();
+        screen.json_line(&json!({"ok": good, "files": files}));
+    } else {
+        found.iter().for_each(|file| report::checked(&screen, file));
+    }
+    Ok(if good { Exit::Answered } else { Exit::Usage })
+}

@@ -1,0 +1,274 @@
+//! `viv scenario record`: what an agent of a running server lived, as a scenario that anybody can
+//! play again: what was said to it, what its model replied, what it said.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::event::{EventData, Fate};
+use agent::id::{CycleId, EntityId, MessageId, SpaceId};
+use agent::limits::PAGE_MAX;
+use agent::port::Toolbox;
+use scenario::file::{self, Place};
+use scenario::scene::{Actor, Happening, Room, Scenario, What, When};
+use scenario::write::written;
+use serde_json::{Value, json};
+use server::api::{Agent, Consciousness, Facts, LogEntry, LoggedEvent, Message, Run, RunDetail};
+
+use super::{replies, stage};
+use crate::args::RecordArgs;
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::Screen;
+use crate::progress::Progress;
+use crate::target::{self, agent_path};
+
+/// Rows of an inbox that are looked at.
+const INBOX_MOST: usize = 10_000;
+/// Entries of a consciousness that are looked at.
+const ENTRIES_MOST: usize = 10_000;
+/// How long the recording may take when it is played once to see whether it holds.
+const TRIAL: Duration = Duration::from_secs(30);
+
+/// Records.
+pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Result<Exit> {
+    let progress = Progress::start(&screen, "reading what was lived");
+    let agent = target::agent(&client, args.agent.as_deref()).await?;
+    let runs = runs(&client, &agent, &args).await?;
+    let recording = Recording::gather(&client, &agent, &runs).await?;
+    let scenario = recording.scenario(&agent, &runs)?;
+    let text = written(&scenario);
+    let doubt = doubt(&text).await?;
+    drop(progress);
+    if let Some(path) = &args.output {
+        write_new(path, &text)?;
+    }
+    let file = args.output.as_ref().map(|path| path.display().to_string());
+    if screen.json {
+        screen.json_line(&json!({
+            "agent": agent.name, "file": file, "cycles": runs.len(), "passes": doubt.is_none(),
+            "left_out": recording.left_out, "text": text,
+        }));
+    } else if let Some(file) = &file {
+        let cycles = if runs.len() == 1 { "1 cycle".to_owned() } else { format!("{} cycles", runs.len()) };
+        screen.line(&screen.clean_line(&format!("wrote {cycles} of `{}` to {file}", agent.name)));
+        screen.line(&screen.clean_line(&format!("play it with: viv scenario run {file}")));
+    } else {
+        screen.line(screen.clean(&text).trim_end());
+    }
+    for left_out in &recording.left_out {
+        screen.note(&screen.clean_line(&format!("note: left out {left_out}")));
+    }
+    if let Some(doubt) = doubt {
+        screen.note(&screen.clean_line(&format!("note: played once, it does not pass yet: {doubt}")));
+    }
+    Ok(Exit::Answered)
+}
+
+/// The runs that are meant, oldest first.
+async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<Run>> {
+    let mut runs: Vec<Run> = match &args.run {
+        Some(id) => {
+            let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", segment(id))).await?;
+            vec![detail.run]
+        }
+        None => {
+            let most = usize::try_from(args.cycles).unwrap_or(usize::MAX);
+            typed("runs", Value::Array(client.list(&agent_path(agent.id, "/runs"), most).await?))?
+        }
+    };
+    runs.reverse();
+    if let Some(run) = runs.iter().find(|run| run.agent != agent.id) {
+        let message = format!("the run `{}` is not one of `{}`", run.id, agent.name);
+        return Err(Failure::new(Exit::NotFound, "not_found", message).hint("name its agent"));
+    }
+    if runs.is_empty() {
+        let message = format!("`{}` has lived no cycle yet", agent.name);
+        return Err(Failure::new(Exit::NotFound, "not_found", message)
+            .hint("say something to it with `viv say`, then record"));
+    }
+    Ok(runs)
+}
+
+/// Everything of a server that a recording is made of.
+struct Recording {
+    spaces: Vec<(SpaceId, String)>,
+    rooms: Vec<Room>,
+    /// Handles of everyone who is a member somewhere or spoke.
+    entities: HashMap<EntityId, String>,
+    /// What each cycle lived, in order.
+    lived: HashMap<CycleId, Vec<LoggedEvent>>,
+    /// The messages that these refer to.
+    messages: HashMap<MessageId, Message>,
+    entries: Vec<LogEntry>,
+    said: Vec<Message>,
+    left_out: Vec<String>,
+}
+
+impl Recording {
+    async fn gather(client: &Client, agent: &Agent, runs: &[Run]) -> Result<Self> {
+        let path = agent_path(agent.id, "/facts");
+        let facts: Facts = client.get_as(&path).await?;
+        let mut recording = Self {
+            spaces: facts.spaces.iter().map(|space| (space.id, space.name.clone())).collect(),
+            rooms: Vec::new(),
+            entities: HashMap::from([(agent.id.entity(), agent.name.clone())]),
+            lived: HashMap::new(),
+            messages: HashMap::new(),
+            entries: entries(client, agent, runs).await?,
+            said: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for space in &facts.spaces {
+            let members = space.members.iter().map(|member| member.entity.name.clone()).collect();
+            recording.rooms.push(Room { name: space.name.clone(), members });
+            let named = space.members.iter().map(|member| (member.entity.id, member.entity.name.clone()));
+            recording.entities.extend(named);
+        }
+        let rows = client.list(&agent_path(agent.id, "/inbox?state=lived"), INBOX_MOST).await?;
+        let mut events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
+        events.sort_by_key(|event| event.seq);
+        for event in events {
+            let Fate::Lived { cycle, .. } = &event.fate else { continue };
+            if runs.iter().any(|run| run.id == *cycle) {
+                recording.fetch(client, &event).await?;
+                recording.lived.entry(*cycle).or_default().push(event);
+            }
+        }
+        for run in runs {
+            let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
+            recording.said.extend(detail.said);
+        }
+        Ok(recording)
+    }
+
+    /// The message that an event refers to, and who said it.
+    async fn fetch(&mut self, client: &Client, event: &LoggedEvent) -> Result<()> {
+        let EventData::Said { message, .. } = &event.data else { return Ok(()) };
+        let found: Message = client.get_as(&format!("/v1/messages/{message}")).await?;
+        if !self.entities.contains_key(&found.sender) {
+            let path = format!("/v1/entities/{}", found.sender);
+            let entity: server::api::Entity = client.get_as(&path).await?;
+            self.entities.insert(entity.id, entity.name);
+        }
+        self.messages.insert(*message, found);
+        Ok(())
+    }
+
+    fn scenario(&self, agent: &Agent, runs: &[Run]) -> Result<Scenario> {
+        let mut config = agent.config.clone();
+        if let Some(keys) = config.as_object_mut() {
+            // Whoever plays it says who thinks.
+            keys.remove("model");
+        }
+        let config = AgentConfig::from_json(&config).map_err(|error| {
+            Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the config: {error}"))
+                .hint("is the server another version than this `viv`?")
+        })?;
+        let mut story = Vec::new();
+        let mut rooms = self.rooms.clone();
+        for run in runs {
+            for (index, event) in self.lived.get(&run.id).into_iter().flatten().enumerate() {
+                let what = self.what(agent, event, &mut rooms);
+                let when = if index == 0 { When::Quiet } else { When::After(Duration::ZERO) };
+                story.extend(what.map(|what| Happening { when, what: vec![what], place: Place::default() }));
+            }
+        }
+        if story.is_empty() {
+            return Err(Failure::new(
+                Exit::Refused,
+                "nothing_to_record",
+                "nothing of these cycles makes a story",
+            )
+            .hint("messages and calls of services can; plans and late outcomes cannot yet"));
+        }
+        let mut people: Vec<String> = rooms.iter().flat_map(|room| room.members.clone()).collect();
+        people.sort();
+        people.dedup();
+        people.retain(|name| *name != agent.name);
+        let names =
+            replies::Names { agent, spaces: &self.spaces, entities: &self.entities, said: &self.said };
+        let script = replies::script(&names, runs, &self.entries);
+        let expect = replies::expectations(&names, runs);
+        let actor = Actor { name: agent.name.clone(), config, script: Some(script), place: Place::default() };
+        let cycles = if runs.len() == 1 { "a cycle".to_owned() } else { format!("{} cycles", runs.len()) };
+        let from = runs.first().map(|run| run.opened_at.to_string()).unwrap_or_default();
+        Ok(Scenario {
+            name: format!("What {} lived in {cycles}", agent.display_name),
+            about: format!(
+                "Recorded; the first cycle began at {from}. The script is what its model replied.\n"
+            ),
+            people,
+            agents: vec![actor],
+            spaces: rooms,
+            story,
+            expect,
+            notes: Vec::new(),
+        })
+    }
+
+    fn what(&self, agent: &Agent, event: &LoggedEvent, rooms: &mut [Room]) -> Option<What> {
+        match &event.data {
+            EventData::Said { space, message, .. } => {
+                let message = self.messages.get(message)?;
+                let space = self.spaces.iter().find(|(id, _)| id == space).map(|(_, name)| name.clone())?;
+                let who = self.entities.get(&message.sender)?.clone();
+                // Who left since was a member then.
+                let room = rooms.iter_mut().find(|room| room.name == space)?;
+                if !room.members.contains(&who) {
+                    room.members.push(who.clone());
+                }
+                Some(What::Says { who, space, text: message.text.clone(), id: None })
+            }
+            EventData::Service { name, payload } => {
+                let service = name.split_whitespace().collect::<Vec<_>>().join("-");
+                let (agent, payload) = (agent.name.clone(), payload.clone());
+                Some(What::Calls { service, agent, payload, id: None })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The entries of these runs.
+async fn entries(client: &Client, agent: &Agent, runs: &[Run]) -> Result<Vec<LogEntry>> {
+    let mut all = Vec::new();
+    let (mut after, mut read) = (0, 0);
+    while read < ENTRIES_MOST {
+        let path = agent_path(agent.id, &format!("/consciousness?limit={PAGE_MAX}&after={after}"));
+        let page: Consciousness = client.get_as(&path).await?;
+        read += page.entries.len();
+        all.extend(page.entries.into_iter().filter(|entry| runs.iter().any(|run| run.id == entry.cycle)));
+        match page.next {
+            Some(next) if next > after => after = next,
+            _ => break,
+        }
+    }
+    Ok(all)
+}
+
+/// Why the text would not pass, if it would not.
+async fn doubt(text: &str) -> Result<Option<String>> {
+    let scenario = match file::read(text.as_bytes(), &tools::prebuilt().names()) {
+        Ok(scenario) => scenario,
+        Err(flaws) => return Ok(flaws.first().map(|flaw| format!("line {}: {flaw}", flaw.place.line))),
+    };
+    let outcome = stage::simulated(Arc::new(scenario), TRIAL).await?;
+    let unmet = outcome.unmet.first().map(|unmet| format!("{}: got {}", unmet.sentence, unmet.got));
+    Ok(outcome.broken_off.or(unmet))
+}
+
+/// Writes a file that must not be there.
+fn write_new(path: &Path, text: &str) -> Result<()> {
+    let wrong = |error: std::io::Error| {
+        let message = format!("cannot write `{}`: {error}", path.display());
+        let there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let hint = if there { "name another file, or move it away" } else { "may this user write there?" };
+        Failure::new(if there { Exit::Refused } else { Exit::Failed }, "unwritable", message).hint(hint)
+    };
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(wrong)?;
+    file.write_all(text.as_bytes()).map_err(wrong)
+}

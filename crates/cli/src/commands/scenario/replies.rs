@@ -1,0 +1,120 @@
+//! What a model replied, as a script; what an agent said, as expectations. Ids of one server mean
+//! nothing elsewhere: they become handles.
+
+use std::collections::HashMap;
+
+use agent::entry::EntryKind;
+use agent::id::{CallId, EntityId, SpaceId};
+use agent::message::Part;
+use agent::run::Ending;
+use agent::space::MessageKind;
+use scenario::file::Place;
+use scenario::scene::{Act, Condition, Count, CycleShape, Expectation, Expected, Rule, Words};
+use serde_json::Value;
+use server::api::{Agent, LogEntry, Message, Run};
+
+/// Who and what is called how.
+pub(super) struct Names<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) spaces: &'a [(SpaceId, String)],
+    pub(super) entities: &'a HashMap<EntityId, String>,
+    /// What the agent said in its runs.
+    pub(super) said: &'a [Message],
+}
+
+impl Names<'_> {
+    fn space(&self, id: SpaceId) -> Option<&str> {
+        self.spaces.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str())
+    }
+
+    /// The text with handles instead of ids.
+    fn portable(&self, text: &str) -> String {
+        let spaces = self.spaces.iter().map(|(id, name)| (id.to_string(), name));
+        let entities = self.entities.iter().map(|(id, name)| (id.to_string(), name));
+        spaces.chain(entities).fold(text.to_owned(), |text, (id, name)| text.replace(&id, name))
+    }
+}
+
+/// One rule for each run: its model's replies, step by step.
+pub(super) fn script(names: &Names<'_>, runs: &[Run], entries: &[LogEntry]) -> Vec<Rule> {
+    let rule = |(index, run): (usize, &Run)| {
+        let own = entries.iter().filter(|e| e.cycle == run.id && e.kind == EntryKind::Assistant);
+        let steps = own.map(|entry| step(names, entry)).collect();
+        let when = Condition { cycle: Some(index as u64 + 1), ..Condition::default() };
+        Rule { when, steps }
+    };
+    runs.iter().enumerate().map(rule).collect()
+}
+
+fn step(names: &Names<'_>, entry: &LogEntry) -> Vec<Act> {
+    let mut acts: Vec<Act> = Vec::new();
+    for part in &entry.message.parts {
+        match part {
+            Part::Text { text } if !text.trim().is_empty() => acts.push(Act::Think(text.clone())),
+            Part::ToolCall { id, name, arguments } => acts.push(call(names, id, name, arguments)),
+            _ => {}
+        }
+    }
+    if acts.is_empty() {
+        acts.push(Act::Think("(nothing)".to_owned()));
+    }
+    acts
+}
+
+fn call(names: &Names<'_>, id: &CallId, tool: &str, arguments: &str) -> Act {
+    let raw = names.portable(arguments);
+    let value: Option<Value> = serde_json::from_str(&raw).ok();
+    let text = |key: &str| value.as_ref().and_then(|v| v.get(key)).and_then(Value::as_str).map(str::to_owned);
+    let only = |keys: &[&str]| {
+        let given = value.as_ref().and_then(Value::as_object);
+        given.is_some_and(|given| given.keys().all(|key| keys.contains(&key.as_str())))
+    };
+    match tool {
+        "send_message" if only(&["space", "text"]) => {
+            // Where it stood then need not be where it stands when it is played.
+            let message = names.said.iter().find(|message| message.call.as_ref() == Some(id));
+            let place = message.and_then(|message| names.space(message.space)).map(str::to_owned);
+            match (place, text("text")) {
+                (Some(space), Some(text)) => Act::Say { space: Some(space), text },
+                _ => as_called(tool, value, raw),
+            }
+        }
+        "done" if only(&["summary"]) => Act::Done(text("summary").filter(|text| !text.trim().is_empty())),
+        "skip" if only(&["reason"]) => Act::Skip(text("reason").filter(|text| !text.trim().is_empty())),
+        _ => as_called(tool, value, raw),
+    }
+}
+
+/// Arguments that are no JSON are kept as the text that they are.
+fn as_called(tool: &str, value: Option<Value>, raw: String) -> Act {
+    let arguments = value.filter(Value::is_object).unwrap_or(Value::String(raw));
+    Act::Call { tool: tool.to_owned(), arguments }
+}
+
+/// What was said, how often, and what the cycles were like.
+pub(super) fn expectations(names: &Names<'_>, runs: &[Run]) -> Vec<Expectation> {
+    let me = &names.agent.name;
+    let mut expect: Vec<Expectation> = Vec::new();
+    let mut add = |what: Expected, sentence: String| {
+        expect.push(Expectation { what, sentence, place: Place::default() });
+    };
+    let mut known: Vec<(SpaceId, &str)> = Vec::new();
+    for message in names.said.iter().filter(|message| message.kind == MessageKind::Text) {
+        let this = (message.space, message.text.as_str());
+        let Some(space) = names.space(message.space).filter(|_| !known.contains(&this)) else { continue };
+        known.push(this);
+        let same = names.said.iter().filter(|other| (other.space, other.text.as_str()) == this).count();
+        let words = Words { equals: Some(message.text.clone()), ..Words::default() };
+        let times = if same > 1 { Count::Exactly(same as u64) } else { Count::AtLeast(1) };
+        let said = Expected::Said { who: me.clone(), space: space.to_owned(), words, times };
+        add(said, format!("{me} said in {space}"));
+    }
+    let shape = |run: &Run| CycleShape {
+        events: Some(Count::Exactly(run.events.into())),
+        steps: (run.ending == Ending::Rested).then_some(Count::Exactly(run.steps.len() as u64)),
+        ended: None,
+    };
+    let cycles = runs.iter().map(shape).collect();
+    add(Expected::CycleList { agent: me.clone(), cycles }, format!("{me} lived cycles"));
+    expect
+}

@@ -1,0 +1,239 @@
+//! What people read of a scenario: whether it passed, what came nearest, the transcript.
+
+use std::time::Duration;
+
+use scenario::play::Outcome;
+use scenario::transcript::{Deed, Line};
+use scenario::verdict::Unmet;
+use serde_json::{Value, json};
+
+use super::files::File;
+use super::run::Played;
+use crate::output::{Screen, Style, columns, shortened, wrap};
+
+/// Columns of a line where nothing says how wide the terminal is.
+const WIDE: usize = 160;
+/// Columns of what was wanted and of what there is; the transcript has the rest.
+const TOLD: usize = 400;
+/// Lines of a transcript that are printed; with `--json` all of them.
+const LINES: usize = 200;
+
+/// `✓` or `✗`, and words where these cannot be shown.
+fn mark(screen: &Screen, good: bool) -> String {
+    match (good, screen.utf8) {
+        (true, true) => screen.paint(Style::Green, "✓"),
+        (true, false) => screen.paint(Style::Green, "ok  "),
+        (false, true) => screen.paint(Style::Red, "✗"),
+        (false, false) => screen.paint(Style::Red, "FAIL"),
+    }
+}
+
+fn heading(screen: &Screen, good: bool, file: &str, rest: &str) {
+    let file = screen.paint(Style::Bold, &screen.clean_line(file));
+    screen.wrapped(&format!("{} {file}  {}", mark(screen, good), screen.clean_line(rest)), 4);
+}
+
+/// One file that was read and not played.
+pub(super) fn checked(screen: &Screen, file: &File) {
+    match &file.scenario {
+        Ok(scenario) => {
+            if !screen.quiet {
+                heading(screen, true, &file.path, &scenario.name);
+            }
+            notes(screen, file);
+        }
+        Err(flaws) => {
+            heading(screen, false, &file.path, "");
+            for flaw in flaws {
+                screen.wrapped(&format!("    {}", screen.clean_line(&file.located(flaw))), 8);
+                if let Some(hint) = &flaw.hint {
+                    screen.wrapped(&format!("      hint: {}", screen.clean_line(hint)), 12);
+                }
+            }
+        }
+    }
+}
+
+/// What is odd about a file, and no mistake.
+pub(super) fn notes(screen: &Screen, file: &File) {
+    for note in file.scenario.iter().flat_map(|scenario| &scenario.notes) {
+        screen.note(&screen.clean_line(&format!("note: {}", file.located(note))));
+    }
+}
+
+/// One scenario with all its runs.
+pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
+    let (passed, runs) = (played.passed(), played.outcomes.len());
+    let good = passed == runs;
+    if !good || !screen.quiet {
+        let share = if runs > 1 { format!("{passed}/{runs}  ") } else { String::new() };
+        heading(screen, good, &played.file, &format!("{share}{}", played.scenario.name));
+    }
+    let mut told = false;
+    for (index, outcome) in played.outcomes.iter().enumerate() {
+        let failed = !outcome.passed();
+        if failed && runs > 1 {
+            screen.line(&format!("    run {} of {runs}:", index + 1));
+        }
+        if failed {
+            shortfalls(screen, &played.file, outcome);
+        }
+        // The first transcript of a scenario is enough to see what goes on.
+        if transcripts || (failed && !told) {
+            told |= failed;
+            transcript(screen, outcome);
+        }
+    }
+}
+
+fn shortfalls(screen: &Screen, file: &str, outcome: &Outcome) {
+    if let Some(why) = &outcome.broken_off {
+        screen.wrapped(&format!("    broken off: {}", screen.clean_line(why)), 8);
+    }
+    for unmet in &outcome.unmet {
+        let sentence = screen.paint(Style::Yellow, &screen.clean_line(&unmet.sentence));
+        screen.wrapped(&format!("    {}:{}: {sentence}", screen.clean_line(file), unmet.place.line), 8);
+        for line in difference(screen, unmet) {
+            screen.line(&format!("      {line}"));
+        }
+    }
+}
+
+/// Wanted and got below each other; texts with a mark where they part.
+fn difference(screen: &Screen, unmet: &Unmet) -> Vec<String> {
+    let room = screen.width.unwrap_or(WIDE).saturating_sub(16).max(20);
+    let whole = |name: &str, text: &str| {
+        let text = format!("{name:<9}{}", shortened(&screen.clean_line(text), TOLD));
+        // The six columns that stand before each line.
+        wrap(&text, screen.width.map(|width| width.saturating_sub(6)), 9)
+    };
+    let mut lines = whole("wanted", &unmet.wanted);
+    lines.extend(whole("got", &unmet.got));
+    if let Some((wanted, nearest)) = &unmet.nearest {
+        let (wanted, nearest) = (screen.clean_line(wanted), screen.clean_line(nearest));
+        let alike = wanted.chars().zip(nearest.chars()).take_while(|(a, b)| a == b).count();
+        // Long texts are shown from shortly before the place where they part.
+        let from = if alike + 10 > room { alike.saturating_sub(10) } else { 0 };
+        let window = |text: &str| {
+            let shown: String = text.chars().skip(from).collect();
+            shortened(&if from > 0 { format!("...{shown}") } else { shown }, room)
+        };
+        let before: String = wanted.chars().skip(from).take(alike - from).collect();
+        let indent = columns(&before) + if from > 0 { 3 } else { 0 };
+        lines.push(format!("- wanted {}", screen.paint(Style::Red, &window(&wanted))));
+        lines.push(format!("+ said   {}", screen.paint(Style::Green, &window(&nearest))));
+        lines.push(format!("         {}^", " ".repeat(indent)));
+    }
+    lines
+}
+
+fn transcript(screen: &Screen, outcome: &Outcome) {
+    let cycles = if outcome.cycles == 1 { "cycle" } else { "cycles" };
+    let seconds = outcome.took.as_secs_f64();
+    let head = format!("    what happened ({seconds:.1} s, {} {cycles})", outcome.cycles);
+    screen.line(&screen.paint(Style::Dim, &head));
+    let widest = |of: fn(&Line) -> Option<&String>| {
+        let names = outcome.transcript.iter().filter_map(of);
+        names.map(|name| columns(&screen.clean_line(name))).max().unwrap_or(0)
+    };
+    let (who, space) = (widest(|line| line.who.as_ref()), widest(|line| line.space.as_ref()));
+    for line in outcome.transcript.iter().take(LINES) {
+        let pad = |name: &Option<String>, width: usize| {
+            let name = screen.clean_line(name.as_deref().unwrap_or_default());
+            let fill = width.saturating_sub(columns(&name));
+            format!("{name}{}", " ".repeat(fill))
+        };
+        let time = format!("{:.1} s", line.at.as_secs_f64());
+        let front = format!("{time:>11}  {}  {}  ", pad(&line.space, space), pad(&line.who, who));
+        let (words, style) = deed(&line.what);
+        let words = screen.clean_line(&words);
+        let room = screen.width.unwrap_or(WIDE).saturating_sub(columns(&front)).max(20);
+        let words = shortened(&words, room);
+        let words = style.map_or_else(|| words.clone(), |style| screen.paint(style, &words));
+        screen.line(format!("{front}{words}").trim_end());
+    }
+    let more = outcome.transcript.len().saturating_sub(LINES);
+    if more > 0 {
+        screen.line(&format!("    and {more} lines more (--json prints all)"));
+    }
+}
+
+fn deed(what: &Deed) -> (String, Option<Style>) {
+    match what {
+        Deed::Said(text) => (text.clone(), Some(Style::Cyan)),
+        Deed::Thought(text) => (format!("({text})"), Some(Style::Dim)),
+        Deed::Called(tool, arguments) => (format!("-> {tool} {arguments}"), None),
+        Deed::Failed(tool, text) => (format!("<- {tool} failed: {text}"), Some(Style::Red)),
+        Deed::Cycle(words) => (format!("[{words}]"), Some(Style::Dim)),
+        Deed::Skipped(Some(reason)) => (format!("[skipped: {reason}]"), Some(Style::Dim)),
+        Deed::Skipped(None) => ("[skipped]".to_owned(), Some(Style::Dim)),
+        Deed::Happened(what) => (what.clone(), Some(Style::Yellow)),
+    }
+}
+
+/// The last line: how many, how many of them passed.
+pub(super) fn summary(screen: &Screen, all: &[Played], at_least: u8, took: Duration) {
+    let runs: usize = all.iter().map(|played| played.outcomes.len()).sum();
+    let passed: usize = all.iter().map(Played::passed).sum();
+    let tokens: u64 =
+        all.iter().flat_map(|played| &played.outcomes).filter_map(|outcome| outcome.tokens).sum();
+    let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let scenarios = plural(all.len(), "scenario");
+    let seconds = took.as_secs_f64();
+    let line = if runs > all.len() {
+        let percent = passed * 100 / runs.max(1);
+        let wanted = if at_least < 100 { format!(", wanted {at_least}%") } else { String::new() };
+        let runs = plural(runs, "run");
+        format!("{scenarios}, {runs}: {passed} passed, {percent}%{wanted} ({seconds:.1} s, {tokens} tokens)")
+    } else {
+        let failed = runs - passed;
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        format!("{scenarios}: {passed} passed{failed} ({seconds:.1} s)")
+    };
+    screen.line(&line);
+}
+
+/// The same for scripts.
+pub(super) fn to_json(played: &Played, transcripts: bool) -> Value {
+    let runs: Vec<Value> = played.outcomes.iter().map(|outcome| run_to_json(outcome, transcripts)).collect();
+    let (file, name, passed) = (&played.file, &played.scenario.name, played.passed());
+    json!({"file": file, "scenario": name, "passed": passed, "ok": passed == runs.len(), "runs": runs})
+}
+
+fn run_to_json(outcome: &Outcome, transcripts: bool) -> Value {
+    let unmet: Vec<Value> = outcome
+        .unmet
+        .iter()
+        .map(|unmet| {
+            let nearest = unmet.nearest.as_ref().map(|(_, nearest)| nearest);
+            json!({"line": unmet.place.line, "expected": unmet.sentence, "wanted": unmet.wanted,
+                "got": unmet.got, "nearest": nearest})
+        })
+        .collect();
+    let mut run = json!({
+        "ok": outcome.passed(),
+        "unmet": unmet,
+        "broken_off": outcome.broken_off,
+        "took_ms": u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
+        "cycles": outcome.cycles,
+        "tokens": outcome.tokens,
+    });
+    if transcripts || !outcome.passed() {
+        run["transcript"] = outcome.transcript.iter().map(line_to_json).collect();
+    }
+    run
+}
+
+fn line_to_json(line: &Line) -> Value {
+    let (kind, text, tool) = match &line.what {
+        Deed::Said(text) => ("said", Some(text), None),
+        Deed::Thought(text) => ("thought", Some(text), None),
+        Deed::Called(tool, arguments) => ("called", Some(arguments), Some(tool)),
+        Deed::Failed(tool, text) => ("failed", Some(text), Some(tool)),
+        Deed::Cycle(words) => ("cycle", Some(words), None),
+        Deed::Skipped(reason) => ("skipped", reason.as_ref(), None),
+        Deed::Happened(what) => ("happened", Some(what), None),
+    };
+    let at_ms = u64::try_from(line.at.as_millis()).unwrap_or(u64::MAX);
+    json!({"at_ms": at_ms, "space": line.space, "who": line.who, "kind": kind, "tool": tool, "text": text})
+}

@@ -1,0 +1,72 @@
+//! Puts a world together for one run: SQLite in memory, the tools of every server, and a voice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::port::{Clock, Toolbox, Voices};
+use jiff::Timestamp;
+use runtime::clock::{SystemClock, SystemIds};
+use scenario::clock::SimClock;
+use scenario::model::Scripts;
+use scenario::play::{Minds, Outcome, play};
+use scenario::scene::Scenario;
+use scenario::world::{Ground, Time, World};
+use storage::sqlite::Sqlite;
+
+use crate::errors::{Exit, Failure, Result};
+
+/// Every simulated world begins at this second (2026-01-01T09:00:00Z) and with this seed.
+const BEGINNING: i64 = 1_767_258_000;
+const SEED: u64 = 7;
+/// Simulated time costs nothing: what bounds it is how long a world may be restless.
+const SIMULATED: Duration = Duration::from_secs(7 * 86_400);
+
+/// Plays with the scripts of the file. `most` is real time.
+pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result<Outcome> {
+    // Simulated time wants a thread of its own on which nothing else runs.
+    let playing = tokio::task::spawn_blocking(move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(|error| {
+                Failure::new(Exit::Failed, "no_runtime", format!("cannot start a thread: {error}"))
+            })?;
+        runtime.block_on(async {
+            let clock = SimClock::new(Timestamp::from_second(BEGINNING).unwrap_or(Timestamp::UNIX_EPOCH));
+            let time: Arc<dyn Clock> = Arc::new(clock.clone());
+            let scripts: Arc<dyn Voices> = Arc::new(Scripts::of(&scenario, &time));
+            let world = World::on(ground(&time, scripts)?, Time::simulated(clock, SEED));
+            let played = tokio::time::timeout(most, play(&scenario, world, Minds::Scripts, SIMULATED)).await;
+            played.map_err(|_| too_long(&scenario.name, most))
+        })
+    });
+    playing.await.map_err(|error| Failure::new(Exit::Failed, "broke", format!("the run broke: {error}")))?
+}
+
+/// Plays with a real model, in real time.
+pub(super) async fn real(scenario: &Scenario, voices: Arc<dyn Voices>, most: Duration) -> Result<Outcome> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let tokens = Arc::new(models::tokens::O200k::new());
+    let time = Time::real(Arc::clone(&clock), Arc::new(SystemIds), tokens);
+    let world = World::on(ground(&clock, voices)?, time);
+    Ok(play(scenario, world, Minds::Model, most).await)
+}
+
+fn ground(clock: &Arc<dyn Clock>, voices: Arc<dyn Voices>) -> Result<Ground> {
+    let store = Sqlite::in_memory(Arc::clone(clock)).map_err(|error| {
+        Failure::new(Exit::Failed, "store_unusable", format!("cannot open a store in memory: {error}"))
+    })?;
+    let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
+    Ok(Ground {
+        store: Arc::new(store.clone()),
+        lookup: Arc::new(store.clone()),
+        registry: Arc::new(store.clone()),
+        reader: Arc::new(store),
+        voices,
+        toolbox,
+    })
+}
+
+fn too_long(name: &str, most: Duration) -> Failure {
+    let message = format!("the scenario `{name}` is not at its end after {} s", most.as_secs());
+    Failure::new(Exit::TimedOut, "timed_out", message)
+        .hint("does its story ever end? give it more with --timeout")
+}

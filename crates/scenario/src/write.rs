@@ -1,0 +1,317 @@
+//! Writes a scenario as a file that people read and change. What is written is read back as the same
+//! scenario.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use serde_json::{Map, Value};
+
+use crate::scene::{
+    Act, Actor, Condition, Count, Expectation, Expected, Happening, Rule, Scenario, Server, What, When, Words,
+};
+
+/// The text of a scenario.
+pub fn written(scenario: &Scenario) -> String {
+    let mut out = format!("scenario: {}\n", scalar(&scenario.name));
+    if !scenario.about.is_empty() {
+        let _ = writeln!(out, "about: {}", block(&scenario.about, 2));
+    }
+    let _ = writeln!(out, "\npeople: [{}]", scenario.people.join(", "));
+    if !scenario.agents.is_empty() {
+        out.push_str("agents:\n");
+        scenario.agents.iter().for_each(|actor| agent(&mut out, actor));
+    }
+    if !scenario.spaces.is_empty() {
+        out.push_str("spaces:\n");
+        for room in &scenario.spaces {
+            let _ = writeln!(out, "  {}: [{}]", room.name, room.members.join(", "));
+        }
+    }
+    out.push_str("\nstory:\n");
+    scenario.story.iter().for_each(|happening| happens(&mut out, happening));
+    out.push_str("\nexpect:\n");
+    scenario.expect.iter().for_each(|expectation| expects(&mut out, expectation));
+    out
+}
+
+fn agent(out: &mut String, actor: &Actor) {
+    let _ = writeln!(out, "  {}:", actor.name);
+    let before = out.len();
+    let (config, default) = (actor.config.to_json(), AgentConfig::default().to_json());
+    for (key, value) in changed(&config, &default) {
+        let value = value.as_str().map_or_else(|| value.to_string(), |text| block(text, 6));
+        let _ = writeln!(out, "    {key}: {value}");
+    }
+    if let Some(rules) = &actor.script {
+        out.push_str("    script:\n");
+        rules.iter().for_each(|rule| script(out, rule));
+    }
+    if out.len() == before {
+        out.truncate(before - 1);
+        out.push_str(" {}\n");
+    }
+}
+
+/// The keys that are not as in the default.
+fn changed(config: &Value, default: &Value) -> Map<String, Value> {
+    let (Value::Object(config), Value::Object(default)) = (config, default) else { return Map::new() };
+    let mut keys = Map::new();
+    for (key, value) in config {
+        match default.get(key) {
+            Some(same) if same == value => {}
+            Some(below @ Value::Object(_)) => {
+                keys.insert(key.clone(), Value::Object(changed(value, below)));
+            }
+            _ => {
+                keys.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    keys
+}
+
+fn script(out: &mut String, rule: &Rule) {
+    let mut lines: Vec<String> = Vec::new();
+    let Condition { inbox, knows, cycle } = &rule.when;
+    let mut when: Vec<String> = cycle.iter().map(|cycle| format!("cycle: {cycle}")).collect();
+    for (key, words) in [("inbox", inbox), ("knows", knows)] {
+        if !words.is_empty() {
+            when.push(format!("{key}: {}", Value::from(words.clone())));
+        }
+    }
+    if !when.is_empty() {
+        lines.push(format!("when: {{{}}}", when.join(", ")));
+    }
+    match rule.steps.as_slice() {
+        [step] if !step.is_empty() && !has_twins(step) => lines.extend(step.iter().map(|act| did(act, 10))),
+        [] => lines.push("steps: []".to_owned()),
+        steps => {
+            lines.push("steps:".to_owned());
+            for step in steps {
+                let twins = has_twins(step);
+                for (index, act) in step.iter().enumerate() {
+                    let lead = if index == 0 { "  - " } else { "    " };
+                    let (item, indent) = if twins { ("- ", 16) } else { ("", 14) };
+                    lines.push(format!("{lead}{item}{}", did(act, indent)));
+                }
+            }
+        }
+    }
+    for (index, line) in lines.iter().enumerate() {
+        let lead = if index == 0 { "      - " } else { "        " };
+        let _ = writeln!(out, "{lead}{line}");
+    }
+}
+
+/// Whether a key would stand twice in the mapping of a step.
+fn has_twins(step: &[Act]) -> bool {
+    let keys: Vec<String> = step.iter().map(key).collect();
+    keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key))
+}
+
+fn key(act: &Act) -> String {
+    match act {
+        Act::Think(_) => "think".to_owned(),
+        Act::Wait(_) => "wait".to_owned(),
+        Act::Say { space: Some(space), .. } => format!("say in {space}"),
+        Act::Say { space: None, .. } => "say".to_owned(),
+        Act::Call { tool, .. } => format!("call {tool}"),
+        Act::Skip(_) => "skip".to_owned(),
+        Act::Done(_) => "done".to_owned(),
+    }
+}
+
+fn did(act: &Act, indent: usize) -> String {
+    let value = match act {
+        Act::Think(text) | Act::Say { text, .. } => block(text, indent),
+        Act::Wait(time) => shown(*time),
+        Act::Call { arguments, .. } => arguments.to_string(),
+        Act::Skip(remark) | Act::Done(remark) => {
+            remark.as_ref().map(|text| block(text, indent)).unwrap_or_default()
+        }
+    };
+    // Beside others a key wants its colon, whatever follows.
+    format!("{}: {value}", key(act)).trim_end().to_owned()
+}
+
+fn happens(out: &mut String, happening: &Happening) {
+    let mut lines: Vec<String> = Vec::new();
+    match happening.when {
+        When::Quiet => {}
+        When::At(time) => lines.push(format!("at: {}", shown(time))),
+        When::After(time) => lines.push(format!("after: {}", shown(time))),
+    }
+    for what in &happening.what {
+        if let What::Says { id: Some(id), .. } | What::Calls { id: Some(id), .. } = what {
+            lines.push(format!("id: {}", scalar(id)));
+        }
+        lines.push(match what {
+            What::Says { who, space, text, .. } => format!("{who} says in {space}: {}", block(text, 6)),
+            What::Calls { service, agent, payload, .. } => format!("{service} calls {agent}: {payload}"),
+            What::Joins { who, space } => format!("{who} joins {space}:"),
+            What::Leaves { who, space } => format!("{who} leaves {space}:"),
+            What::Suspended(agent) => format!("{agent} is suspended:"),
+            What::Resumed(agent) => format!("{agent} is resumed:"),
+            What::Canceled(agent) => format!("{agent} is canceled:"),
+            What::Server(Server::Stops) => "the server stops:".to_owned(),
+            What::Server(Server::Killed) => "the server is killed:".to_owned(),
+            What::Server(Server::Starts) => "the server starts:".to_owned(),
+            What::Server(Server::Restarts) => "the server restarts:".to_owned(),
+            What::Quiet => "everyone is quiet:".to_owned(),
+        });
+    }
+    for (index, line) in lines.iter().enumerate() {
+        let lead = if index == 0 { "  - " } else { "    " };
+        let _ = writeln!(out, "{lead}{line}");
+    }
+}
+
+fn expects(out: &mut String, expectation: &Expectation) {
+    let value = match &expectation.what {
+        Expected::Said { words, times, .. } => texts(words, Some(*times)),
+        Expected::Heard { messages, .. } => {
+            let one = |(who, words): &(String, Words)| match texts(words, None) {
+                text if text.is_empty() => format!("\n      - {who}"),
+                text => format!("\n      - {who}: {text}"),
+            };
+            messages.iter().map(one).collect()
+        }
+        Expected::Called { with, times, .. } => {
+            format!("{{with: {}, times: {times}}}", Value::from(with.clone()))
+        }
+        Expected::Skipped { times, .. } | Expected::Cycles { times, .. } => times.to_string(),
+        Expected::CycleList { cycles, .. } => {
+            cycles.iter().map(|cycle| format!("\n      - {cycle}")).collect()
+        }
+        Expected::Ids { ids, .. } => Value::from(ids.clone()).to_string(),
+        Expected::Tokens { count, .. } => count.to_string(),
+        Expected::Remembers { words, .. } => texts(words, None),
+        Expected::Forgot { .. } => String::new(),
+    };
+    // Sentences that say no by themselves want nothing behind them.
+    let nothing = matches!(expectation.what, Expected::Forgot { .. })
+        || (expectation.sentence.contains(" did not ") && !expectation.sentence.contains(" say "));
+    let space = if value.starts_with('\n') || value.is_empty() { "" } else { " " };
+    let tail = if nothing { String::new() } else { format!(":{space}{value}") };
+    let _ = writeln!(out, "  - {}{tail}", expectation.sentence);
+}
+
+fn texts(words: &Words, times: Option<Count>) -> String {
+    let times = times.filter(|times| !matches!(times, Count::AtLeast(1) | Count::Exactly(0)));
+    if words.is_anything() && times.is_none() {
+        return String::new();
+    }
+    let mut keys = Vec::new();
+    if let Some(whole) = &words.equals {
+        keys.push(format!("equals: {}", Value::from(whole.clone())));
+    }
+    for (key, words) in [("contains", &words.all), ("any", &words.any)] {
+        if !words.is_empty() {
+            keys.push(format!("{key}: {}", Value::from(words.clone())));
+        }
+    }
+    keys.extend(times.map(|times| format!("times: {times}")));
+    format!("{{{}}}", keys.join(", "))
+}
+
+fn shown(time: Duration) -> String {
+    let ms = time.as_millis();
+    if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
+}
+
+/// A text of several lines as a block that is `indent` deep, if it can be one.
+fn block(text: &str, indent: usize) -> String {
+    let plain = |line: &str| !line.ends_with([' ', '\t']) && !line.contains(char::is_control);
+    let lines: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
+    let fits = lines.len() > 1 && !lines[0].starts_with(' ') && lines.iter().all(|line| plain(line));
+    if !fits || text.ends_with("\n\n") || text.starts_with('\n') {
+        return scalar(text);
+    }
+    let mut out = String::from(if text.ends_with('\n') { "|" } else { "|-" });
+    for line in lines {
+        out.push('\n');
+        if !line.is_empty() {
+            let _ = write!(out, "{}{line}", " ".repeat(indent));
+        }
+    }
+    out
+}
+
+/// A text of one line, in quotes where it could be taken for something else.
+fn scalar(text: &str) -> String {
+    let begins = text.starts_with(|c: char| c.is_alphabetic());
+    let ends = text.ends_with(|c: char| !c.is_whitespace() && c != ':');
+    let inside = !text.contains(": ") && !text.contains(" #") && !text.contains(char::is_control);
+    let word = ["true", "false", "null", "yes", "no", "on", "off", "nan", "inf"];
+    let taken = word.contains(&text.to_lowercase().as_str());
+    if begins && ends && inside && !taken && !text.contains(steers) {
+        text.to_owned()
+    } else {
+        Value::from(text).to_string()
+    }
+}
+
+/// Characters that YAML reads as line ends or leaves to chance.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{80}'..='\u{9f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Place, read};
+
+    /// Where something stands is no part of what is meant.
+    fn bare(mut scenario: Scenario) -> Scenario {
+        scenario.agents.iter_mut().for_each(|actor| actor.place = Place::default());
+        scenario.story.iter_mut().for_each(|happening| happening.place = Place::default());
+        scenario.expect.iter_mut().for_each(|expectation| expectation.place = Place::default());
+        scenario
+    }
+
+    fn check(text: &str) {
+        let tools = ["read_messages", "set_memories", "send_message"].map(str::to_owned);
+        let first = read(text.as_bytes(), &tools).unwrap_or_else(|flaws| panic!("{flaws:#?}"));
+        let out = written(&first);
+        let second = read(out.as_bytes(), &tools).unwrap_or_else(|flaws| panic!("{flaws:#?}\n{out}"));
+        assert_eq!(bare(first), bare(second), "{out}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_as_the_same() {
+        check(
+            "scenario: \"All: of it\"\nabout: |\n  One.\n\n  Two.\npeople: [a, b]\nagents:\n  x:\n    \
+             instructions: \"a\\n b\\n\"\n    debounce: 5\n    limits: {max_steps: 3}\n    script:\n      \
+             - when: {cycle: 2, inbox: [\"a \\\"q\\\"\", b], knows: c}\n        steps:\n          \
+             - think: \"# no comment\"\n            wait: 1500ms\n            say in s: \"two\\nlines\"\n          \
+             - call read_messages: {space: s}\n          - call read_messages: \"{broken\"\n          - - say in s: one\n            \
+             - say in s: two\n          - done: \"yes\"\n      \
+             - skip\n  y: {}\nspaces:\n  s: [a, x]\n  t: [y]\nstory:\n  - a says in s: \"@x: hi\"\n  \
+             - at: 2s\n    id: m 1\n    a says in s: \" odd \\t\"\n  - after: 1ms\n    svc calls x: {k: [1, null]}\n    \
+             b joins s:\n  - b leaves s\n  - x is suspended\n  - x is resumed\n  - the server restarts\n  \
+             - everyone is quiet\nexpect:\n  - x said in s: {equals: \"a\\nb\", times: at most 2}\n  \
+             - x said in s\n  - a did not say in s: [u, v]\n  - x did not call read_messages\n  - x did not skip\n  \
+             - s heard: [a, {x: hello}]\n  - x called read_messages: {with: s, times: 1}\n  - x skipped: at least 1\n  \
+             - x lived cycles: 2\n  - x lived cycles: [{events: 1, ended: rested}, {}]\n  - x lived ids: [m 1]\n  \
+             - x used tokens: at most 500\n  - x remembers a key: {any: [u, v]}\n  - x does not remember a key\n",
+        );
+    }
+
+    #[test]
+    fn texts_that_could_be_something_else_are_quoted() {
+        for (text, quoted) in [
+            ("plain words, and more.", false),
+            ("4", true),
+            ("true", true),
+            ("a: b", true),
+            ("a #b", true),
+            ("@x", true),
+            ("", true),
+            ("ends:", true),
+            ("a\u{2028}b", true),
+        ] {
+            assert_eq!(scalar(text).starts_with('"'), quoted, "{text}");
+        }
+    }
+}
