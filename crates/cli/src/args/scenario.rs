@@ -15,6 +15,11 @@ const CYCLES_MAX: i64 = 100;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScenarioVerb {
     /// Play scenarios and say whether what they expect came true
+    ///
+    /// Without --model the agents think what their scripts say, on a simulated clock: hours pass in no
+    /// time, and every run is the same. With --model that model thinks for all of them in real time;
+    /// scripts are not looked at. Times of the story are kept then, but a pause in which nobody has
+    /// anything to do is cut short.
     Run(ScenarioRunArgs),
     /// Read scenarios without playing them
     Check(ScenarioFiles),
@@ -31,11 +36,6 @@ pub(crate) struct ScenarioFiles {
 }
 
 /// `viv scenario run`.
-///
-/// Without --model the agents think what their scripts say, on a simulated clock: hours pass in no
-/// time, and every run is the same. With --model that model thinks for all of them in real time;
-/// scripts are not looked at. Times of the story are kept then, but a pause in which nobody has
-/// anything to do is cut short.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioRunArgs {
     #[command(flatten)]
