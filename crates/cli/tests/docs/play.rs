@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Reader {
     fn follow(&mut self, step: &Step) {
         let place = format!("{}:{}", self.page, step.line);
         if let Some(file) = &step.file {
-            let path = self.dir.path().join("project").join(file);
+            let path = self.place().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             return std::fs::write(path, &step.commands).unwrap();
         }
@@ -114,6 +114,12 @@ impl Reader {
             let _ = writeln!(played, "{}", line.replace(USUAL, &self.address));
         }
         played
+    }
+
+    /// Where the reader is.
+    fn place(&self) -> PathBuf {
+        let kept = std::fs::read_to_string(self.dir.path().join("place"));
+        kept.map_or_else(|_| self.dir.path().join("project"), |place| PathBuf::from(place.trim_end()))
     }
 
     fn run(&self, place: &str, step: &Step, code: i32) -> String {
