@@ -7,6 +7,7 @@ mod errors;
 mod page;
 mod play;
 mod shown;
+mod tables;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,11 @@ macro_rules! pages {
 
 pages! {
     readme = "README.md";
+    first_ten_minutes = "docs/first-ten-minutes.md";
+    agents = "docs/agents.md";
+    scenarios = "docs/scenarios.md";
+    models = "docs/models.md";
+    operating = "docs/operating.md";
     concepts = "docs/concepts.md";
     spaces = "docs/spaces.md";
     api_page = "docs/api.md";
