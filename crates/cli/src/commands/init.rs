@@ -98,6 +98,7 @@ fn tell(screen: &Screen, dir: &Path, written: &[Template], advice: bool) {
         ("viv up", "starts the server with these agents"),
         ("viv chat --agent helper", "in a second terminal: talk with the first"),
         ("viv event ops deploy '{\"ok\": false}'", "wake the other as a service would"),
+        ("viv scenario run scenarios", "play what they must do, without a server"),
     ];
     if screen.json {
         let paths: Vec<&str> = written.iter().map(|file| file.path).collect();

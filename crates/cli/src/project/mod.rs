@@ -12,7 +12,7 @@ pub(crate) struct Template {
 }
 
 /// All of them but [`GITIGNORE`].
-pub(crate) const TEMPLATES: [Template; 3] = [
+pub(crate) const TEMPLATES: [Template; 4] = [
     Template {
         path: "vivarium.toml",
         text: include_str!("vivarium.toml"),
@@ -27,6 +27,11 @@ pub(crate) const TEMPLATES: [Template; 3] = [
         path: "agents/ops.md",
         text: include_str!("ops.md"),
         what: "an agent that services report to",
+    },
+    Template {
+        path: "scenarios/first.yaml",
+        text: include_str!("first.yaml"),
+        what: "a world in which the first must do well",
     },
 ];
 
