@@ -35,6 +35,8 @@ struct Reader {
     page: String,
     dir: TempDir,
     servers: Vec<Child>,
+    /// What the last server says after its announcement.
+    said: Option<mpsc::Receiver<String>>,
     address: String,
 }
 
@@ -42,7 +44,7 @@ impl Reader {
     fn new(page: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let address = USUAL.to_owned();
-        Self { page: page.to_owned(), dir, servers: Vec::new(), address }
+        Self { page: page.to_owned(), dir, servers: Vec::new(), said: None, address }
     }
 
     fn follow(&mut self, step: &Step) {
@@ -50,7 +52,8 @@ impl Reader {
         if let Some(file) = &step.file {
             let path = self.place().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            return std::fs::write(path, &step.commands).unwrap();
+            std::fs::write(path, &step.commands).unwrap();
+            return self.wait_for_the_server(&place, file);
         }
         let said = match step.manner {
             Manner::Runs => self.run(&place, step, 0),
@@ -116,6 +119,18 @@ impl Reader {
         played
     }
 
+    /// A running server tells that it has read an agent's file; a reader sees that before going on.
+    fn wait_for_the_server(&self, place: &str, file: &str) {
+        let Some(said) = self.said.as_ref().filter(|_| file.starts_with("agents/")) else { return };
+        let told = |line: String| line.contains(file);
+        while let Ok(line) = said.recv_timeout(PATIENCE) {
+            if told(line) {
+                return;
+            }
+        }
+        panic!("{place}: the server says nothing of `{file}`");
+    }
+
     /// Where the reader is.
     fn place(&self) -> PathBuf {
         let kept = std::fs::read_to_string(self.dir.path().join("place"));
@@ -138,7 +153,8 @@ impl Reader {
 
     fn watch(&self, place: &str, step: &Step) -> String {
         let mut child = self.bash(&step.commands).spawn().unwrap();
-        let lines = read_lines(child.stdout.take().unwrap());
+        let (to, lines) = mpsc::channel();
+        read_lines(child.stdout.take().unwrap(), to);
         let first = lines.recv_timeout(PATIENCE);
         end(&mut child, Signal::TERM);
         child.wait().unwrap();
@@ -147,32 +163,32 @@ impl Reader {
 
     fn start(&mut self, place: &str, step: &Step) -> String {
         let mut child = self.bash(&step.commands).spawn().unwrap();
-        let lines = read_lines(child.stdout.take().unwrap());
+        let (to, lines) = mpsc::channel();
+        read_lines(child.stdout.take().unwrap(), to.clone());
+        read_lines(child.stderr.take().unwrap(), to);
         let mut said = String::new();
         let address = loop {
             let Ok(line) = lines.recv_timeout(PATIENCE) else {
-                let mut why = String::new();
                 end(&mut child, Signal::KILL);
-                let _ = child.stderr.take().unwrap().read_to_string(&mut why);
-                panic!("{place}: `{}` does not serve\n{said}{why}", step.commands.trim_end());
+                panic!("{place}: `{}` does not serve\n{said}", step.commands.trim_end());
             };
             let _ = writeln!(said, "{line}");
             if let Some((_, address)) = line.split_once(READY) {
                 break address.trim().to_owned();
             }
         };
-        // Nobody must block a server by not reading what it says.
-        drop(drain(child.stderr.take().unwrap()));
         self.servers.push(child);
         self.address = address;
         // What follows is printed at once, up to the last line of the announcement.
         while let Ok(line) = lines.recv_timeout(Duration::from_millis(300)) {
             let _ = writeln!(said, "{line}");
         }
+        self.said = Some(lines);
         said
     }
 
     fn kill_servers(&mut self) {
+        self.said = None;
         for mut server in self.servers.drain(..) {
             end(&mut server, Signal::KILL);
             server.wait().unwrap();
@@ -205,16 +221,14 @@ fn drain(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     all
 }
 
-/// Its lines as they come.
-fn read_lines(from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
-    let (to, lines) = mpsc::channel();
+/// Hands on its lines as they come.
+fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             // Read to the end even when nobody listens any more.
             let _ = to.send(line);
         }
     });
-    lines
 }
 
 fn end(child: &mut Child, signal: Signal) {

@@ -29,7 +29,10 @@ fn the_generated_tables_are_what_the_binary_says() {
         if std::env::var_os(WRITE).is_some() {
             std::fs::write(&path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();
         } else {
-            assert!(is == wanted, "the table `{mark}` of {page} is not what the code says now: run `make docs`");
+            assert!(
+                is == wanted,
+                "the table `{mark}` of {page} is not what the code says now: run `make docs`"
+            );
         }
     }
 }
