@@ -100,19 +100,20 @@ fn title(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'stat
         return Line::styled("looking ...", dim());
     }
     let all = house.agents.iter().filter(|agent| agent.standing != Standing::Retired);
-    let (mut count, mut awake, mut waiting, mut tokens, mut cost) = (0u64, 0u64, 0u64, 0u64, None);
+    let (mut count, mut awake, mut waiting, mut tokens, mut cost) = (0u64, 0u64, 0u64, None, None);
     let mut unpriced = false;
     for agent in all {
         count += 1;
         awake += u64::from(works(agent));
         waiting += u64::from(agent.waiting);
-        tokens = tokens.saturating_add(tokens_of(agent).unwrap_or(0));
+        tokens = tokens_of(agent).map_or(tokens, |more| Some(tokens.unwrap_or(0u64).saturating_add(more)));
         cost = agent.cost_micros.map_or(cost, |more| Some(cost.unwrap_or(0u64).saturating_add(more)));
         unpriced |= agent.unpriced > 0;
     }
     let agents = if count == 1 { "1 agent".to_owned() } else { format!("{count} agents") };
     let mut parts = vec![agents, format!("{awake} at work"), format!("{waiting} waiting")];
-    parts.push(format!("{} tokens", short_count(tokens)));
+    // What no model reported is not nothing.
+    parts.push(format!("{} tokens", tokens.map_or_else(|| "?".to_owned(), short_count)));
     parts.extend(cost.map(|cost| format!("{}{}", money(cost), if unpriced { "+?" } else { "" })));
     let order = format!("by {}{}", sort_name(house.sort), if house.reverse { ", reversed" } else { "" });
     parts.push(order);

@@ -20,6 +20,7 @@ use crate::credentials::{self, Credentials};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::Screen;
+use crate::progress::Progress;
 use crate::reconcile::Watch;
 use crate::settings::Settings;
 use crate::voice;
@@ -42,7 +43,9 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         Failure::new(Exit::Failed, "cannot_listen", format!("cannot read the address in use: {error}"))
     })?;
     let clock = Arc::new(SystemClock::new());
+    let looking = Progress::start(&screen, "looking for a model");
     let chosen = voice::choose(&settings, clock.clone()).await?;
+    drop(looking);
     let files = Files::read(&settings, &chosen, args.prune)?;
     let signals = Signals::new()?;
 
