@@ -39,7 +39,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     let agent = target::agent(&client, args.agent.as_deref()).await?;
     let runs = runs(&client, &agent, &args).await?;
     let recording = Recording::gather(&client, &agent, &runs).await?;
-    let scenario = recording.scenario(&agent, &runs)?;
+    let (scenario, left_out) = recording.scenario(&agent, &runs)?;
     let text = written(&scenario);
     let doubt = doubt(&text).await?;
     drop(progress);
@@ -50,7 +50,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     if screen.json {
         screen.json_line(&json!({
             "agent": agent.name, "file": file, "cycles": runs.len(), "passes": doubt.is_none(),
-            "left_out": recording.left_out, "text": text,
+            "left_out": left_out, "text": text,
         }));
     } else if let Some(file) = &file {
         let cycles = if runs.len() == 1 { "1 cycle".to_owned() } else { format!("{} cycles", runs.len()) };
@@ -59,7 +59,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
     } else {
         screen.line(screen.clean(&text).trim_end());
     }
-    for left_out in &recording.left_out {
+    for left_out in &left_out {
         screen.note(&screen.clean_line(&format!("note: left out {left_out}")));
     }
     if let Some(doubt) = doubt {
@@ -105,7 +105,6 @@ struct Recording {
     messages: HashMap<MessageId, Message>,
     entries: Vec<LogEntry>,
     said: Vec<Message>,
-    left_out: Vec<String>,
 }
 
 impl Recording {
@@ -120,7 +119,6 @@ impl Recording {
             messages: HashMap::new(),
             entries: entries(client, agent, runs).await?,
             said: Vec::new(),
-            left_out: Vec::new(),
         };
         for space in &facts.spaces {
             let members = space.members.iter().map(|member| member.entity.name.clone()).collect();
@@ -158,7 +156,8 @@ impl Recording {
         Ok(())
     }
 
-    fn scenario(&self, agent: &Agent, runs: &[Run]) -> Result<Scenario> {
+    /// The scenario, and what of these cycles cannot be told in one.
+    fn scenario(&self, agent: &Agent, runs: &[Run]) -> Result<(Scenario, Vec<String>)> {
         let mut config = agent.config.clone();
         if let Some(keys) = config.as_object_mut() {
             // Whoever plays it says who thinks.
@@ -168,15 +167,8 @@ impl Recording {
             Failure::new(Exit::Failed, "unknown_answer", format!("cannot read the config: {error}"))
                 .hint("is the server another version than this `viv`?")
         })?;
-        let mut story = Vec::new();
         let mut rooms = self.rooms.clone();
-        for run in runs {
-            for (index, event) in self.lived.get(&run.id).into_iter().flatten().enumerate() {
-                let what = self.what(agent, event, &mut rooms);
-                let when = if index == 0 { When::Quiet } else { When::After(Duration::ZERO) };
-                story.extend(what.map(|what| Happening { when, what: vec![what], place: Place::default() }));
-            }
-        }
+        let (story, left_out) = self.story(agent, runs, &mut rooms);
         if story.is_empty() {
             return Err(Failure::new(
                 Exit::Refused,
@@ -196,7 +188,7 @@ impl Recording {
         let actor = Actor { name: agent.name.clone(), config, script: Some(script), place: Place::default() };
         let cycles = if runs.len() == 1 { "a cycle".to_owned() } else { format!("{} cycles", runs.len()) };
         let from = runs.first().map(|run| run.opened_at.to_string()).unwrap_or_default();
-        Ok(Scenario {
+        let scenario = Scenario {
             name: format!("What {} lived in {cycles}", agent.display_name),
             about: format!(
                 "Recorded; the first cycle began at {from}. The script is what its model replied.\n"
@@ -207,7 +199,27 @@ impl Recording {
             story,
             expect,
             notes: Vec::new(),
-        })
+        };
+        Ok((scenario, left_out))
+    }
+
+    /// What happened, in order, and which events no sentence of a story says.
+    fn story(&self, agent: &Agent, runs: &[Run], rooms: &mut [Room]) -> (Vec<Happening>, Vec<String>) {
+        let (mut story, mut left_out) = (Vec::new(), Vec::new());
+        for run in runs {
+            let mut first = true;
+            for event in self.lived.get(&run.id).into_iter().flatten() {
+                let Some(what) = self.what(agent, event, rooms) else {
+                    let (kind, cycle) = (event.kind.as_str(), run.ordinal);
+                    left_out.push(format!("the event {} of cycle {cycle}, a `{kind}`", event.seq));
+                    continue;
+                };
+                let when = if first { When::Quiet } else { When::After(Duration::ZERO) };
+                first = false;
+                story.push(Happening { when, what: vec![what], place: Place::default() });
+            }
+        }
+        (story, left_out)
     }
 
     fn what(&self, agent: &Agent, event: &LoggedEvent, rooms: &mut [Room]) -> Option<What> {
