@@ -51,7 +51,8 @@ impl Announcement<'_> {
         }
         if chosen.info.rehearsal {
             let label = "\nThis is a rehearsal: words are scripted, no model thinks. For a real one set\n\
-                         OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or try `make run-local`.";
+                         OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
+                         `make run-local`.";
             screen.line(&screen.paint(Style::Yellow, label));
         }
         if let Some(key) = admin_key {
