@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 
 use crate::errors::{Exit, Failure, Result};
 
-/// Takes the address.
-pub(crate) async fn bind(listen: &str, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
+/// The address, if a server may listen there; nothing is taken yet.
+pub(crate) fn permitted(listen: &str, allow_remote: bool) -> Result<SocketAddr> {
     let address = address(listen)?;
     if !address.ip().is_loopback() && !allow_remote {
         let message =
@@ -17,6 +17,12 @@ pub(crate) async fn bind(listen: &str, allow_remote: bool, data_dir: &Path) -> R
         return Err(Failure::new(Exit::Refused, "remote_refused", message)
             .hint("listen on 127.0.0.1, or add --allow-remote and put TLS in front of it"));
     }
+    Ok(address)
+}
+
+/// Takes the address.
+pub(crate) async fn bind(listen: &str, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
+    let address = permitted(listen, allow_remote)?;
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {

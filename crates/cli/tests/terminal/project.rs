@@ -256,6 +256,19 @@ fn settings_come_from_file_environment_and_flag_and_clients_find_the_data() {
 }
 
 #[test]
+fn a_check_refuses_the_address_that_a_start_would_refuse() {
+    let project = tempfile::tempdir().unwrap();
+    for (listen, code) in [("nope", 2), ("0.0.0.0:7878", 3)] {
+        fs::write(project.path().join("vivarium.toml"), format!("listen = \"{listen}\"\n")).unwrap();
+        for command in [&["config", "check"][..], &["up", "--model", "rehearsal"]] {
+            let ran = run(project.path(), command);
+            assert_eq!(ran.code, code, "{command:?}: {}", ran.err);
+            assert!(ran.err.contains(listen), "{}", ran.err);
+        }
+    }
+}
+
+#[test]
 fn all_keys_are_listed_for_people_scripts_and_pages() {
     let dir = project(&[]);
     let of_agents = run(dir.path(), &["config", "keys", "--agent", "--json"]).json();

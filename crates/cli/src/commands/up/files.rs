@@ -10,6 +10,7 @@ use storage::sqlite::Sqlite;
 
 use crate::agent_file::{AgentFile, Problem, Stamp, Vetting, load, scan, shown};
 use crate::errors::{Exit, Failure, Result};
+use crate::listen;
 use crate::reconcile::{Reconciler, Report, There, Watch};
 use crate::settings::{Origin, Settings};
 use crate::voice::{self, Chosen};
@@ -29,6 +30,8 @@ pub(super) struct Files {
 
 /// What `viv up` would refuse of settings and files; the number of agents, and the model.
 pub(crate) async fn would_refuse(settings: &Settings) -> Result<(Vec<String>, String)> {
+    listen::permitted(settings.text("listen"), settings.flag("allow_remote"))?;
+    super::log_filter(settings.text("log"))?;
     let chosen = voice::choose(settings, Arc::new(SystemClock::new())).await?;
     let files = Files::read(settings, &chosen, false)?;
     Ok((files.names().map(str::to_owned).collect(), chosen.info.name.clone()))

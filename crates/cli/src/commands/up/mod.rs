@@ -156,11 +156,15 @@ impl Signals {
     }
 }
 
-fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
-    let filter = EnvFilter::try_new(wanted).map_err(|error| {
+/// The filter of the log, if it is one.
+fn log_filter(wanted: &str) -> Result<EnvFilter> {
+    EnvFilter::try_new(wanted).map_err(|error| {
         Failure::usage(format!("wanted a log filter such as `info` as `log`, got `{wanted}`: {error}"))
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    })
+}
+
+fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter(wanted)?).with_writer(std::io::stderr);
     // Fails only where a log is set up already.
     let _ = log.with_ansi(screen.colour).try_init();
     Ok(())
