@@ -23,19 +23,11 @@ async fn kill_after_kill_loses_nothing_and_doubles_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_forgets_one_life_is_caught() {
     let viv = e2e::binary::find().unwrap_or_else(|why| panic!("{why}"));
-    // On a slow machine nobody may have been heard in the forgotten life: then only its commits are
-    // missed, and another life is forgotten.
-    for seed in [11, 12, 13] {
-        let torture = Torture { viv: viv.clone(), kills: 3, seed, forget: Some(1) };
-        let report = kill::run(torture).await.unwrap_or_else(|why| panic!("{why}"));
-        let said: Vec<String> = report.breaches.iter().map(ToString::to_string).collect();
-        assert!(!said.is_empty(), "a forgotten life was not noticed: {report}");
-        if let Some(left) = report.left {
-            std::fs::remove_dir_all(left).unwrap();
-        }
-        if said.iter().any(|breach| breach.contains("lost from space")) {
-            return;
-        }
+    let torture = Torture { viv, kills: 3, seed: 11, forget: Some(1) };
+    let report = kill::run(torture).await.unwrap_or_else(|why| panic!("{why}"));
+    let said: Vec<String> = report.breaches.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|breach| breach.contains("lost from space")), "{report}\n{said:#?}");
+    if let Some(left) = report.left {
+        std::fs::remove_dir_all(left).unwrap();
     }
-    panic!("in three forgotten lives no accepted message was missed");
 }
