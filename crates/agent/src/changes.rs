@@ -182,6 +182,10 @@ pub struct Changes {
     pub call_changes: Vec<CallChange>,
     /// What the inward calls want.
     pub inward: Inward,
+    /// Messages of kind `tool`, one for each new call row of a visible tool. They cause no events and
+    /// are no reason to refuse: one whose agent may not (any more) speak in its space is left out. From
+    /// then on each outcome that is written to a call row changes its message in the same transaction.
+    pub shows: Vec<NewMessage>,
     /// Volatile layers to keep as blobs; the open cycle names them.
     pub layers: Vec<Layer>,
     /// A new view row.
@@ -219,6 +223,7 @@ impl Changes {
             calls: Vec::new(),
             call_changes: Vec::new(),
             inward: Inward::default(),
+            shows: Vec::new(),
             layers: Vec::new(),
             view: None,
             run: None,
@@ -261,7 +266,7 @@ pub struct Refusal {
 /// What a commit caused outside its agent, to be told on. Whoever misses it finds it in the store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Echo {
-    /// Messages as stored, in order.
+    /// Messages as stored, in order: what was said, visible calls and changes of these.
     pub said: Vec<Message>,
     /// Agents that have something to do, this one included where more waits for it.
     pub wake: Vec<Waken>,

@@ -49,6 +49,8 @@ pub const NUDGES_MAX: u32 = 2;
 pub const CALLS_PER_STEP: usize = 32;
 /// Arguments of one call.
 pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
+/// Input or output of a visible call as its space is shown it, head and tail above it.
+pub const TOOL_SHOWN_MAX_BYTES: usize = 16 * 1024;
 /// Outcome stored whole up to this size.
 pub const OUTCOME_STORED_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Outcome shown to the model up to this size, head and tail above it.

@@ -4,6 +4,8 @@
 //! Reads the string fields of the top-level object and passes everything else over. Whatever is not
 //! JSON ends the reading quietly; the complete string is judged elsewhere.
 
+const REPLACEMENT: &str = "\u{FFFD}";
+
 /// A piece of a top-level string field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
@@ -53,14 +55,32 @@ impl Default for Partial {
 }
 
 impl Partial {
-    /// Reads on; returns what became known of string fields, in order.
+    /// Reads on; returns what became known of string fields, in order. Costs what `more` is long,
+    /// however much was read before.
     pub fn feed(&mut self, more: &str) -> Vec<Fragment> {
         let mut found: Vec<Fragment> = Vec::new();
-        for c in more.chars() {
-            self.read(c, &mut found);
+        let mut rest = more;
+        while let Some(c) = rest.chars().next() {
+            let plain = if self.in_string() { plain(rest) } else { 0 };
+            if plain > 0 {
+                self.flush_half(&mut found);
+                self.push(&rest[..plain], &mut found);
+                rest = &rest[plain..];
+            } else {
+                self.read(c, &mut found);
+                rest = &rest[c.len_utf8()..];
+            }
+            if self.place == Place::Over {
+                break;
+            }
         }
         found.retain(|fragment| fragment.end || !fragment.text.is_empty());
         found
+    }
+
+    /// Inside a string, and not inside an escape.
+    fn in_string(&self) -> bool {
+        matches!(self.place, Place::InKey | Place::InText) && self.escape.is_none()
     }
 
     fn read(&mut self, c: char, found: &mut Vec<Fragment>) {
@@ -75,7 +95,7 @@ impl Partial {
                 self.place = Place::InText;
                 found.push(self.fragment(false));
             }
-            Place::Start | Place::Colon | Place::Key | Place::Value if c.is_whitespace() => {}
+            Place::Start | Place::Colon | Place::Key | Place::Value if c.is_ascii_whitespace() => {}
             Place::Key if c == ',' => {}
             Place::Value => {
                 let depth = u32::from(c == '{' || c == '[');
@@ -89,77 +109,92 @@ impl Partial {
 
     fn read_string(&mut self, c: char, found: &mut Vec<Fragment>) {
         if let Some(escape) = self.escape.take() {
-            self.read_escape(escape, c, found);
-        } else if c == '\\' {
-            self.escape = Some(String::new());
-        } else if c == '"' {
-            self.flush_half(found);
-            if self.place == Place::InKey {
-                self.place = Place::Colon;
-            } else {
+            return self.read_escape(escape, c, found);
+        }
+        match c {
+            '\\' => self.escape = Some(String::new()),
+            '"' => {
+                self.flush_half(found);
+                if self.place == Place::InKey {
+                    self.place = Place::Colon;
+                    return;
+                }
                 self.place = Place::Key;
                 match found.last_mut() {
                     Some(last) if !last.end && last.field == self.key => last.end = true,
                     _ => found.push(self.fragment(true)),
                 }
             }
-        } else {
-            self.flush_half(found);
-            self.push(c, found);
+            // A bare control character: JSON has none within strings.
+            _ => self.place = Place::Over,
         }
     }
 
     fn read_escape(&mut self, mut escape: String, c: char, found: &mut Vec<Fragment>) {
         if escape.is_empty() && c != 'u' {
-            self.flush_half(found);
             let plain = match c {
-                'n' => '\n',
-                't' => '\t',
-                'r' => '\r',
-                'b' => '\u{8}',
-                'f' => '\u{c}',
-                other => other,
+                'n' => "\n",
+                't' => "\t",
+                'r' => "\r",
+                'b' => "\u{8}",
+                'f' => "\u{c}",
+                '"' => "\"",
+                '\\' => "\\",
+                '/' => "/",
+                _ => {
+                    self.place = Place::Over;
+                    return;
+                }
             };
+            self.flush_half(found);
             return self.push(plain, found);
+        }
+        if !escape.is_empty() && !c.is_ascii_hexdigit() {
+            self.place = Place::Over;
+            return;
         }
         escape.push(c);
         if escape.len() < 5 {
             self.escape = Some(escape);
             return;
         }
-        match u16::from_str_radix(escape.get(1..).unwrap_or(""), 16) {
+        match u16::from_str_radix(&escape[1..], 16) {
             Ok(unit) => self.push_unit(unit, found),
             Err(_) => self.place = Place::Over,
         }
     }
 
     fn push_unit(&mut self, unit: u16, found: &mut Vec<Fragment>) {
-        let units: Vec<u16> = self.high.take().into_iter().chain([unit]).collect();
-        if units.len() == 1 && (0xD800..0xDC00).contains(&unit) {
+        let low = (0xDC00..0xE000).contains(&unit);
+        if !low {
+            self.flush_half(found);
+        }
+        if (0xD800..0xDC00).contains(&unit) {
             self.high = Some(unit);
             return;
         }
-        for decoded in char::decode_utf16(units) {
-            self.push(decoded.unwrap_or(char::REPLACEMENT_CHARACTER), found);
+        for decoded in char::decode_utf16(self.high.take().into_iter().chain([unit])) {
+            let c = decoded.unwrap_or(char::REPLACEMENT_CHARACTER);
+            self.push(c.encode_utf8(&mut [0; 4]), found);
         }
     }
 
     /// A first half without its second stands for nothing.
     fn flush_half(&mut self, found: &mut Vec<Fragment>) {
         if self.high.take().is_some() {
-            self.push(char::REPLACEMENT_CHARACTER, found);
+            self.push(REPLACEMENT, found);
         }
     }
 
-    fn push(&mut self, c: char, found: &mut Vec<Fragment>) {
+    fn push(&mut self, text: &str, found: &mut Vec<Fragment>) {
         if self.place == Place::InKey {
-            return self.key.push(c);
+            return self.key.push_str(text);
         }
         match found.last_mut() {
-            Some(last) if !last.end && last.field == self.key => last.text.push(c),
+            Some(last) if !last.end && last.field == self.key => last.text.push_str(text),
             _ => {
                 let mut fragment = self.fragment(false);
-                fragment.text.push(c);
+                fragment.text.push_str(text);
                 found.push(fragment);
             }
         }
@@ -183,6 +218,12 @@ impl Partial {
     fn fragment(&self, end: bool) -> Fragment {
         Fragment { field: self.key.clone(), text: String::new(), end }
     }
+}
+
+/// How many bytes from the beginning of `text` stand for themselves in a string.
+fn plain(text: &str) -> usize {
+    let special = |byte: u8| byte == b'"' || byte == b'\\' || byte < b' ';
+    text.bytes().position(special).unwrap_or(text.len())
 }
 
 #[cfg(test)]
@@ -232,5 +273,149 @@ mod tests {
     fn what_is_no_json_ends_the_reading_quietly() {
         assert!(read("not json at all {\"text\":\"x\"}", 4).is_empty());
         assert_eq!(read(r#"{"text":"\uzzzz and more"}"#, 2), []);
+    }
+    /// Chance that repeats (SplitMix64).
+    struct Dice(u64);
+
+    impl Dice {
+        fn throw(&mut self, below: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            usize::try_from((z ^ (z >> 31)) % (below as u64)).unwrap()
+        }
+
+        fn word(&mut self) -> String {
+            const CHARS: [char; 16] = [
+                'a', 'b', ' ', '"', '\\', '/', '\n', '\t', '\u{8}', '\u{1}', 'é', 'ß', '…', '😀', '𝄞',
+                '\u{FFFD}',
+            ];
+            (0..self.throw(12)).map(|_| CHARS[self.throw(CHARS.len())]).collect()
+        }
+
+        /// A string as some vendor might write it: each character as itself or by one of its escapes.
+        fn quoted(&mut self, text: &str) -> String {
+            let mut quoted = String::from("\"");
+            for c in text.chars() {
+                let units = |c: char| -> String {
+                    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+                };
+                match (c, self.throw(3)) {
+                    (_, 0) => quoted.push_str(&units(c)),
+                    ('"' | '\\' | '/', _) => quoted.extend(['\\', c]),
+                    ('\n', _) => quoted.push_str("\\n"),
+                    (c, _) if c < ' ' => quoted.push_str(&units(c).to_uppercase().replace("\\U", "\\u")),
+                    _ => quoted.push(c),
+                }
+            }
+            quoted.push('"');
+            quoted
+        }
+
+        fn value(&mut self, depth: usize) -> String {
+            match self.throw(if depth > 2 { 3 } else { 6 }) {
+                0 => ["1", "-2.5e3", "true", "null"][self.throw(4)].to_owned(),
+                1 | 2 => {
+                    let word = self.word();
+                    self.quoted(&word)
+                }
+                3 => format!("[{},{}]", self.value(depth + 1), self.value(depth + 1)),
+                _ => self.object(depth + 1),
+            }
+        }
+
+        fn object(&mut self, depth: usize) -> String {
+            let fields: Vec<String> = (0..self.throw(5))
+                .map(|n| {
+                    let key = format!("{n}{}", self.word());
+                    format!("{}{}:{}", [" ", "", "\n"][self.throw(3)], self.quoted(&key), self.value(depth))
+                })
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+
+        fn cut<'a>(&mut self, text: &'a str) -> Vec<&'a str> {
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for (at, _) in text.char_indices().skip(1) {
+                if self.throw(4) == 0 {
+                    pieces.push(&text[from..at]);
+                    from = at;
+                }
+            }
+            pieces.push(&text[from..]);
+            pieces
+        }
+    }
+
+    fn put_together<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Vec<(String, String, bool)> {
+        let mut partial = Partial::default();
+        let mut fields: Vec<(String, String, bool)> = Vec::new();
+        for fragment in pieces.into_iter().flat_map(|piece| partial.feed(piece)) {
+            match fields.last_mut().filter(|(name, _, end)| !end && *name == fragment.field) {
+                Some((_, value, end)) => {
+                    value.push_str(&fragment.text);
+                    *end = fragment.end;
+                }
+                None => fields.push((fragment.field, fragment.text, fragment.end)),
+            }
+        }
+        fields
+    }
+
+    #[test]
+    fn whatever_is_written_and_however_it_is_cut_is_read_as_the_whole_is() {
+        for seed in 0..3_000 {
+            let mut dice = Dice(seed);
+            let text = dice.object(0);
+            let whole: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+            let fields = put_together(dice.cut(&text));
+            let wanted = whole.iter().filter(|(_, value)| value.is_string()).count();
+            assert_eq!(fields.len(), wanted, "seed {seed}: {text}");
+            for (name, value, end) in fields {
+                assert!(end && whole[&name] == value, "seed {seed}: {name}: {value} of {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_beginning_is_a_beginning_of_what_is_said() {
+        for seed in 0..300 {
+            let mut dice = Dice(seed);
+            let said = dice.word();
+            let text = format!("{{\"text\":{}}}", dice.quoted(&said));
+            for (at, _) in text.char_indices() {
+                let shown: String =
+                    put_together([&text[..at]]).into_iter().map(|(_, value, _)| value).collect();
+                assert!(
+                    said.starts_with(&shown),
+                    "seed {seed}: {shown:?} of {said:?}, cut at {at} of {text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_is_read_the_same_however_it_is_cut_and_never_panics() {
+        const BITS: [&str; 18] = [
+            "{", "}", "[", "]", ",", ":", "\"", "\\", "u", "d83d", "DE00", "\"text\"", "é", " ", "\n",
+            "+12f", "null", "\\ud83d",
+        ];
+        for seed in 0..5_000 {
+            let mut dice = Dice(seed);
+            let mut text = String::from(if dice.throw(2) == 0 { "{\"text\":\"" } else { "" });
+            (0..dice.throw(30)).for_each(|_| text.push_str(BITS[dice.throw(BITS.len())]));
+            let whole = put_together([text.as_str()]);
+            assert_eq!(put_together(dice.cut(&text)), whole, "seed {seed}: {text}");
+            assert_eq!(put_together(text.split_inclusive(|_| true)), whole, "seed {seed}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_escape_that_json_does_not_know_ends_the_reading() {
+        for text in [r#"{"text":"a\q b"}"#, r#"{"text":"a\u+123 b"}"#, "{\"text\":\"a\nb\"}"] {
+            assert_eq!(put_together([text]), [("text".into(), "a".into(), false)], "{text}");
+        }
     }
 }

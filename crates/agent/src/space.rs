@@ -2,10 +2,12 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::call::{CallRow, OutcomeStatus, head_and_tail};
 use crate::event::{Principal, Trust};
 use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
+use crate::limits;
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,4 +95,35 @@ pub struct NewMessage {
     pub root: RootId,
     /// Agent messages since the root.
     pub hop: u32,
+}
+
+/// Where the call of a tool message stands: `running`, `complete` or `error`.
+fn tool_state(row: &CallRow) -> &'static str {
+    match row.outcome.as_ref().map(|outcome| outcome.status) {
+        None | Some(OutcomeStatus::Pending) => "running",
+        Some(OutcomeStatus::Ok) => "complete",
+        Some(OutcomeStatus::Error | OutcomeStatus::Unknown | OutcomeStatus::Canceled) => "error",
+    }
+}
+
+/// The words of a tool message: for whoever shows nothing but words.
+pub fn tool_text(row: &CallRow) -> String {
+    format!("[{}: {}]", row.tool, tool_state(row))
+}
+
+/// The data of a tool message: what its call row says, long texts as head and tail. What only
+/// operators may read stays out.
+pub fn tool_data(row: &CallRow) -> Value {
+    let bound = |text: &str| head_and_tail(text, limits::TOOL_SHOWN_MAX_BYTES);
+    let mut data = json!({
+        "tool": row.tool,
+        "call": row.id,
+        "state": tool_state(row),
+        "input": bound(&row.arguments),
+    });
+    if let Some(outcome) = &row.outcome {
+        data["status"] = json!(outcome.status);
+        data["output"] = json!(bound(&outcome.text));
+    }
+    data
 }

@@ -109,6 +109,23 @@ pub enum Update {
         /// Why, in words, where there is more to say.
         reason: Option<String>,
     },
+    /// The arguments of a visible tool's call while they are generated: `delta` is appended to the
+    /// draft of that id. The committed message has the same id and replaces it.
+    #[serde(rename = "tool.input")]
+    ToolInput {
+        /// Where.
+        space: SpaceId,
+        /// The id that the message will have.
+        message: MessageId,
+        /// Who calls.
+        agent: AgentId,
+        /// The tool.
+        tool: String,
+        /// What is appended, as the model writes it.
+        delta: String,
+        /// The input so far is this many characters long, `delta` included.
+        chars: u64,
+    },
     /// A tool begins.
     #[serde(rename = "tool.started")]
     ToolStarted {
@@ -195,6 +212,7 @@ impl Update {
             Self::Draft { .. } => "draft",
             Self::DraftReset { .. } => "draft.reset",
             Self::State { .. } => "agent.state",
+            Self::ToolInput { .. } => "tool.input",
             Self::ToolStarted { .. } => "tool.started",
             Self::ToolDone { .. } => "tool.done",
             Self::Thought { .. } => "thought",
@@ -205,6 +223,6 @@ impl Update {
 
     /// Whether it may be dropped for a slow reader: what a later durable update replaces.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Draft { .. } | Self::Thought { .. })
+        matches!(self, Self::Draft { .. } | Self::ToolInput { .. } | Self::Thought { .. })
     }
 }

@@ -30,8 +30,12 @@ pub struct Draft {
     pub message: MessageId,
     /// Who writes.
     pub agent: AgentId,
+    /// The tool whose arguments these are, where it is a visible call and not words.
+    pub tool: Option<String>,
     /// The text so far.
     pub text: String,
+    /// Its length in characters.
+    pub chars: u64,
 }
 
 #[derive(Debug, Default)]
@@ -117,24 +121,40 @@ impl Live {
     pub fn rest(&self, agent: AgentId, reason: Option<String>) {
         let mut all = self.lock();
         let Some(activity) = all.activities.remove(&agent) else { return };
-        let left: Vec<_> = all.drafts.values().filter(|d| d.agent == agent).cloned().collect();
-        for draft in left {
-            all.drafts.remove(&draft.message);
-            self.publish_reset(&draft);
-        }
+        self.void(&mut all, agent);
         let topics = topics_of(agent, &activity.spaces);
         let update = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason };
         self.bus.publish(&topics, Arc::new(update));
     }
 
-    /// Appends to a draft, beginning it where it is new.
+    /// Appends to the draft of what will be said, beginning it where it is new.
     pub fn draft(&self, agent: AgentId, space: SpaceId, message: MessageId, delta: &str) {
+        self.grow(agent, space, message, None, delta);
+    }
+
+    /// Appends to the draft of a visible call's arguments, beginning it where it is new.
+    pub fn draft_input(&self, agent: AgentId, space: SpaceId, message: MessageId, tool: &str, delta: &str) {
+        self.grow(agent, space, message, Some(tool), delta);
+    }
+
+    /// Costs what `delta` is long: the text so far is neither copied nor counted again.
+    fn grow(&self, agent: AgentId, space: SpaceId, message: MessageId, tool: Option<&str>, delta: &str) {
         let mut all = self.lock();
-        let draft =
-            all.drafts.entry(message).or_insert_with(|| Draft { space, message, agent, text: String::new() });
+        let draft = all.drafts.entry(message).or_insert_with(|| Draft {
+            space,
+            message,
+            agent,
+            tool: tool.map(str::to_owned),
+            text: String::new(),
+            chars: 0,
+        });
         draft.text.push_str(delta);
-        let chars = draft.text.chars().count() as u64;
-        let update = Update::Draft { space, message, agent, delta: delta.to_owned(), chars };
+        draft.chars += delta.chars().count() as u64;
+        let (delta, chars) = (delta.to_owned(), draft.chars);
+        let update = match tool.map(str::to_owned) {
+            None => Update::Draft { space, message, agent, delta, chars },
+            Some(tool) => Update::ToolInput { space, message, agent, tool, delta, chars },
+        };
         self.bus.publish(&[Topic::Space(space), Topic::Agent(agent)], Arc::new(update));
     }
 
@@ -146,9 +166,11 @@ impl Live {
     /// All drafts of the agent are void; watchers are told.
     pub fn reset_drafts(&self, agent: AgentId) {
         let mut all = self.lock();
-        let void: Vec<_> = all.drafts.values().filter(|d| d.agent == agent).cloned().collect();
-        for draft in void {
-            all.drafts.remove(&draft.message);
+        self.void(&mut all, agent);
+    }
+
+    fn void(&self, all: &mut State, agent: AgentId) {
+        for (_, draft) in all.drafts.extract_if(|_, draft| draft.agent == agent) {
             self.publish_reset(&draft);
         }
     }

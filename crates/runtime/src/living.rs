@@ -289,6 +289,10 @@ impl Waking<'_> {
             }
             live.bus().publish(&[Topic::Space(spoken_in)], Arc::new(Update::Message { message }));
         }
+        if changes.kind == CommitKind::Decide {
+            // What the decision did not say after all is no draft any more.
+            live.reset_drafts(self.agent);
+        }
         let Changes { cycle, step, kind, .. } = *changes;
         let commit = Update::Commit { agent: self.agent, n, cycle, step, kind };
         live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(commit));

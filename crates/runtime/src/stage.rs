@@ -1,5 +1,6 @@
 //! What watchers see while a model generates: `send_message` text appears in its space as its
-//! arguments grow, everything else on the agent's own stream.
+//! arguments grow, the input of a visible tool where the agent stands, everything else on the agent's
+//! own stream.
 //!
 //! A draft's place is certain before its first character is shown: `space` came first, or the text
 //! goes to the active space (where an `enter_space` earlier in the same generation counts as done).
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use agent::cycle::{Cycle, names};
 use agent::id::{AgentId, CallId, CycleId, MessageId, SpaceId};
 use agent::life::Facts;
+use agent::limits;
 use agent::partial::Partial;
 use agent::port::{PartKind, Piece};
 use agent::update::{Topic, Update};
@@ -21,7 +23,9 @@ pub(crate) struct Stage {
     agent: AgentId,
     cycle: CycleId,
     step: u32,
-    facts: Facts,
+    facts: Arc<Facts>,
+    /// Names of the visible tools.
+    visible: Vec<String>,
     active: Option<SpaceId>,
     live: Arc<Live>,
     parts: HashMap<u32, Shown>,
@@ -32,6 +36,7 @@ enum Shown {
     Thought { reasoning: bool },
     Entering { partial: Partial, space: String },
     Speaking(Box<Speaking>),
+    Working(Box<Working>),
     Other,
 }
 
@@ -41,6 +46,17 @@ struct Speaking {
     space: String,
     named: bool,
     place: Option<SpaceId>,
+    /// Bytes shown so far.
+    shown: usize,
+}
+
+/// The input of a visible call.
+struct Working {
+    message: MessageId,
+    tool: String,
+    place: SpaceId,
+    /// Bytes shown so far.
+    shown: usize,
 }
 
 impl Stage {
@@ -50,7 +66,8 @@ impl Stage {
             agent,
             cycle: cycle.id(),
             step: cycle.step(),
-            facts: cycle.facts().clone(),
+            facts: Arc::new(cycle.facts().clone()),
+            visible: cycle.visible_tools(),
             active: cycle.active_space(),
             live: Arc::clone(live),
             parts: HashMap::new(),
@@ -88,15 +105,26 @@ impl Stage {
                         space: String::new(),
                         named: false,
                         place: None,
+                        shown: 0,
                     })),
                     names::ENTER_SPACE => {
                         Shown::Entering { partial: Partial::default(), space: String::new() }
                     }
-                    _ => Shown::Other,
+                    tool => self.working(tool, &call),
                 }
             }
         };
         self.parts.insert(part, shown);
+    }
+
+    /// A visible call is shown where the agent stands.
+    fn working(&self, tool: &str, call: &CallId) -> Shown {
+        let visible = self.visible.iter().any(|name| name == tool);
+        let Some(place) = self.facts.here(self.active).filter(|_| visible) else { return Shown::Other };
+        let (message, tool) = (MessageId::of_call(call), tool.to_owned());
+        // Shown from the first moment, whatever its arguments are.
+        self.live.draft_input(self.agent, place, message, &tool, "");
+        Shown::Working(Box::new(Working { message, tool, place, shown: 0 }))
     }
 
     fn delta(&mut self, part: u32, text: &str) {
@@ -125,10 +153,19 @@ impl Stage {
                     if fragment.field == "text" && !fragment.text.is_empty() {
                         let place =
                             if speaking.named { speaking.place } else { self.facts.here(self.active) };
-                        if let Some(place) = place {
+                        // A longer text is not said, so its rest is not shown.
+                        speaking.shown += fragment.text.len();
+                        if let Some(place) = place.filter(|_| speaking.shown <= limits::MESSAGE_MAX_BYTES) {
                             self.live.draft(self.agent, place, speaking.message, &fragment.text);
                         }
                     }
+                }
+            }
+            Some(Shown::Working(working)) => {
+                working.shown += text.len();
+                if working.shown <= limits::TOOL_SHOWN_MAX_BYTES {
+                    let Working { message, tool, place, .. } = &**working;
+                    self.live.draft_input(self.agent, *place, *message, tool, text);
                 }
             }
             Some(Shown::Other) | None => {}

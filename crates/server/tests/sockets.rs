@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::id::{CycleId, MessageId};
 use agent::limits;
-use agent::update::Update;
-use serde_json::json;
+use agent::update::{AgentState, Update};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::world::{ADMIN, World};
 
@@ -64,6 +66,55 @@ async fn a_stream_over_a_socket_is_live_and_ends_at_shutdown() {
     line_with(&mut socket, "event: closed").await;
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).await.unwrap();
+    served.server.await.unwrap().unwrap();
+}
+
+/// The data of the next event of that name; others are passed over.
+async fn data_of(socket: &mut BufReader<TcpStream>, name: &str) -> Value {
+    line_with(socket, &format!("event: {name}")).await;
+    serde_json::from_str(line_with(socket, "data: ").await.strip_prefix("data: ").unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_refresh_and_a_second_tab_in_mid_message_show_the_text_so_far_and_what_follows() {
+    let served = served().await;
+    let world = &served.world;
+    let head = format!(
+        "GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n\r\n"
+    );
+    let live = world.doors.node.live();
+    let [text, input] = [6, 7].map(|n| MessageId(Uuid::from_u128(n)));
+    live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
+    let mut first = connect(&served, &head).await;
+    assert_eq!(data_of(&mut first, "snapshot").await["drafts"], json!([]));
+    live.draft(world.agent, world.home, text, "Salam é");
+    live.draft_input(world.agent, world.home, input, "build", "{\"no");
+    assert_eq!(data_of(&mut first, "draft").await["delta"], "Salam é");
+    assert_eq!(data_of(&mut first, "tool.input").await["chars"], 4);
+    drop(first);
+    let mut tabs = [connect(&served, &head).await, connect(&served, &head).await];
+    for tab in &mut tabs {
+        let drafts = json!([
+            {"message": text, "agent": world.agent, "text": "Salam é"},
+            {"message": input, "agent": world.agent, "tool": "build", "text": "{\"no"},
+        ]);
+        assert_eq!(data_of(tab, "snapshot").await["drafts"], drafts);
+    }
+    live.draft(world.agent, world.home, text, "😀!");
+    live.draft_input(world.agent, world.home, input, "build", "te\"");
+    for tab in &mut tabs {
+        let draft = data_of(tab, "draft").await;
+        assert_eq!((&draft["delta"], &draft["chars"]), (&json!("😀!"), &json!(9)), "nothing is shown twice");
+        let input = data_of(tab, "tool.input").await;
+        assert_eq!((&input["delta"], &input["chars"]), (&json!("te\""), &json!(7)));
+    }
+    live.reset_drafts(world.agent);
+    for tab in &mut tabs {
+        data_of(tab, "draft.reset").await;
+        data_of(tab, "draft.reset").await;
+    }
+    assert_eq!(data_of(&mut connect(&served, &head).await, "snapshot").await["drafts"], json!([]));
+    served.shutdown.cancel();
     served.server.await.unwrap().unwrap();
 }
 

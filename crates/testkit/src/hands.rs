@@ -155,6 +155,31 @@ pub fn panics(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
     hand("panics", "Has a bug.", effect, Deed::Panic, counters)
 }
 
+/// `tool` under another name, its calls shown in spaces.
+pub fn visible(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let spec = ToolSpec { name: name.to_owned(), visible: true, ..tool.spec().clone() };
+    Arc::new(Visible { spec, tool })
+}
+
+struct Visible {
+    spec: ToolSpec,
+    tool: Arc<dyn Tool>,
+}
+
+impl Tool for Visible {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &str) -> Result<Value, String> {
+        self.tool.check(arguments)
+    }
+
+    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+        self.tool.call(arguments, hands)
+    }
+}
+
 fn hand(name: &str, description: &str, effect: Effect, deed: Deed, counters: &Counters) -> Arc<dyn Tool> {
     let schema = json!({
         "type": "object",

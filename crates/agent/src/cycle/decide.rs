@@ -159,6 +159,7 @@ impl Cycle {
             open.addressed.extend(call.inward.says.iter().map(|say| say.space));
             changes.inward.extend(call.inward.clone());
         }
+        changes.shows = self.shown(decision, now);
         self.count_up(decision, &mut open);
         if self.failures > 0 {
             changes.failures = Some(0);

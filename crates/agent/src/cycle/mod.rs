@@ -24,6 +24,7 @@ mod fail;
 mod mind;
 mod receipt;
 mod settle;
+mod show;
 mod stop;
 #[cfg(test)]
 mod tests;

@@ -10,3 +10,4 @@ mod play;
 mod prefix;
 mod stops;
 mod stories;
+mod streaming;

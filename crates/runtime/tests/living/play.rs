@@ -49,7 +49,8 @@ impl Play {
         let counters = Counters::new();
         let gate = Gate::closed();
         let slow = testkit::hands::slow(&counters, Effect::ReadOnly, &gate);
-        let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow);
+        let build = testkit::hands::visible("build", Arc::clone(&slow));
+        let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
         let model = Arc::new(model);
         let ground = Ground {
             store: wrap(Arc::new(sqlite.clone())),

@@ -33,6 +33,9 @@ pub struct DraftNow {
     /// Who writes.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
+    /// The visible tool whose input this is; words have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// The text so far.
     pub text: String,
 }

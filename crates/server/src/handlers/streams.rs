@@ -26,9 +26,11 @@ pub(super) async fn house(
 }
 
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
-/// `member`, `draft`, `draft.reset`, `agent.state`, `cycle.ended`; calls of tools are told by the agent's
-/// stream alone. Durable ones (`message`, `member`) carry the space's `rev` as `id`; `Last-Event-ID`
-/// replays messages after it, or a `gap` says that they are too many. Before the end, `closed` says why.
+/// `member`, `draft`, `tool.input`, `draft.reset`, `agent.state`, `cycle.ended`. A call of a visible
+/// tool is a message of kind `tool`, told again under the same id when it changes; other calls are told
+/// by the agent's stream alone. Durable ones (`message`, `member`) carry the space's `rev` as `id`;
+/// `Last-Event-ID` replays messages after it, or a `gap` says that they are too many. Before the end,
+/// `closed` says why.
 #[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",
     params(("space" = String, Path, description = "Id or handle."),
            ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
@@ -45,9 +47,9 @@ pub(super) async fn space(
 }
 
 /// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
-/// `draft`, `draft.reset`, `tool.started`, `tool.done`, `thought`, `commit`, `cycle.ended`. The durable
-/// ones (`commit`) carry the number of the commit as `id`; `Last-Event-ID` replays those after it, or
-/// a `gap` says that they are too many. Before the end, `closed` says why.
+/// `draft`, `tool.input`, `draft.reset`, `tool.started`, `tool.done`, `thought`, `commit`,
+/// `cycle.ended`. The durable ones (`commit`) carry the number of the commit as `id`; `Last-Event-ID`
+/// replays those after it, or a `gap` says that they are too many. Before the end, `closed` says why.
 #[utoipa::path(get, path = "/v1/agents/{agent}/stream", tag = "streams",
     params(("agent" = String, Path, description = "Id or handle."),
            ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),

@@ -226,12 +226,14 @@ impl Pump {
     /// Passes on what is not durable, or drops it.
     fn pass_passing(&mut self, update: &Update) {
         match update {
-            Update::Draft { message, chars, .. } => match self.drafts.get(message) {
-                Some(known) if chars <= known => return,
-                _ => {
-                    self.drafts.remove(message);
+            Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } => {
+                match self.drafts.get(message) {
+                    Some(known) if chars <= known => return,
+                    _ => {
+                        self.drafts.remove(message);
+                    }
                 }
-            },
+            }
             Update::DraftReset { message, .. } => {
                 self.drafts.remove(message);
             }

@@ -6,7 +6,7 @@ use agent::id::{AgentId, EntityId, SpaceId};
 use agent::limits;
 use agent::port::StoreError;
 use agent::update::{Topic, Update};
-use runtime::live::Activity;
+use runtime::live::{Activity, Draft};
 use serde_json::Value;
 
 use crate::Hall;
@@ -108,14 +108,15 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
     let members = hall.doors.reader.members(space.id).await?;
     let live = hall.doors.node.live();
     let agents = now(live.active_in(space.id));
-    let mut drafts = Vec::new();
+    let (mut drafts, mut lengths) = (Vec::new(), Vec::new());
     for draft in live.drafts(space.id) {
         // Committed, though its writer did not yet say so: no draft.
         if hall.doors.reader.message(draft.message).await?.is_none() {
-            drafts.push(DraftNow { message: draft.message, agent: draft.agent, text: draft.text });
+            lengths.push((draft.message, draft.chars));
+            let Draft { message, agent, tool, text, .. } = draft;
+            drafts.push(DraftNow { message, agent, tool, text });
         }
     }
-    let lengths = drafts.iter().map(|draft| (draft.message, draft.text.chars().count() as u64)).collect();
     let mark = space.rev;
     let data = SpaceSnapshot {
         rev: space.rev,

@@ -12,7 +12,7 @@ use super::events::{Head, admit};
 use super::fault::Outcome;
 use super::rows::{first, ms, run, to_json, uuid_at, uuid_or_none};
 use super::wake::{CALL, call_at};
-use super::{Session, Sqlite};
+use super::{Session, Sqlite, show};
 
 impl Calls for Sqlite {
     fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
@@ -67,6 +67,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     if run(db, sql, params![to_json(&answer.outcome)?, answer.id.0])? == 0 {
         return Ok(Some(Finish::Already));
     }
+    show::update(db, &answer.id)?;
     if asked.awaited && asked.open == Some(asked.cycle) {
         // An answer ends a pause, but not a rest that the provider or a failure made necessary.
         let sql = "UPDATE inbox_head SET hold_until = NULL, due_at = min(coalesce(due_at, ?1), ?1) \

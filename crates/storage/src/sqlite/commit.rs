@@ -22,7 +22,7 @@ use super::rows::{
     u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
-use super::{apply, notes};
+use super::{apply, notes, show};
 
 /// Urgent events that a glance brings in full.
 const URGENT_MAX: u32 = 100;
@@ -109,6 +109,7 @@ pub(super) fn commit(
     life.head_seq = apply::entries(db, life.agent, life.head_seq, &changes.entries)?;
     apply::calls(db, life.agent, &changes.calls)?;
     apply::call_changes(db, life.agent, &changes.call_changes)?;
+    echo.said.extend(show::updates(db, &changes.call_changes)?);
     apply::layers(db, &changes.layers)?;
     if let Some(view) = &changes.view {
         apply::view(db, life.agent, n, view)?;
@@ -162,11 +163,17 @@ fn done_before(db: &Connection, life: &Life, lease: Lease, changes: &Changes) ->
     Ok(CommitOutcome::Committed { n, glance, echo: Echo::default() })
 }
 
-/// Says what the inward calls want said, in order, or refuses those calls that may not.
+/// Says what the inward calls want said and shows the visible ones, in the order of the calls, or
+/// refuses those calls that may not speak.
 fn speak(db: &Connection, session: &Session, agent: AgentId, changes: &Changes) -> Outcome<Echo> {
     let mut echo = Echo::default();
     let mut refusals = Vec::new();
+    let mut shows = changes.shows.iter().peekable();
     for message in &changes.inward.says {
+        let turn = show::turn(&changes.calls, message);
+        while let Some(shown) = shows.next_if(|shown| show::turn(&changes.calls, shown) < turn) {
+            echo.said.extend(show::show(db, shown)?);
+        }
         let mine = message.sender == agent.entity();
         let denied = Denial::NotMember { entity: message.sender, space: message.space };
         match if mine { say(db, session, message) } else { Err(denied.into()) } {
@@ -181,6 +188,9 @@ fn speak(db: &Connection, session: &Session, agent: AgentId, changes: &Changes) 
             }
             Err(other) => return Err(other),
         }
+    }
+    for shown in shows {
+        echo.said.extend(show::show(db, shown)?);
     }
     if refusals.is_empty() { Ok(echo) } else { Err(Fault::Refused(refusals)) }
 }

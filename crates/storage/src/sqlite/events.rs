@@ -318,11 +318,12 @@ fn said_between(db: &Connection, space: i64, from: u64, to: u64) -> Outcome<Vec<
     Ok(said)
 }
 
-/// Messages of a space with `from <= seq < before`, newest first, with names.
+/// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
+/// watchers.
 pub(super) fn said(db: &Connection, space: i64, from: u64, before: u64, limit: i64) -> Outcome<Vec<Said>> {
     let sql = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at \
                FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender \
-               WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 ORDER BY m.seq DESC LIMIT ?4";
+               WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4";
     all(db, sql, params![space, int(from), int(before), limit], |row| {
         Ok(Said {
             id: MessageId(uuid_at(row, 0)?),

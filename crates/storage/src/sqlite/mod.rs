@@ -26,6 +26,7 @@ mod registry_spaces;
 mod rows;
 mod say;
 mod schema;
+mod show;
 mod store;
 mod wake;
 mod writer;

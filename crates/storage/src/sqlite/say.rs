@@ -27,11 +27,12 @@ pub(super) enum Spoken {
     Before(Message),
 }
 
-struct Place {
-    id: i64,
-    head_seq: u64,
-    rev: u64,
-    closed: bool,
+/// The row of a space.
+pub(super) struct Place {
+    pub(super) id: i64,
+    pub(super) head_seq: u64,
+    pub(super) rev: u64,
+    pub(super) closed: bool,
 }
 
 struct Listener {
@@ -54,7 +55,7 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     let members: Vec<MemberFacts> = listeners.iter().map(|listener| listener.facts.clone()).collect();
     let named = mentions(&message.text, &message.mentions, &members);
     let (seq, rev) = (place.head_seq + 1, place.rev + 1);
-    if !write(db, message, &place, row, &named)? {
+    if !write(db, message, MessageKind::Text, &place, row, &named)? {
         return before_or(db, message, Denial::MessageIdTaken);
     }
     let spoken = if kind == EntityKind::Agent { count(db, message)? } else { 0 };
@@ -68,10 +69,11 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
             }
         }
     }
-    Ok(Spoken::New(stored(message, seq, rev, named), wake))
+    Ok(Spoken::New(stored(message, MessageKind::Text, seq, rev, named), wake))
 }
 
-fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Place>> {
+/// The space of a message.
+pub(super) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Place>> {
     let sql = "SELECT id, head_seq, rev, closed FROM space WHERE uuid = ?";
     first(db, sql, [bytes(message.space.0)], |row| {
         Ok(Place { id: row.get(0)?, head_seq: u64_at(row, 1)?, rev: u64_at(row, 2)?, closed: row.get(3)? })
@@ -132,9 +134,11 @@ fn before_or(db: &Connection, message: &NewMessage, denial: Denial) -> Outcome<S
     }
 }
 
-fn write(
+/// Writes the row of a message; whether it is new.
+pub(super) fn write(
     db: &Connection,
     message: &NewMessage,
+    kind: MessageKind,
     place: &Place,
     sender: i64,
     named: &[EntityId],
@@ -144,7 +148,7 @@ fn write(
     let data = message.data.as_ref().map(to_json).transpose()?;
     let sql = "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
                trust, root, hop, cycle, call, mentions, text, data) \
-               VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
     let rows = run(
         db,
         sql,
@@ -154,6 +158,7 @@ fn write(
             bytes(message.id.0),
             rev,
             sender,
+            i64::from(kind == MessageKind::Tool),
             message.urgent,
             ms(message.at),
             principal_kind,
@@ -260,14 +265,21 @@ fn collapse(
     Ok(wake)
 }
 
-fn stored(message: &NewMessage, seq: u64, rev: u64, mentions: Vec<EntityId>) -> Message {
+/// The message as it is stored now.
+pub(super) fn stored(
+    message: &NewMessage,
+    kind: MessageKind,
+    seq: u64,
+    rev: u64,
+    mentions: Vec<EntityId>,
+) -> Message {
     Message {
         id: message.id,
         space: message.space,
         seq,
         rev,
         sender: message.sender,
-        kind: MessageKind::Text,
+        kind,
         text: message.text.clone(),
         mentions,
         urgent: message.urgent,

@@ -12,6 +12,7 @@ pub mod goals;
 pub mod life;
 pub mod outside;
 pub mod registry;
+pub mod shown;
 mod world;
 
 use std::sync::Arc;
@@ -113,6 +114,11 @@ macro_rules! contract_tests {
             registry::members_raise_the_rev_and_a_full_space_takes_no_more,
             registry::a_key_is_found_by_its_hash_and_replaced_by_its_label,
             registry::only_an_open_cycle_can_be_canceled,
+            shown::a_visible_call_is_one_message_that_follows_its_row,
+            shown::a_visible_call_causes_no_events,
+            shown::visible_calls_and_messages_of_a_step_come_in_the_order_of_its_calls,
+            shown::a_visible_call_is_left_out_where_its_agent_may_not_speak,
+            shown::a_visible_call_shows_how_it_ended_whoever_tells,
         }
     };
 }

@@ -195,7 +195,7 @@ impl Talk {
         if !missed {
             gone.into_iter().for_each(|message| self.void(message));
         }
-        for draft in snapshot.drafts {
+        for draft in snapshot.drafts.into_iter().filter(|draft| draft.tool.is_none()) {
             self.resume(draft.message, draft.agent, draft.text);
         }
         missed
@@ -234,7 +234,10 @@ impl Talk {
                 }
             }
             Update::CycleEnded { agent, ending, reason, .. } => self.ended(agent, ending, reason),
-            Update::Member { .. } | Update::Thought { .. } | Update::Commit { .. } => {}
+            Update::ToolInput { .. }
+            | Update::Member { .. }
+            | Update::Thought { .. }
+            | Update::Commit { .. } => {}
         }
         false
     }

@@ -185,6 +185,7 @@ impl House {
             }
             Update::Draft { agent, .. }
             | Update::DraftReset { agent, .. }
+            | Update::ToolInput { agent, .. }
             | Update::ToolStarted { agent, .. }
             | Update::ToolDone { agent, .. }
             | Update::Thought { agent, .. }

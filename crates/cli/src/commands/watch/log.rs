@@ -153,7 +153,8 @@ impl Log {
             Update::Thought { agent, step, reasoning, delta, .. } => {
                 self.think(at, *agent, *step, *reasoning, delta);
             }
-            Update::Commit { .. } => {}
+            // The call itself is told when it begins.
+            Update::Commit { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, ending, reason, spent, .. } => {
                 self.busy.remove(agent);
                 self.drafts.retain(|_, draft| draft.agent != *agent);
@@ -482,6 +483,7 @@ fn agent_of(update: &Update) -> Option<AgentId> {
         Update::Draft { agent, .. }
         | Update::DraftReset { agent, .. }
         | Update::State { agent, .. }
+        | Update::ToolInput { agent, .. }
         | Update::ToolStarted { agent, .. }
         | Update::ToolDone { agent, .. }
         | Update::Thought { agent, .. }

@@ -89,9 +89,9 @@ fn named_in(update: &Update) -> (Option<EntityId>, Option<SpaceId>) {
     match update {
         Update::Message { message } => (Some(message.sender), Some(message.space)),
         Update::Member { entity, space, .. } => (Some(*entity), Some(*space)),
-        Update::Draft { agent, space, .. } | Update::DraftReset { agent, space, .. } => {
-            (Some(agent.entity()), Some(*space))
-        }
+        Update::Draft { agent, space, .. }
+        | Update::DraftReset { agent, space, .. }
+        | Update::ToolInput { agent, space, .. } => (Some(agent.entity()), Some(*space)),
         Update::State { agent, .. }
         | Update::ToolStarted { agent, .. }
         | Update::ToolDone { agent, .. }

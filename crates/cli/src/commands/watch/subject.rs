@@ -189,6 +189,7 @@ impl Subject {
                     Update::Draft { agent, .. }
                     | Update::DraftReset { agent, .. }
                     | Update::State { agent, .. }
+                    | Update::ToolInput { agent, .. }
                     | Update::ToolStarted { agent, .. }
                     | Update::ToolDone { agent, .. }
                     | Update::Thought { agent, .. }

@@ -1,0 +1,46 @@
+//! Calls of visible tools as messages of a space: which, and where. The store writes each with its
+//! decision and keeps it at what its call row says.
+
+use jiff::Timestamp;
+
+use super::{Cycle, Decision};
+use crate::event::{Principal, Trust};
+use crate::id::MessageId;
+use crate::space::{NewMessage, tool_data, tool_text};
+
+impl Cycle {
+    /// Names of the tools whose calls are shown in spaces.
+    pub fn visible_tools(&self) -> Vec<String> {
+        self.setup.tools.iter().filter(|spec| spec.visible).map(|spec| spec.name.clone()).collect()
+    }
+
+    /// The messages of the decision's visible calls, each where the agent stands when it makes it.
+    pub(super) fn shown(&self, decision: &Decision, now: Timestamp) -> Vec<NewMessage> {
+        let visible = self.visible_tools();
+        let mut here = self.active_space;
+        let mut shown = Vec::new();
+        for call in &decision.calls {
+            here = call.inward.active_space.or(here);
+            let Some(space) = self.facts.here(here).filter(|_| visible.contains(&call.row.tool)) else {
+                continue;
+            };
+            shown.push(NewMessage {
+                id: MessageId::of_call(&call.row.id),
+                space,
+                sender: self.agent.entity(),
+                text: tool_text(&call.row),
+                mentions: Vec::new(),
+                urgent: false,
+                at: now,
+                cycle: Some(self.open.id),
+                call: Some(call.row.id.clone()),
+                data: Some(tool_data(&call.row)),
+                principal: Principal::Own,
+                trust: Trust::Agent,
+                root: self.open.root.clone(),
+                hop: self.open.hop,
+            });
+        }
+        shown
+    }
+}

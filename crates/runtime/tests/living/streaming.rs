@@ -1,0 +1,161 @@
+//! What the watchers of a space see of a generation: text and input as they grow, what becomes of
+//! them, and never anything left over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::id::{AgentId, EntityId, SpaceId};
+use agent::port::{Heard, Listener, ModelError};
+use agent::update::{Topic, Update};
+use futures_util::FutureExt;
+use models::scripted::Script;
+use serde_json::json;
+
+use crate::play::{Play, done, send, step};
+
+/// A watcher of a space.
+struct Watcher(Box<dyn Listener>);
+
+impl Watcher {
+    /// What it was shown since the last look, a line each; states of agents left out.
+    fn seen(&mut self) -> Vec<String> {
+        let mut seen = Vec::new();
+        while let Some(Some(heard)) = self.0.next().now_or_never() {
+            let Heard::Update(update) = heard else { panic!("it looked too late") };
+            seen.push(match &*update {
+                Update::Draft { delta, chars, .. } => format!("draft {delta:?} {chars}"),
+                Update::DraftReset { .. } => "reset".to_owned(),
+                Update::ToolInput { tool, delta, chars, .. } => format!("input {tool} {delta:?} {chars}"),
+                Update::Message { message } => format!("message {} {}", message.seq, message.text),
+                Update::CycleEnded { ending, .. } => ending.as_str().to_owned(),
+                _ => continue,
+            });
+        }
+        seen
+    }
+}
+
+struct Lobby {
+    play: Play,
+    husam: EntityId,
+    ada: AgentId,
+    lobby: SpaceId,
+    watcher: Watcher,
+}
+
+async fn lobby(play: Play) -> Lobby {
+    let husam = play.world.human("husam").await.unwrap();
+    let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let watcher = Watcher(play.world.ports().live.bus().subscribe(Topic::Space(lobby)));
+    Lobby { play, husam, ada, lobby, watcher }
+}
+
+#[tokio::test]
+async fn a_visible_call_is_shown_from_its_first_input_to_its_outcome_under_one_id() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().raw_call("build", r#"{"note":"all"}"#, 7).call("look", &json!({})),
+        _ => done(),
+    });
+    let mut l = lobby(play).await;
+    l.play.world.say(l.husam, l.lobby, "build it").await.unwrap();
+    l.play.world.pass(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(
+        l.watcher.seen(),
+        [
+            r#"input build "" 0"#,
+            r#"input build "{\"note\"" 7"#,
+            r#"input build ":\"all\"}" 14"#,
+            "message 2 [build: running]",
+        ]
+    );
+    assert_eq!(l.play.world.ports().live.drafts(l.lobby), [], "the message has replaced its draft");
+    l.play.gate.open();
+    l.play.world.quiet().await.unwrap();
+    assert_eq!(l.watcher.seen(), ["message 2 [build: complete]", "rested"]);
+    let messages = l.play.world.messages(l.lobby).await.unwrap();
+    assert_eq!(messages.len(), 2);
+    assert_eq!(messages[1].data.as_ref().unwrap()["input"], r#"{"note":"all"}"#);
+}
+
+#[tokio::test]
+async fn a_visible_call_that_is_canceled_or_cut_by_a_crash_does_not_stay_running() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().call("build", &json!({})),
+        _ => done(),
+    });
+    let mut l = lobby(play).await;
+    l.play.world.say(l.husam, l.lobby, "build it").await.unwrap();
+    l.play.world.pass(Duration::from_secs(1)).await.unwrap();
+    l.play.world.registry().cancel(l.ada, None).await.unwrap();
+    l.play.world.node().unwrap().look(l.ada);
+    l.play.world.quiet().await.unwrap();
+    assert_eq!(l.watcher.seen().last_chunk().unwrap(), &["message 2 [build: error]", "canceled"]);
+
+    l.play.world.say(l.husam, l.lobby, "again").await.unwrap();
+    l.play.world.pass(Duration::from_secs(1)).await.unwrap();
+    l.play.world.kill();
+    l.play.gate.open();
+    l.play.world.start();
+    l.play.world.quiet().await.unwrap();
+    let texts: Vec<_> = l.play.world.messages(l.lobby).await.unwrap().into_iter().map(|m| m.text).collect();
+    assert_eq!(texts, ["build it", "[build: error]", "again", "[build: complete]"]);
+}
+
+#[tokio::test]
+async fn a_draft_of_a_generation_that_breaks_off_is_withdrawn_and_written_again() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&tries);
+    let play = Play::new(move |prompt| match step(prompt) {
+        0 if counted.fetch_add(1, Ordering::SeqCst) == 0 => Script::new()
+            .call_in("send_message", vec![r#"{"text":"Sal"#.into(), "a".into()])
+            .fail(ModelError::Cut("the connection broke".into())),
+        0 => Script::new().call("send_message", &send("lobby", "Salam")),
+        _ => done(),
+    });
+    let mut l = lobby(play).await;
+    l.play.world.say(l.husam, l.lobby, "hi").await.unwrap();
+    l.play.world.quiet().await.unwrap();
+    let seen = l.watcher.seen();
+    assert_eq!(&seen[..3], [r#"draft "Sal" 3"#, r#"draft "a" 4"#, "reset"]);
+    assert_eq!(seen.last_chunk().unwrap(), &["message 2 Salam", "rested"]);
+    assert!(seen[3].starts_with("draft"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_draft_that_is_not_said_in_the_end_is_withdrawn_with_the_decision() {
+    let play = Play::new(|prompt| match step(prompt) {
+        // Cut by nobody, but `text` must be a text.
+        0 => Script::new()
+            .call_in(
+                "send_message",
+                vec![r#"{"text":"never"#.into(), r#"","urgent":true,"#.into(), "}".into()],
+            )
+            .call("slow", &json!({})),
+        _ => done(),
+    });
+    let mut l = lobby(play).await;
+    l.play.world.say(l.husam, l.lobby, "hi").await.unwrap();
+    l.play.world.pass(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(l.watcher.seen(), [r#"draft "never" 5"#, "reset"], "while `slow` still runs");
+    l.play.gate.open();
+    l.play.world.quiet().await.unwrap();
+    assert_eq!(l.watcher.seen(), ["rested"]);
+}
+
+#[tokio::test]
+async fn a_draft_is_withdrawn_when_its_cycle_is_canceled() {
+    let play = Play::new(|_| Script::new().call_in("send_message", vec![r#"{"text":"hal"#.into()]).hang());
+    let mut l = lobby(play).await;
+    l.play.world.say(l.husam, l.lobby, "hi").await.unwrap();
+    l.play.world.pass(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(l.watcher.seen(), [r#"draft "hal" 3"#]);
+    assert_eq!(l.play.world.ports().live.drafts(l.lobby)[0].text, "hal", "who comes now sees it");
+    l.play.world.registry().cancel(l.ada, None).await.unwrap();
+    l.play.world.node().unwrap().look(l.ada);
+    l.play.world.quiet().await.unwrap();
+    assert_eq!(l.watcher.seen(), ["reset", "canceled"]);
+    assert_eq!(l.play.world.ports().live.drafts(l.lobby), []);
+}

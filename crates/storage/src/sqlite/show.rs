@@ -1,0 +1,56 @@
+//! Visible calls as messages of kind `tool`: written with their decision, changed with their call
+//! rows. They cause no events, count towards no root and are no reason to refuse a commit.
+
+use agent::call::CallRow;
+use agent::changes::CallChange;
+use agent::id::{CallId, MessageId};
+use agent::space::{Message, MessageKind, NewMessage, tool_data, tool_text};
+use rusqlite::{Connection, params};
+
+use super::fault::Outcome;
+use super::rows::{MESSAGE, bytes, first, int, message_at, run, to_json, u64_at};
+use super::say::{place, stored, write};
+use super::wake::{CALL, call_at};
+
+/// Writes a visible call down as a message; `None` where its agent may not speak there (any more), or
+/// it stands there already.
+pub(super) fn show(db: &Connection, message: &NewMessage) -> Outcome<Option<Message>> {
+    let Some(place) = place(db, message)?.filter(|place| !place.closed) else { return Ok(None) };
+    let sql = "SELECT e.id FROM member m JOIN entity e ON e.id = m.entity WHERE m.space = ? AND e.uuid = ?";
+    let sender = first(db, sql, params![place.id, bytes(message.sender.0)], |row| Ok(row.get::<_, i64>(0)?))?;
+    let Some(sender) = sender else { return Ok(None) };
+    if !write(db, message, MessageKind::Tool, &place, sender, &[])? {
+        return Ok(None);
+    }
+    let (seq, rev) = (place.head_seq + 1, place.rev + 1);
+    Ok(Some(stored(message, MessageKind::Tool, seq, rev, Vec::new())))
+}
+
+/// Brings the message of a call, if it has one, to what the call's row says now.
+pub(super) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
+    let id = bytes(MessageId::of_call(call).0);
+    let sql = "SELECT space FROM message WHERE uuid = ? AND kind = 1";
+    let Some(space) = first(db, sql, [id], |row| Ok(row.get::<_, i64>(0)?))? else { return Ok(None) };
+    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
+    let Some(row) = first(db, &sql, [&call.0], |row| call_at(row, 0))? else { return Ok(None) };
+    let sql = "UPDATE space SET rev = rev + 1 WHERE id = ? RETURNING rev";
+    let Some(rev) = first(db, sql, [space], |row| u64_at(row, 0))? else { return Ok(None) };
+    let sql = "UPDATE message SET rev = ?, text = ?, data = ? WHERE uuid = ?";
+    run(db, sql, params![int(rev), tool_text(&row), to_json(&tool_data(&row))?, id])?;
+    first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [id], message_at)
+}
+
+/// The messages of the calls whose outcome `changes` writes.
+pub(super) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Message>> {
+    let mut changed = Vec::new();
+    for change in changes.iter().filter(|change| change.outcome.is_some()) {
+        changed.extend(update(db, &change.id)?);
+    }
+    Ok(changed)
+}
+
+/// The place of a message's call among the decision's calls: what is said and what is shown come into
+/// their spaces in the order of the calls.
+pub(super) fn turn(calls: &[CallRow], message: &NewMessage) -> usize {
+    calls.iter().position(|row| Some(&row.id) == message.call.as_ref()).unwrap_or(0)
+}
