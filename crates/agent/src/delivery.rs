@@ -172,6 +172,7 @@ fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event 
             hop: message.hop,
         },
         data: EventData::Said { space: message.space, seq, message: message.id },
+        cites: None,
     }
 }
 

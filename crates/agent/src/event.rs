@@ -193,6 +193,8 @@ pub struct Event {
     pub envelope: Envelope,
     /// Its content.
     pub data: EventData,
+    /// The event that an operator sent again by this one.
+    pub cites: Option<EventId>,
 }
 
 /// The one state of an accepted event in the ledger.

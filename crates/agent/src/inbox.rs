@@ -153,6 +153,14 @@ fn tier(waiting: &Waiting) -> u8 {
 }
 
 fn line(waiting: &Waiting, now: Timestamp) -> String {
+    let line = line_of(waiting, now);
+    match &waiting.event.cites {
+        Some(old) => format!("{line} (sent again: you were shown this before, as event {})", quoted(&old.0)),
+        None => line,
+    }
+}
+
+fn line_of(waiting: &Waiting, now: Timestamp) -> String {
     let event = &waiting.event;
     let ago = ago(event.at, now);
     match &event.data {
@@ -279,6 +287,7 @@ mod tests {
                     hop: if agent { seq as u32 } else { 0 },
                 },
                 data: EventData::Said { space, seq, message },
+                cites: None,
             },
             said: vec![Said {
                 id: message,
@@ -317,6 +326,15 @@ mod tests {
         named.said[0].sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
         let text = format_inbox(&[named], at(0), None);
         assert_eq!(text.lines().filter(|line| line.starts_with("2.")).count(), 0);
+    }
+
+    #[test]
+    fn an_event_that_is_sent_again_says_so_behind_its_words() {
+        let mut again = said(1, 1, 5, false, "Tell Muhammad");
+        again.event.cites = Some(EventId("old\" event".into()));
+        let text = format_inbox(&[again], at(0), None);
+        let words = r#""Tell Muhammad" (sent again: you were shown this before, as event "old\" event")"#;
+        assert!(text.ends_with(words), "{text}");
     }
 
     #[test]

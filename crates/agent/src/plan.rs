@@ -77,6 +77,7 @@ pub fn fire(plan: &Plan, now: Timestamp) -> Option<(Event, Plan)> {
             instruction: plan.instruction.clone(),
             slots,
         },
+        cites: None,
     };
     Some((event, Plan { next_at: next, ..plan.clone() }))
 }

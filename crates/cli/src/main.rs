@@ -74,6 +74,8 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Init(args) => commands::init::run(screen, args),
         Command::Config(command) => commands::config::run(cli.global, screen, command).await,
         Command::Event(args) => commands::event::run(client()?, screen, args).await,
+        Command::Cancel(args) => commands::dead::cancel(client()?, screen, args).await,
+        Command::Dead(args) => commands::dead::run(client()?, screen, args).await,
         Command::Ps => commands::ps::run(client()?, screen).await,
         Command::Show(what) => commands::show::run(client()?, screen, what).await,
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,

@@ -224,6 +224,7 @@ impl World {
                 hop: 0,
             },
             data: EventData::Service { name: name.into(), payload },
+            cites: None,
         };
         self.accept(Accept::Event(agent, event)).await
     }

@@ -86,6 +86,12 @@ codes! {
     AgentRetired = "agent_retired", 409;
     /// The agent lives no such cycle.
     NoOpenCycle = "no_open_cycle", 409;
+    /// The event is in another state than this needs.
+    EventState = "event_state", 409;
+    /// The open cycle has taken the event.
+    EventTaken = "event_taken", 409;
+    /// The event was put together with others into one, which is to be named instead.
+    EventCollapsed = "event_collapsed", 409;
     /// The body is too large.
     BodyTooLarge = "body_too_large", 413;
     /// The body must be sent as application/json.
@@ -301,6 +307,14 @@ impl From<Denial> for Problem {
             Denial::InboxFull(_) => Code::InboxFull,
             Denial::MessageIdTaken => Code::IdTaken,
             Denial::NoOpenCycle(_) => Code::NoOpenCycle,
+            Denial::EventState { .. } => Code::EventState,
+            Denial::EventTaken { cycle, .. } => {
+                return Self::new(Code::EventTaken, detail)
+                    .hint(format!("let cycle `{cycle}` end, or cancel it: `viv agents cancel AGENT`"));
+            }
+            Denial::EventCollapsed { range, .. } => {
+                return Self::new(Code::EventCollapsed, detail).hint(format!("name `{range}` instead"));
+            }
         };
         Self::new(code, detail)
     }

@@ -7,6 +7,7 @@ mod agents;
 mod bad_input;
 mod document;
 mod entities;
+mod letters;
 mod messages;
 mod reference;
 mod sockets;

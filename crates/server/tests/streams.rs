@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::OutcomeStatus;
-use agent::changes::{Changes, CommitKind};
-use agent::event::Trust;
-use agent::id::{CallId, CycleId, MessageId, RootId};
-use agent::life::{Lease, OpenCycle};
+use agent::id::{CallId, CycleId, MessageId};
 use agent::limits;
-use agent::run::{Ending, Usage};
+use agent::run::Ending;
 use agent::update::{AgentState, Topic, Update};
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Method, Request};
@@ -18,7 +15,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::{ADMIN, World};
+use crate::world::{ADMIN, World, open_cycle};
 
 const SAY: &str = "/v1/spaces/home/messages";
 const HOME: &str = "/v1/spaces/home/stream";
@@ -324,7 +321,7 @@ async fn shutdown_ends_streams_at_once() {
 async fn an_agents_stream_replays_its_commits_and_shows_its_thoughts() {
     let world = World::new().await;
     let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
-    open_cycle(&world, cycle).await;
+    open_cycle(&world, cycle, &[]).await;
     let mut stream = Stream::open(&world, AGENT, ADMIN, Some(0)).await;
     let snapshot = stream.named("snapshot").await;
     assert_eq!((&snapshot.data["cycle"], &snapshot.data["commit_n"]), (&json!(cycle), &json!(1)));
@@ -356,33 +353,4 @@ async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts(
     let request = Request::get("/v1/stream").header("host", "localhost");
     let request = request.header("authorization", format!("Bearer {key}")).body(Body::empty()).unwrap();
     assert_eq!(world.open(request).await.status(), 403);
-}
-
-async fn open_cycle(world: &World, cycle: CycleId) {
-    let at = world.doors.clock.now();
-    let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    changes.open = Some(OpenCycle {
-        id: cycle,
-        config_rev: 1,
-        opened_at: at,
-        taken: Vec::new(),
-        step: 0,
-        attempts: 1,
-        lived: false,
-        requesters: Vec::new(),
-        root: RootId("r".to_owned()),
-        hop: 0,
-        trust: Trust::Member,
-        woke_for: String::new(),
-        tokens: 0,
-        mistakes: 0,
-        nudges: 0,
-        continued: false,
-        finishing: None,
-        addressed: Vec::new(),
-        layers: Vec::new(),
-        steps: Vec::new(),
-        usage: Usage::default(),
-    });
-    world.doors.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
 }

@@ -39,6 +39,7 @@ fn service(seq: u64, attempts: u32) -> Waiting {
                 hop: 0,
             },
             data: EventData::Service { name: "jira".into(), payload: json!({"n": seq}) },
+            cites: None,
         },
         said: Vec::new(),
     }

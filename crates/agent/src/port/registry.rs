@@ -4,10 +4,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{BoxFuture, StoreError};
+use super::{BoxFuture, RequestKey, StoreError, Waken};
 use crate::config::{AgentConfig, BadConfig};
 use crate::entity::{Entity, Space};
-use crate::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use crate::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use crate::life::Standing;
 
 /// Why something may not be done. Each has one stable code (see `server/problem.rs`).
@@ -55,6 +55,45 @@ pub enum Denial {
     /// The agent lives no cycle, or not that one.
     #[error("the agent `{0}` lives no such cycle")]
     NoOpenCycle(AgentId),
+    /// The event is in another state than this needs.
+    #[error("wanted an event that is {wanted}, but `{event}` is {state}")]
+    EventState {
+        /// The event.
+        event: EventId,
+        /// Its state.
+        state: &'static str,
+        /// The states that would do.
+        wanted: &'static str,
+    },
+    /// The open cycle has taken the event.
+    #[error("the event `{event}` is taken by the open cycle `{cycle}`")]
+    EventTaken {
+        /// The event.
+        event: EventId,
+        /// The cycle.
+        cycle: CycleId,
+    },
+    /// The event was collapsed with others into one and shares its fate.
+    #[error("the event `{event}` is one of several that were put together into `{range}`")]
+    EventCollapsed {
+        /// The event.
+        event: EventId,
+        /// The one that stands for them.
+        range: EventId,
+    },
+}
+
+/// What came of sending an event again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SentAgain {
+    /// It was dead and waits again, its attempts begin anew.
+    Waits(Option<Waken>),
+    /// It was lived or skipped: this new event, which cites it, waits.
+    Anew(EventId, Option<Waken>),
+    /// The request's key was answered before; nothing was written.
+    Before(EventId),
+    /// The request's key was used for another body.
+    Conflict,
 }
 
 /// What went wrong with the registry.
@@ -192,6 +231,21 @@ pub trait Registry: Send + Sync {
     /// commit or glance; the caller signals.
     fn cancel(&self, agent: AgentId, cycle: Option<CycleId>)
     -> BoxFuture<'_, Result<CycleId, RegistryError>>;
+    /// Takes back an event that waits or is held. One that the open cycle has taken is not its to
+    /// take back any more.
+    fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
+    /// Sends a dead event again, or a lived or skipped one as the new event `fresh` that cites it.
+    /// `request` makes it idempotent by the client's key. The caller signals.
+    fn send_again(
+        &self,
+        agent: AgentId,
+        event: EventId,
+        fresh: EventId,
+        request: Option<RequestKey>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<SentAgain, RegistryError>>;
+    /// Gives a dead event up for good. Its ledger row stays.
+    fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
     /// Opens a space.
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Closes a space to further messages.

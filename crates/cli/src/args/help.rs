@@ -18,15 +18,15 @@ viv: a runtime for living agents
 /// The commands by what people want. One that is in no group stands under the last heading.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["init", "up", "doctor", "models", "config"]),
-    ("Talk", &["chat", "say", "event"]),
+    ("Talk", &["chat", "say", "event", "cancel"]),
     ("Look", &["ps", "top", "watch", "tail", "show"]),
-    ("Manage", &["agents", "spaces", "entities"]),
+    ("Manage", &["agents", "spaces", "entities", "dead"]),
     ("Try out", &["scenario"]),
     ("Besides", &["open", "completions", "man", "version"]),
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 43] = [
+const EXAMPLES: [(&[&str], &str); 48] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -44,6 +44,11 @@ const EXAMPLES: [(&[&str], &str); 43] = [
     (&["agents", "resume"], "viv agents resume bob"),
     (&["agents", "retire"], "viv agents retire bob --yes"),
     (&["agents", "cancel"], "viv agents cancel bob"),
+    (&["cancel"], "viv cancel 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
+    (&["dead"], "viv dead\n  viv dead ada"),
+    (&["dead", "show"], "viv dead show 0199a1b2-0000-7000-8000-000000000001"),
+    (&["dead", "retry"], "viv dead retry 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
+    (&["dead", "drop"], "viv dead drop 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["spaces"], "viv spaces --all"),
     (&["spaces", "open"], "viv spaces open garden --members you,ada"),
     (&["spaces", "close"], "viv spaces close garden"),

@@ -1,6 +1,7 @@
 //! The command line, all of it. Names here are what scripts rely on; nothing is done here.
 
 mod help;
+mod letters;
 mod live;
 mod manage;
 mod models;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use help::{WELCOME, command};
+pub(crate) use letters::{DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
@@ -78,6 +80,8 @@ pub(crate) enum Command {
     Say(SayArgs),
     /// Tell an agent what happened, as a service would
     Event(EventArgs),
+    /// Take back events that wait; a cycle is canceled with `viv agents cancel`
+    Cancel(Events),
     /// List agents and what they do
     Ps,
     /// Show an agent, a run, an inbox or a mind
@@ -85,6 +89,8 @@ pub(crate) enum Command {
     Show(Show),
     /// List agents; make, set, suspend, resume, retire or cancel one
     Agents(AgentsArgs),
+    /// List events that were given up; show one, send it again or drop it
+    Dead(DeadArgs),
     /// List spaces; open, close or read one, add or remove members
     Spaces(SpacesArgs),
     /// List people and agents; add a person, make a key

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod chat;
 pub(crate) mod config;
+pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod entities;
 pub(crate) mod event;

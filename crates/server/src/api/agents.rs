@@ -207,13 +207,17 @@ pub struct LoggedEvent {
     pub attempts: u32,
     /// Text of the message it refers to, shortened.
     pub preview: String,
+    /// The event that was sent again by this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub cites: Option<EventId>,
 }
 
 impl From<InboxRow> for LoggedEvent {
     fn from(row: InboxRow) -> Self {
-        let agent::event::Event { id, kind, urgent, at, envelope, data } = row.event;
+        let agent::event::Event { id, kind, urgent, at, envelope, data, cites } = row.event;
         let InboxRow { seq, fate, attempts, preview, .. } = row;
-        Self { seq, id, kind, urgent, at, envelope, data, fate, attempts, preview }
+        Self { seq, id, kind, urgent, at, envelope, data, fate, attempts, preview, cites }
     }
 }
 

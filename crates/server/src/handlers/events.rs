@@ -1,14 +1,15 @@
 //! Events sent to an agent, and its ledger.
 
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
-use agent::id::{EventId, RootId};
+use agent::id::{AgentId, EventId, RootId};
 use agent::limits;
-use agent::port::{Accept, Accepted};
+use agent::port::{Accept, Accepted, SentAgain};
 use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
 use super::agent_called;
+use crate::Hall;
 use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, Page};
 use crate::auth::Caller;
 use crate::extract::{At, Body, HallState, Idempotency, Query, page, to_the_end};
@@ -32,14 +33,9 @@ pub(super) async fn send(
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
     check_service(&service, &payload)?;
-    let credential = caller.credential.id.to_string();
-    // The prefix is ours and the credential's id is in it: no client reaches another's ids.
-    let id = EventId(match &idempotency.0 {
-        Some(key) => format!("api:{credential}:{key}"),
-        None => hall.doors.ids.uuid().to_string(),
-    });
+    let id = fresh_id(&hall, &caller, &idempotency);
     let envelope = Envelope {
-        principal: Principal::Credential(credential),
+        principal: Principal::Credential(caller.credential.id.to_string()),
         channel: Channel::Api,
         trust: Trust::Operator,
         root: RootId(id.0.clone()),
@@ -47,9 +43,9 @@ pub(super) async fn send(
     };
     let data = EventData::Service { name: service, payload };
     let at = hall.doors.clock.now();
-    let event = Event { id: id.clone(), kind: EventKind::Service, urgent, at, envelope, data };
+    let event = Event { id: id.clone(), kind: EventKind::Service, urgent, at, envelope, data, cites: None };
     to_the_end(async move {
-        let place = format!("/v1/agents/{to}/events/{}", percent(&id.0));
+        let place = place(to, &id);
         match hall.doors.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 hall.doors.node.signal(&wake);
@@ -61,6 +57,19 @@ pub(super) async fn send(
         }
     })
     .await
+}
+
+/// The id of a new event: the same for the same key of the same credential.
+fn fresh_id(hall: &Hall, caller: &Caller, idempotency: &Idempotency) -> EventId {
+    // The prefix is ours and the credential's id is in it: no client reaches another's ids.
+    EventId(match &idempotency.0 {
+        Some(key) => format!("api:{}:{key}", caller.credential.id),
+        None => hall.doors.ids.uuid().to_string(),
+    })
+}
+
+fn place(agent: AgentId, event: &EventId) -> String {
+    format!("/v1/agents/{agent}/events/{}", percent(&event.0))
 }
 
 fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
@@ -108,8 +117,87 @@ pub(super) async fn get(
     At((name, event)): At<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
-    let found = hall.doors.reader.event(agent, EventId(event.clone())).await?;
-    Ok(Json(found.ok_or_else(|| Problem::not_found("event", &event))?.into()))
+    logged(&hall, agent, &event).await
+}
+
+async fn logged(hall: &Hall, agent: AgentId, event: &str) -> Result<Json<LoggedEvent>, Problem> {
+    let found = hall.doors.reader.event(agent, EventId(event.to_owned())).await?;
+    Ok(Json(found.ok_or_else(|| Problem::not_found("event", event))?.into()))
+}
+
+/// Takes back an event that waits or is held. What the open cycle has taken is refused: cancel the
+/// cycle instead.
+#[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/cancel", tag = "events",
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("event" = String, Path, description = "The event's id.")),
+    responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
+pub(super) async fn cancel(
+    State(hall): HallState,
+    At((name, event)): At<(String, String)>,
+) -> Result<Json<LoggedEvent>, Problem> {
+    let agent = agent_called(&hall, &name).await?.id;
+    to_the_end(async move {
+        hall.doors.registry.cancel_event(agent, EventId(event.clone())).await?;
+        // Whoever is just waking with it must look again.
+        hall.doors.node.look(agent);
+        logged(&hall, agent, &event).await
+    })
+    .await
+}
+
+/// Gives a dead event up for good; its row in the ledger stays.
+#[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/drop", tag = "events",
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("event" = String, Path, description = "The event's id.")),
+    responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
+pub(super) async fn give_up(
+    State(hall): HallState,
+    At((name, event)): At<(String, String)>,
+) -> Result<Json<LoggedEvent>, Problem> {
+    let agent = agent_called(&hall, &name).await?.id;
+    to_the_end(async move {
+        hall.doors.registry.drop_event(agent, EventId(event.clone())).await?;
+        logged(&hall, agent, &event).await
+    })
+    .await
+}
+
+/// Sends an event again. A dead one waits again, and its attempts begin anew; a lived or skipped one
+/// is sent as a new event that cites it.
+#[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/retry", tag = "events",
+    params(("agent" = String, Path, description = "Id or handle."),
+           ("event" = String, Path, description = "The event's id."),
+           ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
+    responses((status = 201, description = "Sent as a new event.", body = EventAccepted),
+              (status = 200, description = "It waits again, or was sent again before.", body = EventAccepted)))]
+pub(super) async fn retry(
+    State(hall): HallState,
+    At((name, event)): At<(String, String)>,
+    caller: Caller,
+    idempotency: Idempotency,
+) -> Result<Made<EventAccepted>, Problem> {
+    let agent = agent_called(&hall, &name).await?.id;
+    let request = idempotency.request(&caller, &format!("retry {agent} {event}"), &[]);
+    let fresh = fresh_id(&hall, &caller, &idempotency);
+    let at = hall.doors.clock.now();
+    to_the_end(async move {
+        let old = EventId(event);
+        let sent = hall.doors.registry.send_again(agent, old.clone(), fresh, request, at).await?;
+        match sent {
+            SentAgain::Waits(wake) => {
+                hall.doors.node.signal(wake.as_slice());
+                Ok(Made::Before(EventAccepted { event_id: old, duplicate: false }))
+            }
+            SentAgain::Anew(event_id, wake) => {
+                hall.doors.node.signal(wake.as_slice());
+                let place = place(agent, &event_id);
+                Ok(Made::At(place, EventAccepted { event_id, duplicate: false }))
+            }
+            SentAgain::Before(event_id) => Ok(Made::Before(EventAccepted { event_id, duplicate: true })),
+            SentAgain::Conflict => Err(reused()),
+        }
+    })
+    .await
 }
 
 /// An agent's ledger, newest first.

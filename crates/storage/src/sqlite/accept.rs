@@ -45,7 +45,7 @@ pub(super) fn accept(
 }
 
 /// The answer that this key got before.
-fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
+pub(super) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
     let sql = "SELECT body_hash, message FROM request WHERE credential = ? AND key = ?";
     let kept = first(db, sql, params![bytes(key.credential.0), key.key], |row| {
         Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
@@ -63,7 +63,8 @@ pub(super) fn message_by(db: &Connection, id: MessageId) -> Outcome<Option<Messa
     first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [bytes(id.0)], message_at)
 }
 
-fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
+/// Notes that this key was answered.
+pub(super) fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
     let sql = "INSERT INTO request (credential, key, body_hash, message) VALUES (?, ?, ?, ?)";
     let message = message.map(|message| bytes(message.id.0));
     run(db, sql, params![bytes(key.credential.0), key.key, key.body_hash, message]).map(drop)

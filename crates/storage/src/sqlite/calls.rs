@@ -105,5 +105,6 @@ fn late(call: &CallId, tool: String, outcome: &Answer, at: Timestamp) -> Event {
             text: outcome.text.clone(),
             error: outcome.failed(),
         },
+        cites: None,
     }
 }

@@ -13,9 +13,9 @@ use uuid::Uuid;
 use super::Session;
 use super::fault::{Outcome, damaged};
 use super::rows::{
-    CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, int, key, key_at, kind_at, ms, place_of,
-    principal_at, principal_columns, run, standing_at, time_at, to_json, trust_at, u32_at, u64_at, uuid_at,
-    uuid_or_none,
+    CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, int, key, key_at, key_or_none, kind_at, ms,
+    place_of, principal_at, principal_columns, run, standing_at, time_at, to_json, trust_at, u32_at, u64_at,
+    uuid_at, uuid_or_none,
 };
 
 /// What accepting an event needs to know of its agent.
@@ -90,14 +90,26 @@ pub(super) fn admit(
         run(db, sql, params![seq, head.agent])?;
         return Ok(None);
     }
-    let not_before = ms(event.at) + head.debounce;
+    put_waiting(db, session, head, event, seq, ms(event.at) + head.debounce)
+}
+
+/// Puts an event of the ledger into the inbox, its attempts begin at none. Returns from when on the
+/// agent is due because of it.
+pub(super) fn put_waiting(
+    db: &Connection,
+    session: &Session,
+    head: &mut Head,
+    event: &Event,
+    seq: i64,
+    not_before: i64,
+) -> Outcome<Option<i64>> {
     let sql = "INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?, ?)";
     run(db, sql, params![head.agent, seq, tier(event), event.urgent, not_before, session.boot])?;
     let wake = head.wake_at(not_before);
     head.waiting += 1;
     head.due_at = [head.due_at, wake].into_iter().flatten().min();
     let sql = "UPDATE inbox_head SET head_seq = ?, waiting = waiting + 1, due_at = ? WHERE agent = ?";
-    run(db, sql, params![seq, head.due_at, head.agent])?;
+    run(db, sql, params![head.head_seq, head.due_at, head.agent])?;
     Ok(wake)
 }
 
@@ -119,8 +131,8 @@ fn append(
     };
     let state = State::of(fate);
     let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \
-               trust, root, hop, space, from_seq, to_seq, data, cycle, step, reason) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               trust, root, hop, space, from_seq, to_seq, data, cycle, step, reason, cites) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (agent, id) DO NOTHING";
     let rows = run(
         db,
@@ -146,6 +158,7 @@ fn append(
             state.cycle,
             state.step,
             state.reason,
+            event.cites.as_ref().map(|old| key(&old.0)),
         ],
     )?;
     Ok(rows == 1)
@@ -194,7 +207,7 @@ pub(super) fn state_code(name: &str) -> Option<i64> {
 }
 
 /// A fate from four columns: state, cycle, step, reason.
-fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
+pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
     let reason: Option<String> = row.get(at + 3)?;
     Ok(match row.get::<_, i64>(at)? {
         0 => Fate::Waiting,
@@ -211,12 +224,12 @@ fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 /// Columns of [`event_at`] and [`said_at`].
 const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
     e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
-    p.display_name, p.kind, s.id";
+    p.display_name, p.kind, s.id, e.cites";
 /// Joins for [`COLUMNS`]: the space, the first message, its speaker.
 const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
 /// The first column after [`COLUMNS`].
-const NEXT: usize = 23;
+const NEXT: usize = 24;
 
 fn event_at(row: &Row<'_>) -> Outcome<Event> {
     let id = EventId(key_at(row, 1)?);
@@ -244,6 +257,7 @@ fn event_at(row: &Row<'_>) -> Outcome<Event> {
             hop: u32_at(row, 10)?,
         },
         data,
+        cites: key_or_none(row, 23)?.map(EventId),
     })
 }
 

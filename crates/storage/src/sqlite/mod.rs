@@ -22,6 +22,7 @@ mod reader_lives;
 mod reader_recent;
 mod readers;
 mod registry;
+mod registry_events;
 mod registry_spaces;
 mod rows;
 mod say;

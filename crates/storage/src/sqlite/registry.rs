@@ -1,13 +1,13 @@
 //! What administrators and people do: agents, people, keys, and the first world. Spaces are in
-//! `registry_spaces`.
+//! `registry_spaces`, events of the ledger in `registry_events`.
 
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::{Entity, EntityKind, Space};
-use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
+use agent::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
     BoxFuture, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
-    Registry, RegistryError,
+    Registry, RegistryError, RequestKey, SentAgain,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -23,7 +23,7 @@ use super::rows::{
     standing_at, to_json, u64_at, uuid_at, uuid_or_none,
 };
 use super::schema::{meta, set_meta};
-use super::{Sqlite, registry_spaces};
+use super::{Sqlite, registry_events, registry_spaces};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -102,7 +102,7 @@ fn amend_agent(
     Ok(rev + 1)
 }
 
-fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
+pub(super) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     let denial = || Denial::NotFound { what: "agent", name: agent.to_string() };
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
 }
@@ -222,6 +222,28 @@ impl Registry for Sqlite {
     ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
         let now = self.inner.session.clock.now();
         self.administer(move |db| cancel(db, agent, cycle, now))
+    }
+
+    fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| registry_events::cancel(db, agent, &event))
+    }
+
+    fn send_again(
+        &self,
+        agent: AgentId,
+        event: EventId,
+        fresh: EventId,
+        request: Option<RequestKey>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<SentAgain, RegistryError>> {
+        let done = self.write(move |db, session| {
+            registry_events::send_again(db, session, agent, &event, fresh, request.as_ref(), at)
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| registry_events::drop_event(db, agent, &event))
     }
 
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>> {

@@ -113,6 +113,14 @@ pub(super) fn key_at(row: &Row<'_>, at: usize) -> Outcome<String> {
     }
 }
 
+/// The same where there may be none.
+pub(super) fn key_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<String>> {
+    match row.get_ref(at)? {
+        ValueRef::Null => Ok(None),
+        _ => key_at(row, at).map(Some),
+    }
+}
+
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Outcome<String> {
     serde_json::to_string(value).map_err(|error| damaged(format!("a value cannot be written: {error}")))
 }

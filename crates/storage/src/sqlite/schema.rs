@@ -11,8 +11,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::fault::Outcome;
 
 /// Numbered, run once, in order, never changed after a release.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_costs.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_costs.sql"),
+    include_str!("migrations/0003_cites.sql"),
+];
 /// The format that this version writes, and the newest `min_reader` that it is.
 pub(super) const FORMAT: i64 = 1;
 /// The oldest SQLite whose write-ahead log is known to be sound under our use.

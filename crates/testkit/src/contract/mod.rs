@@ -9,6 +9,7 @@ pub mod accept;
 pub mod commit;
 pub mod durable;
 pub mod goals;
+pub mod letters;
 pub mod life;
 pub mod outside;
 pub mod registry;
@@ -101,6 +102,12 @@ macro_rules! contract_tests {
             commit::two_agents_speak_into_each_others_spaces_at_once,
             goals::goals_are_versioned_and_the_last_word_stands,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
+            letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
+            letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
+            letters::a_request_key_sends_an_event_again_once,
+            letters::a_dropped_event_keeps_its_row_and_never_comes_back,
+            letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,
+            letters::what_was_put_together_is_taken_back_sent_again_and_dropped_together,
             outside::a_call_is_claimed_once_and_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,

@@ -128,6 +128,7 @@ pub(super) fn service(id: &str) -> Event {
             hop: 0,
         },
         data: EventData::Service { name: "jira".into(), payload: serde_json::json!({"b": 1, "a": [true]}) },
+        cites: None,
     }
 }
 

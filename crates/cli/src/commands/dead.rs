@@ -1,0 +1,205 @@
+//! `viv dead` and `viv cancel`: single events of an inbox, listed, shown, sent again, given up, taken
+//! back.
+
+use agent::event::{EventData, Fate, Principal, Trust};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use server::api::{Agent, EventAccepted, LoggedEvent, Ready};
+
+use crate::args::{DeadArgs, DeadVerb, Events, OneEvent};
+use crate::client::{Client, segment, typed};
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, ago, shortened};
+use crate::target::{self, agent_path};
+
+/// Events listed, or agents looked at, at most.
+const MOST: usize = 10_000;
+/// Columns of a text in a list.
+const PREVIEW: usize = 48;
+
+/// Lists dead letters, or does what is said with one.
+pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Result<Exit> {
+    match args.verb {
+        None => list(&client, &screen, args.agent.as_deref()).await?,
+        Some(DeadVerb::Show(one)) => show(&client, &screen, &one).await?,
+        Some(DeadVerb::Retry(events)) => each(&client, &screen, &events, "retry").await?,
+        Some(DeadVerb::Drop(events)) => each(&client, &screen, &events, "drop").await?,
+    }
+    Ok(Exit::Answered)
+}
+
+/// Takes events back.
+pub(crate) async fn cancel(client: Client, screen: Screen, events: Events) -> Result<Exit> {
+    each(&client, &screen, &events, "cancel").await?;
+    Ok(Exit::Answered)
+}
+
+async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {
+    let agents = match wanted {
+        Some(_) => vec![target::agent(client, wanted).await?],
+        // Where nothing is dead no inbox needs to be asked for.
+        None if client.get_as::<Ready>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
+        None => all(client).await?,
+    };
+    let (mut rows, mut table, now) = (Vec::new(), Vec::new(), Timestamp::now());
+    for agent in agents {
+        for row in client.list(&agent_path(agent.id, "/inbox?state=dead"), MOST).await? {
+            let event: LoggedEvent = typed("inbox", row.clone())?;
+            table.push(dead_row(screen, &agent, &event, now));
+            rows.push(json!({"agent": agent.name, "event": row}));
+        }
+    }
+    if screen.json {
+        screen.json_line(&json!({"dead": rows}));
+    } else if table.is_empty() {
+        screen.line("no dead letters");
+    } else {
+        screen.table(&["AGENT", "SEQ", "EVENT", "WHEN", "KIND", "WHY"], &table);
+        screen.note("`viv dead show EVENT` shows one, `viv dead retry EVENT` sends it again");
+    }
+    Ok(())
+}
+
+async fn all(client: &Client) -> Result<Vec<Agent>> {
+    typed("/v1/agents", Value::Array(client.list("/v1/agents?brief=true", MOST).await?))
+}
+
+fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
+    let why = match &event.fate {
+        Fate::Dead { reason } => reason.as_str(),
+        other => other.as_str(),
+    };
+    vec![
+        screen.clean_line(&agent.name),
+        event.seq.to_string(),
+        screen.clean_line(&event.id.0),
+        ago(event.at, now),
+        event.kind.as_str().to_owned(),
+        shortened(&screen.clean_line(why), PREVIEW),
+    ]
+}
+
+async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
+    let (agent, row) = found(client, &one.event, one.agent.as_deref()).await?;
+    if screen.json {
+        screen.json_line(&json!({"agent": agent.name, "event": row}));
+        return Ok(());
+    }
+    let event: LoggedEvent = typed("event", row)?;
+    let words = words(client, &event).await?;
+    let mut pairs = vec![
+        ("agent", agent.name),
+        ("event", event.id.0.clone()),
+        ("when", event.at.to_string()),
+        ("kind", event.kind.as_str().to_owned()),
+        ("state", event.fate.as_str().to_owned()),
+        ("from", from(&event)),
+    ];
+    if let Fate::Dead { reason } = event.fate {
+        pairs.push(("why", reason));
+    }
+    if let Some(old) = event.cites {
+        pairs.push(("again", old.0));
+    }
+    let pairs: Vec<(&str, String)> =
+        pairs.into_iter().map(|(name, text)| (name, screen.clean_line(&text))).collect();
+    screen.pairs(&pairs);
+    screen.line("");
+    for line in screen.clean(&words).lines() {
+        screen.wrapped(&format!("  {line}"), 2);
+    }
+    Ok(())
+}
+
+/// On whose behalf it came, and how far that is trusted.
+fn from(event: &LoggedEvent) -> String {
+    let who = match &event.envelope.principal {
+        Principal::Entity(id) => format!("member {id}"),
+        Principal::Credential(id) => format!("key {id}"),
+        Principal::Webhook(name) => format!("webhook {name}"),
+        Principal::Own => "itself".to_owned(),
+    };
+    let trust = match event.envelope.trust {
+        Trust::Outside => "outside",
+        Trust::Agent => "agent",
+        Trust::Member => "member",
+        Trust::Operator => "operator",
+    };
+    format!("{who} (trust: {trust})")
+}
+
+/// What it says, in full: a message's text, else its data.
+async fn words(client: &Client, event: &LoggedEvent) -> Result<String> {
+    match &event.data {
+        EventData::Said { message, .. } => {
+            let message = client.get(&format!("/v1/messages/{message}")).await?;
+            Ok(message["text"].as_str().unwrap_or_default().to_owned())
+        }
+        EventData::SaidRange { from, to, .. } => Ok(format!("messages {from} to {to} of the space")),
+        other => {
+            let data = serde_json::to_value(other).and_then(|data| serde_json::to_string_pretty(&data));
+            Ok(data.unwrap_or_default())
+        }
+    }
+}
+
+async fn each(client: &Client, screen: &Screen, events: &Events, verb: &str) -> Result<()> {
+    for event in &events.events {
+        let (agent, row) = found(client, event, events.agent.as_deref()).await?;
+        let event = row["id"].as_str().unwrap_or(event);
+        let path = agent_path(agent.id, &format!("/events/{}/{verb}", segment(event)));
+        let answer = client.post(&path, &json!({}), None).await?;
+        if screen.json {
+            screen.json_line(&answer);
+            continue;
+        }
+        let done = match verb {
+            "drop" => "is given up".to_owned(),
+            "cancel" => "is taken back".to_owned(),
+            _ => match typed::<EventAccepted>(&path, answer)?.event_id.0 {
+                id if id == event => "waits again".to_owned(),
+                id => format!("is sent again as event {id}"),
+            },
+        };
+        screen.line(&screen.clean_line(&format!("event {event} of `{}` {done}", agent.name)));
+    }
+    Ok(())
+}
+
+/// The event in that agent's inbox, by id or by its place there.
+async fn sent_to(client: &Client, agent: &Agent, event: &str) -> Result<Option<Value>> {
+    if let Ok(seq) = event.parse::<u64>() {
+        let rows = client.list(&agent_path(agent.id, "/inbox"), MOST).await?;
+        return Ok(rows.into_iter().find(|row| row["seq"] == json!(seq)));
+    }
+    match client.get(&agent_path(agent.id, &format!("/events/{}", segment(event)))).await {
+        Ok(row) => Ok(Some(row)),
+        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The agent named that was sent the event, or the only one.
+async fn found(client: &Client, event: &str, wanted: Option<&str>) -> Result<(Agent, Value)> {
+    let agents = match wanted {
+        Some(_) => vec![target::agent(client, wanted).await?],
+        None => all(client).await?,
+    };
+    let mut sent: Vec<(Agent, Value)> = Vec::new();
+    for agent in agents {
+        if let Some(row) = sent_to(client, &agent, event).await? {
+            sent.push((agent, row));
+        }
+    }
+    match sent.len() {
+        1 => Ok(sent.remove(0)),
+        0 => Err(Failure::new(Exit::NotFound, "not_found", format!("no agent was sent an event `{event}`"))
+            .hint("`viv show inbox NAME` lists what an agent was sent")),
+        n => {
+            let names: Vec<String> =
+                sent.iter().take(8).map(|(agent, _)| format!("`{}`", agent.name)).collect();
+            Err(Failure::usage(format!("{n} agents were sent the event `{event}`"))
+                .hint(format!("name one with --agent: {}", names.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Single events from the command line: dead letters, and taking back what waits.
+
+use serde_json::{Value, json};
+
+use crate::stub::Stub;
+use crate::world::{Server, run_with};
+
+const ADA: &str = "0192d3e4-0000-7000-8000-0000000000ad";
+const DEAD: &str = "0192d3e4-0000-7000-8000-00000000dead";
+
+fn sent(server: &Server, payload: &str) -> String {
+    let sent = server.run(&["event", "ada", "jira", payload, "--json"]);
+    sent.json()["event_id"].as_str().unwrap().to_owned()
+}
+
+fn state(server: &Server, event: &str) -> Value {
+    let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
+    let events = inbox["events"].as_array().unwrap().clone();
+    events.into_iter().find(|row| row["id"] == event).unwrap()["fate"]["state"].clone()
+}
+
+#[test]
+fn what_waits_is_taken_back_by_id_or_by_its_place() {
+    let server = Server::start();
+    assert_eq!(server.run(&["agents", "suspend", "ada"]).code, 0);
+    let (first, second) = (sent(&server, "1"), sent(&server, "2"));
+    let by_id = server.run(&["cancel", &first]);
+    assert_eq!((by_id.code, by_id.err.as_str()), (0, ""), "{}", by_id.shown());
+    assert_eq!(by_id.out, format!("event {first} of `ada` is taken back\n"));
+    let seq =
+        server.run(&["show", "inbox", "ada", "--state", "waiting", "--json"]).json()["events"][0]["seq"]
+            .clone();
+    assert_eq!(server.run(&["cancel", &seq.to_string(), "--agent", "ada"]).code, 0);
+    assert_eq!((state(&server, &first), state(&server, &second)), (json!("canceled"), json!("canceled")));
+    let again = server.run(&["cancel", &first, "--json"]);
+    assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("event_state")));
+    let unknown = server.run(&["cancel", "nothing"]);
+    assert_eq!(unknown.code, 4, "{}", unknown.shown());
+    let waits = sent(&server, "3");
+    let dropped = server.run(&["dead", "drop", &waits]);
+    assert!(dropped.code == 3 && dropped.err.contains("is waiting"), "{}", dropped.shown());
+    assert_eq!(server.run(&["dead"]).out, "no dead letters\n");
+}
+
+#[test]
+fn what_was_lived_is_sent_again_as_an_event_that_cites_it() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
+    let event = inbox["events"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.run(&["agents", "suspend", "ada"]).code, 0);
+    let again = server.run(&["dead", "retry", &event]);
+    assert!(again.code == 0 && again.out.contains("is sent again as event"), "{}", again.shown());
+    let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
+    assert_eq!(inbox["events"][0]["cites"], json!(event));
+    let shown = server.run(&["dead", "show", &event]);
+    assert!(shown.code == 0 && shown.out.ends_with("  hello\n"), "{}", shown.shown());
+}
+
+#[test]
+fn dead_letters_are_listed_with_what_killed_them_and_shown_in_full() {
+    let event = json!({
+        "seq": 3, "id": DEAD, "kind": "service", "urgent": false, "at": "2999-11-21T14:00:00Z",
+        "envelope": {"principal": {"kind": "credential", "id": "k"}, "channel": "api", "trust": "operator", "root": DEAD, "hop": 0},
+        "data": {"type": "service", "name": "jira", "payload": {"issue": "OPS-7"}},
+        "fate": {"state": "dead", "reason": "invalid request: \u{1b}[31mno"}, "attempts": 0, "preview": "",
+    });
+    let agent = json!({
+        "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "sleeping", "standing": "active",
+        "model": "rehearsal", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
+        "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
+        "created_at": "2026-11-21T14:00:00Z", "commit_n": 0,
+    });
+    let page = |rows: Value| json!({"items": rows, "next": null});
+    let totals = json!({"agents": 1, "spaces": 1, "messages": 0, "waiting": 0, "dead": 1, "open_cycles": 0});
+    let (inbox, one) = (format!("/v1/agents/{ADA}/inbox"), format!("/v1/agents/{ADA}/events/{DEAD}"));
+    let stub = Stub::serve(vec![
+        ("/v1/ready", json!({"ready": true, "version": "0", "model": null, "totals": totals})),
+        ("/v1/agents", page(json!([agent]))),
+        ("/v1/agents/ada", agent),
+        (&inbox, page(json!([event]))),
+        (&one, event),
+    ]);
+    let settings = stub.settings();
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = String::new();
+    for args in
+        [&["dead"][..], &["dead", "ada"], &["dead", "show", DEAD], &["dead", "show", "3", "--agent", "ada"]]
+    {
+        let ran = run_with(dir.path(), args, "", &settings);
+        all.push_str(&format!("$ viv {}\n{}\n", args.join(" "), ran.shown()));
+    }
+    insta::assert_snapshot!("dead", all);
+}

@@ -1,0 +1,160 @@
+//! What operators do with single events of a ledger: take back what waits, send again what died or
+//! was lived, give up what died. Every event keeps its row, in exactly one state.
+
+use agent::delivery::refused_when_full;
+use agent::event::{Event, Fate};
+use agent::id::{AgentId, CycleId, EventId};
+use agent::life::Standing;
+use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use super::Session;
+use super::accept::{answered, remember};
+use super::due::due_at;
+use super::events::{Head, State, admit, fate_at, known, ledger, put_waiting};
+use super::fault::{Outcome, damaged};
+use super::registry::known_agent;
+use super::rows::{first, key, key_or_none, ms, run, time, uuid_or_none};
+
+/// An event of the ledger, as far as its state goes.
+struct Found {
+    seq: i64,
+    fate: Fate,
+    /// Of the range that it was collapsed into; its fate is that one's.
+    range: Option<EventId>,
+    space: Option<i64>,
+    taken: bool,
+    open: Option<CycleId>,
+}
+
+fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
+    let sql = "SELECT e.seq, x.state, x.cycle, x.step, x.reason, CASE WHEN e.range_of IS NULL THEN NULL ELSE x.id END, \
+               e.space, coalesce(w.taken, 0), l.open_cycle FROM event e \
+               JOIN event x ON x.agent = e.agent AND x.seq = coalesce(e.range_of, e.seq) \
+               JOIN life l ON l.agent = e.agent LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq \
+               WHERE e.agent = ? AND e.id = ?";
+    let found = first(db, sql, params![agent, key(&event.0)], |row| {
+        Ok(Found {
+            seq: row.get(0)?,
+            fate: fate_at(row, 1)?,
+            range: key_or_none(row, 5)?.map(EventId),
+            space: row.get(6)?,
+            taken: row.get(7)?,
+            open: uuid_or_none(row, 8)?.map(CycleId),
+        })
+    })?;
+    Ok(found.ok_or_else(|| Denial::NotFound { what: "event", name: event.to_string() })?)
+}
+
+impl Found {
+    fn not(&self, event: &EventId, wanted: &'static str) -> Denial {
+        Denial::EventState { event: event.clone(), state: self.fate.as_str(), wanted }
+    }
+
+    /// What was put together is taken back, sent again and given up together, and by its own name.
+    fn whole(&self, event: &EventId) -> Outcome<()> {
+        match &self.range {
+            Some(range) => Err(Denial::EventCollapsed { event: event.clone(), range: range.clone() }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn settle(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
+    let state = State::of(fate);
+    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
+    run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
+}
+
+/// Takes back what waits or is held.
+pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let found = find(db, row, event)?;
+    if !matches!(found.fate, Fate::Waiting | Fate::Held) {
+        return Err(found.not(event, "waiting or held").into());
+    }
+    found.whole(event)?;
+    if found.taken {
+        let cycle = found.open.ok_or_else(|| damaged(format!("event `{event}` is taken by no cycle")))?;
+        return Err(Denial::EventTaken { event: event.clone(), cycle }.into());
+    }
+    settle(db, row, found.seq, &Fate::Canceled)?;
+    if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
+        return Ok(());
+    }
+    let head = Head::read(db, row)?;
+    // An open cycle is due by itself, whatever waits.
+    let due = match found.open {
+        Some(_) => head.due_at,
+        None => due_at(db, row, head.standing, None, head.hold_until)?,
+    };
+    let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
+    run(db, sql, params![due, row]).map(drop)
+}
+
+/// Gives a dead event up.
+pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let found = find(db, row, event)?;
+    if !matches!(found.fate, Fate::Dead { .. }) {
+        return Err(found.not(event, "dead").into());
+    }
+    found.whole(event)?;
+    settle(db, row, found.seq, &Fate::Dropped)
+}
+
+/// Sends an event again, once per key.
+pub(super) fn send_again(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    event: &EventId,
+    fresh: EventId,
+    request: Option<&RequestKey>,
+    at: Timestamp,
+) -> Outcome<SentAgain> {
+    let row = known_agent(db, agent)?;
+    if let Some(answer) = request.map(|request| answered(db, request)).transpose()?.flatten() {
+        if answer == Accepted::Conflict {
+            return Ok(SentAgain::Conflict);
+        }
+        let anew = known(db, row, &fresh)?;
+        return Ok(SentAgain::Before(if anew { fresh } else { event.clone() }));
+    }
+    let found = find(db, row, event)?;
+    let mut head = Head::read(db, row)?;
+    if head.standing == Standing::Retired {
+        return Err(Denial::Retired(agent).into());
+    }
+    let old = read(db, row, event)?;
+    if head.waiting >= head.inbox_max && refused_when_full(&old) {
+        return Err(Denial::InboxFull(agent).into());
+    }
+    let waken = |at: Option<i64>| -> Outcome<Option<Waken>> {
+        at.map(|at| Ok(Waken { agent, at: time(at)? })).transpose()
+    };
+    let sent = match found.fate {
+        Fate::Dead { .. } => {
+            found.whole(event)?;
+            settle(db, row, found.seq, &Fate::Waiting)?;
+            let wake = put_waiting(db, session, &mut head, &old, found.seq, ms(at))?;
+            SentAgain::Waits(waken(wake)?)
+        }
+        Fate::Lived { .. } | Fate::Skipped { .. } => {
+            let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
+            let wake = admit(db, session, &mut head, &new, found.space, &Fate::Waiting)?;
+            SentAgain::Anew(fresh, waken(wake)?)
+        }
+        _ => return Err(found.not(event, "dead, lived or skipped").into()),
+    };
+    if let Some(request) = request {
+        remember(db, request, None)?;
+    }
+    Ok(sent)
+}
+
+fn read(db: &Connection, agent: i64, event: &EventId) -> Outcome<Event> {
+    let row = ledger(db, agent, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop();
+    Ok(row.ok_or_else(|| damaged(format!("event `{event}` is gone")))?.event)
+}

@@ -1,0 +1,187 @@
+//! What operators may do with single events: take them back, send them again, give them up.
+
+use agent::changes::CommitKind;
+use agent::config::AgentConfig;
+use agent::event::{EventData, Fate};
+use agent::id::{CredentialId, EventId};
+use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Waken};
+use serde_json::json;
+
+use super::Backend;
+use super::world::{World, at, everything, saying, service, world, world_with};
+
+fn denied<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Denial {
+    match result {
+        Err(RegistryError::Denied(denial)) => denial,
+        other => panic!("wanted a denial, got {other:?}"),
+    }
+}
+
+fn id(text: &str) -> EventId {
+    EventId(text.into())
+}
+
+impl World {
+    /// Ends a cycle over all that waits of Ada, with that fate for each event.
+    async fn ends(&self, fate: Fate) {
+        let mut living = self.open(self.ada).await;
+        let mut end = living.closing();
+        (end.settle, end.run) = (living.settled(&fate), None);
+        living.done(self, end).await;
+    }
+
+    async fn again(
+        &self,
+        event: &str,
+        anew: &str,
+        key: Option<RequestKey>,
+    ) -> Result<SentAgain, RegistryError> {
+        self.b.registry.send_again(self.ada, id(event), id(anew), key, at(900)).await
+    }
+
+    async fn waiting(&self) -> u32 {
+        self.b.reader.agent(self.ada).await.unwrap().unwrap().waiting
+    }
+}
+
+fn dead() -> Fate {
+    Fate::Dead { reason: "it broke the model".into() }
+}
+
+/// It waits as if it had just come, in its old place.
+pub async fn a_dead_event_is_sent_again_and_its_attempts_begin_anew(b: Backend) {
+    let w = world(b).await;
+    w.event(w.ada, service("poison")).await;
+    w.ends(dead()).await;
+    assert_eq!((w.due(9_000).await, w.waiting().await), (vec![], 0));
+    let sent = w.again("poison", "unused", None).await.unwrap();
+    assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(900) })));
+    assert_eq!((w.due(900).await, w.waiting().await), (vec![w.ada], 1));
+    let waking = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap();
+    assert_eq!((waking.waiting[0].seq, waking.waiting[0].attempts), (1, 0));
+    assert_eq!(waking.waiting[0].event, service("poison"));
+    assert_eq!(w.state(w.ada, "poison").await, "waiting");
+    assert_eq!(w.b.reader.totals().await.unwrap().dead, 0);
+    let twice = denied(w.again("poison", "unused", None).await);
+    let wanted = "dead, lived or skipped";
+    assert_eq!(twice, Denial::EventState { event: id("poison"), state: "waiting", wanted });
+    let nothing = denied(w.again("nothing", "unused", None).await);
+    assert_eq!(nothing, Denial::NotFound { what: "event", name: "nothing".into() });
+}
+
+/// The first stays as it was; the second has its content, its origin and a name of its own.
+pub async fn a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it(b: Backend) {
+    let w = world(b).await;
+    let said = saying(w.husam, w.family, "hello");
+    let name = said.id.to_string();
+    w.accept(said).await;
+    w.ends(Fate::Skipped { reason: None }).await;
+    let sent = w.again(&name, "anew", None).await.unwrap();
+    assert_eq!(sent, SentAgain::Anew(id("anew"), Some(Waken { agent: w.ada, at: at(900) })));
+    assert_eq!(w.state(w.ada, &name).await, "skipped");
+    let waiting = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap().waiting;
+    assert_eq!(waiting[0].event.cites, Some(id(&name)));
+    assert_eq!((waiting[0].said[0].text.as_str(), waiting[0].event.at), ("hello", at(900)));
+    let old = w.b.reader.event(w.ada, id(&name)).await.unwrap().unwrap();
+    assert_eq!((&waiting[0].event.envelope, &waiting[0].event.data), (&old.event.envelope, &old.event.data));
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    assert!(matches!(w.again("anew", "third", None).await.unwrap(), SentAgain::Anew(..)));
+    assert_eq!(w.b.reader.event(w.ada, id("third")).await.unwrap().unwrap().event.cites, Some(id("anew")));
+}
+
+/// Whatever became of the event meanwhile.
+pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
+    let w = world(b).await;
+    let key = |body: &str| {
+        let credential = CredentialId(uuid::Uuid::from_u128(9));
+        Some(RequestKey { credential, key: "k-1".into(), body_hash: body.into() })
+    };
+    w.event(w.ada, service("poison")).await;
+    w.ends(dead()).await;
+    assert!(matches!(w.again("poison", "anew", key("a")).await.unwrap(), SentAgain::Waits(_)));
+    w.ends(Fate::Skipped { reason: None }).await;
+    let before = w.again("poison", "anew", key("a")).await.unwrap();
+    assert_eq!((before, w.waiting().await), (SentAgain::Before(id("poison")), 0));
+    assert_eq!(w.again("other", "anew", key("b")).await.unwrap(), SentAgain::Conflict);
+    let other = key("c").map(|key| RequestKey { key: "k-2".into(), ..key });
+    assert!(matches!(w.again("poison", "anew", other.clone()).await.unwrap(), SentAgain::Anew(..)));
+    let before = w.again("poison", "anew", other).await.unwrap();
+    assert_eq!((before, w.waiting().await), (SentAgain::Before(id("anew")), 1));
+}
+
+/// Its row says so for ever, and its id is still known.
+pub async fn a_dropped_event_keeps_its_row_and_never_comes_back(b: Backend) {
+    let w = world(b).await;
+    w.event(w.ada, service("poison")).await;
+    let waits = denied(w.b.registry.drop_event(w.ada, id("poison")).await);
+    assert_eq!(waits, Denial::EventState { event: id("poison"), state: "waiting", wanted: "dead" });
+    w.ends(dead()).await;
+    w.b.registry.drop_event(w.ada, id("poison")).await.unwrap();
+    assert_eq!(w.state(w.ada, "poison").await, "dropped");
+    assert!(matches!(
+        denied(w.again("poison", "anew", None).await),
+        Denial::EventState { state: "dropped", .. }
+    ));
+    assert_eq!(w.event(w.ada, service("poison")).await, agent::port::Accepted::Duplicate { message: None });
+    assert_eq!(w.due(9_000).await, []);
+}
+
+/// Until a cycle takes it; then the cycle is what can be canceled.
+pub async fn a_waiting_event_is_taken_back_and_a_taken_one_is_not(b: Backend) {
+    let w = world(b).await;
+    w.event(w.ada, service("a")).await;
+    w.event(w.ada, service("b")).await;
+    w.b.registry.cancel_event(w.ada, id("a")).await.unwrap();
+    assert_eq!((w.state(w.ada, "a").await, w.waiting().await), ("canceled", 1));
+    assert_eq!(w.due(1_000).await, [w.ada], "the other one still waits");
+    let gone = denied(w.b.registry.cancel_event(w.ada, id("a")).await);
+    let wanted = "waiting or held";
+    assert_eq!(gone, Denial::EventState { event: id("a"), state: "canceled", wanted });
+    let living = w.open(w.ada).await;
+    let taken = denied(w.b.registry.cancel_event(w.ada, id("b")).await);
+    assert_eq!(taken, Denial::EventTaken { event: id("b"), cycle: living.open.id });
+    w.event(w.ada, service("c")).await;
+    w.b.registry.cancel_event(w.ada, id("c")).await.unwrap();
+    assert_eq!(w.due(1_000).await, [w.ada], "an open cycle is due by itself");
+    let waking = w.wake(w.ada).await;
+    assert_eq!(waking.waiting.iter().map(|w| w.event.id.0.as_str()).collect::<Vec<_>>(), ["b"]);
+    w.event(w.bob, service("alone")).await;
+    w.b.registry.cancel_event(w.bob, id("alone")).await.unwrap();
+    assert_eq!(w.due(1_000).await, [w.ada], "nothing waits for the other one");
+    // Whoever read it while it waited opens on an outdated inbox.
+    w.event(w.bob, service("late")).await;
+    let waking = w.wake(w.bob).await;
+    w.b.registry.cancel_event(w.bob, id("late")).await.unwrap();
+    let living = super::world::Living::about_to_open(w.bob, &waking);
+    let open = living.changes(CommitKind::Open);
+    assert_eq!(w.commit(living.lease, open).await, agent::changes::CommitOutcome::Lost);
+}
+
+/// A range is one event: its members have its fate, and are not touched one by one.
+pub async fn what_was_put_together_is_taken_back_sent_again_and_dropped_together(b: Backend) {
+    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
+    let w = world_with(b, config).await;
+    let mut names = Vec::new();
+    for n in 0..12 {
+        let message = saying(w.husam, w.family, &format!("word {n}"));
+        names.push(message.id.to_string());
+        w.accept(message).await;
+    }
+    let rows = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
+    let range = rows.iter().find(|row| matches!(row.event.data, EventData::SaidRange { .. })).unwrap();
+    let (range, member) = (range.event.id.clone(), id(&names[0]));
+    assert_ne!(range, member);
+    let refused = denied(w.b.registry.cancel_event(w.ada, member.clone()).await);
+    assert_eq!(refused, Denial::EventCollapsed { event: member.clone(), range: range.clone() });
+    w.ends(dead()).await;
+    let refused = denied(w.b.registry.drop_event(w.ada, member.clone()).await);
+    assert_eq!(refused, Denial::EventCollapsed { event: member.clone(), range: range.clone() });
+    assert!(matches!(denied(w.again(&member.0, "x", None).await), Denial::EventCollapsed { .. }));
+    let before = w.waiting().await;
+    assert!(matches!(w.again(&range.0, "x", None).await.unwrap(), SentAgain::Waits(_)));
+    assert_eq!((w.state(w.ada, &member.0).await, w.waiting().await), ("waiting", before + 1));
+    w.b.registry.cancel_event(w.ada, range).await.unwrap();
+    assert_eq!(w.state(w.ada, &member.0).await, "canceled");
+}
