@@ -4,6 +4,7 @@
 mod agent_file;
 mod api;
 mod args;
+mod asking;
 mod assemble;
 mod bars;
 mod client;

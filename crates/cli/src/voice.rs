@@ -17,6 +17,8 @@ use crate::settings::{Origin, Settings};
 pub(crate) struct Chosen {
     /// All voices; the chosen one is their default.
     pub(crate) voices: Arc<dyn Voices>,
+    /// Where it is; empty where it is nowhere.
+    pub(crate) address: String,
     /// What is known of it.
     pub(crate) info: ModelInfo,
     /// Why it was chosen, in a few words.
@@ -52,15 +54,20 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     };
     let name = config.name.clone();
     let stated = config.context_window.is_some();
+    let base_url = config.base_url.clone();
     let mut book = VoiceBook::new(config, secrets.ring.clone(), clock);
     for other in settings.model_names().filter(|other| *other != name) {
         book = book.with(said(other, false)?);
     }
     check_names(&book, settings)?;
     let voices: Arc<dyn Voices> = Arc::new(book);
-    let info = voices.voice(None).map_err(|error| unusable(&name, error))?.info().clone();
+    let info =
+        voices.voice(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?.info().clone();
     let window_known = stated || info.rehearsal || is_in_catalog(&info);
-    Ok(Chosen { voices, info, why, window_known })
+    let provider = name.split('/').next().and_then(catalog::provider);
+    let usual = provider.and_then(|provider| provider.base_url);
+    let address = base_url.or_else(|| usual.map(str::to_owned)).unwrap_or_default();
+    Ok(Chosen { voices, address, info, why, window_known })
 }
 
 fn why(origin: &Origin) -> String {
@@ -136,15 +143,25 @@ pub(crate) fn is_in_catalog(info: &ModelInfo) -> bool {
     })
 }
 
-pub(crate) fn unusable(name: &str, error: ModelError) -> Failure {
+/// Why a name cannot be a model; `base_url` is the address that was said, if one was.
+pub(crate) fn unusable(name: &str, base_url: Option<&str>, error: ModelError) -> Failure {
     match error {
         ModelError::NoModel(why) => {
             Failure::new(Exit::Usage, "bad_model", format!("cannot use `{name}`: {why}"))
         }
-        ModelError::Auth(why) => Failure::new(Exit::Usage, "key_missing", why)
-            .hint("or try without a key: `viv up --model rehearsal`"),
+        ModelError::Auth(why) => Failure::new(Exit::Usage, "key_missing", why).hint(
+            keyless(name, base_url).unwrap_or("or try without a key: `viv up --model rehearsal`".into()),
+        ),
         other => Failure::new(Exit::Failed, "model_unusable", format!("cannot use `{name}`: {other}")),
     }
+}
+
+/// A server of one's own that speaks chat completions has a name under which it wants no key.
+fn keyless(name: &str, base_url: Option<&str>) -> Option<String> {
+    let ((provider, model), base_url) = (name.split_once('/')?, base_url?);
+    let speaks = catalog::provider(provider)?.speaks_at(base_url);
+    matches!(speaks, catalog::Speaks::OpenAiChat(_))
+        .then(|| format!("where that server wants no key, name it `openai-compatible/{model}`"))
 }
 
 #[cfg(test)]
@@ -182,6 +199,16 @@ mod tests {
             let failure = choose_named(line).await.err().unwrap();
             assert_eq!((failure.exit, failure.code.as_str()), (Exit::Usage, code), "{line:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_of_ones_own_is_told_under_which_name_it_wants_no_key() {
+        let hint = async |line: &[&str]| choose_named(line).await.err().unwrap().hint.unwrap();
+        let own = ["--model", "openai/x", "--base-url", "http://127.0.0.1:1/v1"];
+        assert_eq!(hint(&own).await, "where that server wants no key, name it `openai-compatible/x`");
+        assert!(hint(&["--model", "mistral/x"]).await.contains("rehearsal"));
+        let other = ["--model", "anthropic/x", "--base-url", "http://127.0.0.1:1/v1"];
+        assert!(hint(&other).await.contains("rehearsal"));
     }
 
     #[tokio::test]

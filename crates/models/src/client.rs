@@ -241,6 +241,9 @@ impl Address {
             ModelError::Overloaded { message, retry_after } => {
                 ModelError::Overloaded { message: self.redact(message), retry_after }
             }
+            ModelError::Failed { message, retry_after } => {
+                ModelError::Failed { message: self.redact(message), retry_after }
+            }
             ModelError::Auth(text) => ModelError::Auth(self.redact(text)),
             ModelError::NoModel(text) => ModelError::NoModel(self.redact(text)),
             ModelError::TooLong(text) => ModelError::TooLong(self.redact(text)),

@@ -81,6 +81,8 @@ impl Check {
 pub enum Verdict {
     /// Not at all.
     No,
+    /// Nobody knows: it was not asked for.
+    Untried,
     /// With something missing.
     Partly,
     /// As it should.
@@ -92,6 +94,7 @@ impl Verdict {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::No => "no",
+            Self::Untried => "untried",
             Self::Partly => "partly",
             Self::Ok => "ok",
         }
@@ -117,9 +120,19 @@ impl Finding {
     /// What happened, and what follows where that is not as it should be.
     pub fn told(&self) -> String {
         match self.verdict {
-            Verdict::Ok => self.why.clone(),
+            Verdict::Ok | Verdict::Untried => self.why.clone(),
             Verdict::Partly | Verdict::No => format!("{}; {}", self.why, self.check.otherwise()),
         }
+    }
+
+    /// One that was not made.
+    pub fn untried(check: Check, why: &str) -> Self {
+        Self { check, verdict: Verdict::Untried, why: format!("not tried: {why}"), error: None, ms: 0 }
+    }
+
+    /// Whether the server took the question and said nothing at all in time.
+    pub fn is_silence(&self) -> bool {
+        matches!(self.error, Some(ModelError::TimedOut(Wait::FirstByte)))
     }
 
     /// The failure, where it says that there is no use in asking this server anything else.
@@ -133,6 +146,7 @@ impl Finding {
                     | ModelError::NoModel(_)
                     | ModelError::RateLimited { .. }
                     | ModelError::Overloaded { .. }
+                    | ModelError::Failed { .. }
                     | ModelError::Garbage(_) => true,
                     ModelError::Cut(_) | ModelError::TooLong(_) | ModelError::Invalid(_) => false,
                 }
@@ -159,12 +173,20 @@ pub struct Trial {
     reported: Vec<Usage>,
     /// The text of the last answer, also where it did not come to its end.
     said: String,
+    /// Whether a question ran out of its time.
+    timed_out: bool,
 }
 
 impl Trial {
     /// Nothing is asked yet. No question waits longer than `wait` for the end of its answer.
     pub fn new(model: Arc<dyn Model>, mode: ToolMode, clock: Arc<dyn Clock>, wait: Duration) -> Self {
-        Self { model, mode, clock, wait, speed: Speed::default(), reported: Vec::new(), said: String::new() }
+        let (speed, reported, said) = (Speed::default(), Vec::new(), String::new());
+        Self { model, mode, clock, wait, speed, reported, said, timed_out: false }
+    }
+
+    /// How long it is waited for the first sign of an answer.
+    pub fn first_wait(&self) -> Duration {
+        ask::first_wait(self.wait)
     }
 
     /// How fast it was so far.
@@ -172,8 +194,12 @@ impl Trial {
         self.speed
     }
 
-    /// Makes one check. [`Check::Usage`] judges what was reported so far, and asks nothing.
+    /// Makes one check. [`Check::Usage`] judges what was reported so far, and asks nothing. Behind a
+    /// question that ran out of its time nothing more is asked: each would take as long.
     pub async fn run(&mut self, check: Check) -> Finding {
+        if self.timed_out && (check != Check::Usage || self.reported.is_empty()) {
+            return Finding::untried(check, "a check before it ran out of time");
+        }
         let start = self.clock.monotonic_ms();
         let judged = match check {
             Check::Stream => self.stream().await,
@@ -186,6 +212,7 @@ impl Trial {
         match judged {
             Ok((verdict, why)) => Finding { check, verdict, why, error: None, ms },
             Err(error) => {
+                self.timed_out |= matches!(error, ModelError::TimedOut(_));
                 let why = self.in_words(&error);
                 Finding { check, verdict: Verdict::No, why, error: Some(error), ms }
             }
@@ -242,6 +269,9 @@ impl Trial {
             ModelError::TimedOut(Wait::Total) if !self.said.trim().is_empty() => {
                 let so_far = judge::cut(self.said.trim());
                 format!("no end within {} s; so far: `{so_far}`", self.wait.as_secs())
+            }
+            ModelError::TimedOut(Wait::FirstByte) => {
+                format!("no word within {} s", self.first_wait().as_secs())
             }
             ModelError::TimedOut(_) => format!("no whole answer within {} s", self.wait.as_secs()),
             other => other.to_string(),

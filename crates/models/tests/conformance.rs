@@ -164,10 +164,24 @@ async fn what_is_no_model_server_is_told_apart_at_the_first_question() {
     stub.push(Answer::raw("").hangs());
     let found = first(&stub.url(), Arc::new(NoClock)).await;
     assert!(matches!(found.hopeless(), Some(ModelError::TimedOut(_))), "{found:?}");
-    assert_eq!(found.why, "no whole answer within 9 s");
+    assert_eq!(found.why, "no word within 9 s");
     let gone = stub.url();
     drop(stub);
     assert!(matches!(first(&gone, ticking()).await.hopeless(), Some(ModelError::Network(_))));
+}
+
+#[tokio::test]
+async fn behind_a_question_that_ran_out_of_time_nothing_more_is_asked() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.push(Answer::raw("").hangs());
+    let column =
+        all(trial_at(&stub.url(), "llamacpp/dead", ToolMode::Native, Arc::new(NoClock)), ToolMode::Native)
+            .await;
+    let (no, untried) = (Verdict::No, Verdict::Untried);
+    assert_eq!(verdicts(&column), [no, untried, untried, untried, untried]);
+    assert!(column.findings[0].is_silence() && column.findings[1].told().starts_with("not tried: "));
+    assert!(stub.requests().len() <= 1 && column.verdict() == Verdict::No);
+    assert_eq!(advice(&[column]).text, "not good enough: native: no word within 9 s");
 }
 
 #[tokio::test]

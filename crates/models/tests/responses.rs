@@ -315,7 +315,7 @@ async fn an_error_inside_the_stream_ends_it_by_its_class() {
     for (data, class) in [
         (
             r#"{"type":"response.failed","response":{"error":{"code":"server_error","message":"x"}}}"#,
-            "overloaded",
+            "the server failed",
         ),
         (
             r#"{"type":"response.failed","response":{"error":{"code":"invalid_prompt","message":"x"}}}"#,

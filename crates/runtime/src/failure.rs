@@ -3,7 +3,7 @@
 //!
 //! | class | within the waking | afterwards |
 //! |---|---|---|
-//! | rate limited, overloaded | again after `retry-after` or a growing pause | parks; counts nothing |
+//! | rate limited, overloaded, failed | again after `retry-after` or a growing pause | parks; counts nothing |
 //! | network, time-outs, cut stream | again after a growing pause | parks; counts nothing |
 //! | auth, no such model | — | parks; counts nothing |
 //! | garbage | again after a growing pause | counts; batch halved, then dead |

@@ -13,5 +13,7 @@ pub mod play;
 pub mod scene;
 pub mod transcript;
 pub mod verdict;
+mod witness;
 pub mod world;
 pub mod write;
+pub mod yaml;

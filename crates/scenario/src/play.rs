@@ -18,6 +18,7 @@ use crate::model::voice_of;
 use crate::scene::{Happening, Scenario, Server, What, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
+use crate::witness::Witness;
 use crate::world::{Stopped, World, stopped};
 
 /// Who thinks.
@@ -168,10 +169,11 @@ impl Player {
     }
 
     /// In real time nobody waits for a time at which nobody has anything to do.
-    async fn rest_at_most(&self, left: Duration) -> Result<(), Stopped> {
+    async fn rest_at_most(&mut self, left: Duration) -> Result<(), Stopped> {
         let end = self.later(left);
         while self.world.clock().now() < end && !self.at_rest().await? {
-            self.in_time()?;
+            self.in_time().await?;
+            self.served().await?;
             self.world.pass(Duration::from_millis(50)).await?;
         }
         Ok(())
@@ -191,7 +193,7 @@ impl Player {
                 let what = format!("not everyone was quiet within {patience} s");
                 return Err(stopped(self.restless(&what).await?));
             }
-            self.in_time()?;
+            self.in_time().await?;
             self.served().await?;
             let long = looks > 600;
             self.world.pass(Duration::from_millis(if long { 1_000 } else { 100 })).await?;
@@ -201,12 +203,13 @@ impl Player {
     }
 
     /// Where time is real the whole story has only so much of it.
-    fn in_time(&self) -> Result<(), Stopped> {
+    async fn in_time(&mut self) -> Result<(), Stopped> {
         let passed = Duration::from_millis(since(self.begun, self.world.clock().now()));
         if self.world.is_simulated() || passed < self.patience {
             return Ok(());
         }
-        Err(stopped(format!("the story is not at its end after {} s", passed.as_secs())))
+        let what = format!("the story is not at its end after {} s", passed.as_secs());
+        Err(stopped(self.restless(&what).await?))
     }
 
     fn later(&self, by: Duration) -> Timestamp {
@@ -226,6 +229,9 @@ impl Player {
     async fn served(&mut self) -> Result<(), Stopped> {
         if self.world.is_simulated() {
             return Ok(());
+        }
+        if let Some(why) = self.world.witness().and_then(Witness::gone) {
+            return Err(stopped(why));
         }
         for (_, id) in &self.names.agents {
             let card = self.world.reader().agent(*id).await.map_err(stopped)?;
@@ -268,7 +274,9 @@ impl Player {
             why.extend(own.and_then(|(_, listener)| last_reason(listener.as_mut())));
             who.push(format!("`{name}`: {}", why.join(", ")));
         }
-        Ok(format!("{what}; {}", who.join("; ")))
+        let trouble = self.world.witness().and_then(Witness::trouble);
+        let parts: Vec<String> = std::iter::once(what.to_owned()).chain(trouble).chain(who).collect();
+        Ok(parts.join("; "))
     }
 
     async fn happen(&mut self, what: &What) -> Result<(), Stopped> {

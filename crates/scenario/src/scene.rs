@@ -8,7 +8,7 @@ use agent::config::AgentConfig;
 use agent::run::Ending;
 use serde_json::Value;
 
-use crate::file::{Flaw, Place};
+use crate::file::Place;
 
 /// One scenario.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,8 +27,6 @@ pub struct Scenario {
     pub story: Vec<Happening>,
     /// What must be true in the end.
     pub expect: Vec<Expectation>,
-    /// What is odd about the file, and no mistake.
-    pub notes: Vec<Flaw>,
 }
 
 /// An agent of a scenario.

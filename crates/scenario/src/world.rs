@@ -21,6 +21,13 @@ use runtime::{Keeper, Ports};
 use serde_json::Value;
 
 use crate::clock::{SimClock, SimIds};
+use crate::play::since;
+use crate::witness::Witness;
+
+/// The keeper's pause between two looks for due work, while nothing else is to be done.
+const SWEEP: Duration = Duration::from_millis(agent::limits::SWEEP_MS);
+/// Simulated time that is lived moment by moment before it is asked whether anybody is awake.
+const STRIDE: Duration = SWEEP;
 
 /// What a world stands on.
 pub struct Ground {
@@ -83,6 +90,8 @@ pub struct World {
     registry: Arc<dyn Registry>,
     reader: Arc<dyn Reader>,
     keeper: Option<Keeper>,
+    /// Who listens to the voices, where they are real.
+    witness: Option<Witness>,
 }
 
 /// Why a world stopped.
@@ -106,10 +115,13 @@ impl World {
     /// current-thread executor.
     pub fn on(ground: Ground, time: Time) -> Self {
         let Time { clock, ids, tokens, simulated } = time;
+        let witness =
+            simulated.is_none().then(|| Witness::of(Arc::clone(&ground.voices), Arc::clone(&clock)));
+        let voices = witness.clone().map_or(ground.voices, |witness| Arc::new(witness) as Arc<dyn Voices>);
         let ports = Ports {
             store: ground.store,
             lookup: ground.lookup,
-            voices: ground.voices,
+            voices,
             toolbox: ground.toolbox,
             tokens,
             clock,
@@ -117,7 +129,7 @@ impl World {
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
         };
         let keeper = Some(runtime::start(ports.clone()));
-        Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper }
+        Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper, witness }
     }
 
     /// The clock of this world.
@@ -128,6 +140,11 @@ impl World {
     /// Whether time is simulated.
     pub fn is_simulated(&self) -> bool {
         self.simulated.is_some()
+    }
+
+    /// Who listens to the voices, where they are real.
+    pub(crate) fn witness(&self) -> Option<&Witness> {
+        self.witness.as_ref()
     }
 
     /// What the world runs on.
@@ -245,12 +262,39 @@ impl World {
     /// Lets time pass.
     pub async fn pass(&self, duration: Duration) -> Result<(), Stopped> {
         match &self.simulated {
-            Some(clock) => clock.pass(duration).await.map_err(|stuck| stopped(format!("{stuck:?}"))),
+            Some(clock) => self.live_through(clock, duration).await,
             None => {
                 self.ports.clock.sleep(duration).await;
                 Ok(())
             }
         }
+    }
+
+    /// Lives simulated time in strides. Where a stride ends with nobody awake, the sweeps that would
+    /// find nothing are jumped over, up to the last before something is due: days of idle time cost
+    /// what a moment costs, and everything comes when it would have come.
+    async fn live_through(&self, clock: &SimClock, duration: Duration) -> Result<(), Stopped> {
+        let pass = async |by| clock.pass(by).await.map_err(|stuck| stopped(format!("{stuck:?}")));
+        let mut left = duration;
+        while left > STRIDE {
+            pass(STRIDE).await?;
+            left -= STRIDE;
+            // Only right behind a sweep it is certain that the sleeper is the next one, not an alarm.
+            let Some(to_sweep) = lone_sleeper(clock).filter(|until| *until < left) else { continue };
+            pass(to_sweep).await?;
+            left -= to_sweep;
+            if self.keeper.is_none() || lone_sleeper(clock) != Some(SWEEP) {
+                continue;
+            }
+            let now = clock.now();
+            let due = self.ports.store.next_due(now).await.map_err(stopped)?;
+            let until_due = due.map_or(Duration::MAX, |due| Duration::from_millis(since(now, due)));
+            let empty = until_due.min(left).as_millis() / SWEEP.as_millis();
+            let over = SWEEP.saturating_mul(u32::try_from(empty).unwrap_or(u32::MAX));
+            clock.advance(over);
+            left -= over;
+        }
+        pass(left).await
     }
 
     /// Lets time pass until nothing waits and nobody lives a cycle (an hour at most).
@@ -343,6 +387,14 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// How long until the only one who sleeps on the clock is due; nothing where several do, or none.
+fn lone_sleeper(clock: &SimClock) -> Option<Duration> {
+    match clock.pending().as_slice() {
+        [only] => Some(Duration::from_millis(since(clock.now(), *only))),
+        _ => None,
     }
 }
 

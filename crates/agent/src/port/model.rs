@@ -174,6 +174,14 @@ pub enum ModelError {
         /// When to come back, if it said.
         retry_after: Option<Duration>,
     },
+    /// The server failed, and not because it has too much to do.
+    #[error("the server failed: {message}")]
+    Failed {
+        /// What came back.
+        message: String,
+        /// When to come back, if it said.
+        retry_after: Option<Duration>,
+    },
     /// No connection, or it broke.
     #[error("network: {0}")]
     Network(String),
@@ -215,6 +223,7 @@ impl ModelError {
         match self {
             Self::RateLimited { .. }
             | Self::Overloaded { .. }
+            | Self::Failed { .. }
             | Self::Network(_)
             | Self::TimedOut(_)
             | Self::Cut(_)
@@ -230,6 +239,7 @@ impl ModelError {
             self,
             Self::RateLimited { .. }
                 | Self::Overloaded { .. }
+                | Self::Failed { .. }
                 | Self::Network(_)
                 | Self::TimedOut(_)
                 | Self::Cut(_)
@@ -240,7 +250,9 @@ impl ModelError {
     /// When the vendor wants us back.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { retry_after, .. } | Self::Overloaded { retry_after, .. } => *retry_after,
+            Self::RateLimited { retry_after, .. }
+            | Self::Overloaded { retry_after, .. }
+            | Self::Failed { retry_after, .. } => *retry_after,
             _ => None,
         }
     }

@@ -41,6 +41,7 @@ pub(crate) fn scan(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Stamp>>, Probl
     let unreadable = |why: String| Problem {
         file: shown(dir),
         line: None,
+        column: None,
         what: format!("cannot read the folder: {why}"),
     };
     let entries = match fs::read_dir(dir) {
@@ -91,7 +92,12 @@ pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<Foun
 
 fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<Problem>> {
     let unreadable = |why: String| {
-        vec![Problem { file: file.to_owned(), line: None, what: format!("cannot read it: {why}") }]
+        vec![Problem {
+            file: file.to_owned(),
+            line: None,
+            column: None,
+            what: format!("cannot read it: {why}"),
+        }]
     };
     if let Stamp::Other(why) = stamp {
         return Err(unreadable(why.clone()));
@@ -120,7 +126,7 @@ fn refuse_doubles(all: &mut [Found]) {
                 agent.name,
                 others.join("`, `")
             );
-            found.read = Err(vec![Problem { file: found.file.clone(), line: None, what }]);
+            found.read = Err(vec![Problem { file: found.file.clone(), line: None, column: None, what }]);
         }
     }
 }

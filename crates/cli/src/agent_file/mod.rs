@@ -56,15 +56,18 @@ pub(crate) struct Problem {
     pub(crate) file: String,
     /// The line, where it is one of them.
     pub(crate) line: Option<usize>,
+    /// The column in it, where it is known.
+    pub(crate) column: Option<usize>,
     /// What was wanted and what stood in the way.
     pub(crate) what: String,
 }
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.file, self.what),
-            None => write!(f, "{}: {}", self.file, self.what),
+        match (self.line, self.column) {
+            (Some(line), Some(column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.what),
+            (Some(line), None) => write!(f, "{}:{line}: {}", self.file, self.what),
+            (None, _) => write!(f, "{}: {}", self.file, self.what),
         }
     }
 }
@@ -74,7 +77,7 @@ pub(crate) type Vet<'a> = dyn Fn(&AgentConfig) -> Vec<(&'static str, String)> + 
 
 /// Reads one file. `stem` is its name without `.md`.
 fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
-    let problem = |line, what: String| vec![Problem { file: file.to_owned(), line, what }];
+    let problem = |line, what: String| vec![Problem { file: file.to_owned(), line, column: None, what }];
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
         problem(Some(line), "it is not UTF-8 from here on; save it as UTF-8".to_owned())
@@ -82,7 +85,12 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let (keys, body) = parts(&text).map_err(|(line, what)| problem(line, what))?;
     // The first line is the fence.
-    let read = node::read(keys).map_err(|(line, why)| problem(Some(line + 1), why))?;
+    let read = node::read(keys).map_err(|flaw| {
+        let at = |n: u64| usize::try_from(n.max(1)).unwrap_or(usize::MAX);
+        let (line, column) = (Some(at(flaw.place.line) + 1), Some(at(flaw.place.column)));
+        let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
+        vec![Problem { file: file.to_owned(), line, column, what }]
+    })?;
     let mut judging = Judging { file, read: &read, problems: Vec::new() };
     let agent = judging.agent(stem, body.trim_matches('\n').trim_end(), vet);
     match agent {
@@ -133,13 +141,13 @@ impl Judging<'_> {
 
     fn problem(&mut self, key: &str, what: String) {
         let line = self.line(key);
-        self.problems.push(Problem { file: self.file.to_owned(), line, what });
+        self.problems.push(Problem { file: self.file.to_owned(), line, column: None, what });
     }
 
     fn agent(&mut self, stem: &str, body: &str, vet: &Vet<'_>) -> Option<AgentFile> {
         let Value::Object(mut keys) = self.read.value.clone() else {
             let what = "wanted keys such as `model: null` between the `---` lines".to_owned();
-            self.problems.push(Problem { file: self.file.to_owned(), line: Some(2), what });
+            self.problems.push(Problem { file: self.file.to_owned(), line: Some(2), column: None, what });
             return None;
         };
         let name = self.name(keys.remove("name"), stem);
@@ -224,7 +232,7 @@ impl Judging<'_> {
             keys.insert("instructions".to_owned(), Value::from(body));
         } else if !keys.contains_key("instructions") {
             let what = format!("no instructions: write below the second `{FENCE}` who the agent is");
-            self.problems.push(Problem { file: self.file.to_owned(), line: None, what });
+            self.problems.push(Problem { file: self.file.to_owned(), line: None, column: None, what });
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use scenario::file::Flaw;
+use scenario::yaml;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
@@ -84,8 +86,8 @@ pub(super) struct Read {
     pub(super) lines: Vec<(String, usize)>,
 }
 
-/// Reads YAML, or says in which line it is none, and why.
-pub(super) fn read(text: &str) -> Result<Read, (usize, String)> {
+/// Reads YAML, or says where it is none, and why.
+pub(super) fn read(text: &str) -> Result<Read, Flaw> {
     let options = serde_saphyr::options! {
         // As YAML 1.2 has it: `no` is a word, not a switch.
         strict_booleans: true,
@@ -99,10 +101,7 @@ pub(super) fn read(text: &str) -> Result<Read, (usize, String)> {
             let value = plain(node.value, "", &mut lines);
             Ok(Read { value, lines })
         }
-        Err(error) => {
-            let line = error.location().map_or(1, |at| usize::try_from(at.line()).unwrap_or(1).max(1));
-            Err((line, words(&error.to_string())))
-        }
+        Err(error) => Err(yaml::flaw(&error)),
     }
 }
 
@@ -121,17 +120,6 @@ fn plain(node: Node, path: &str, lines: &mut Vec<(String, usize)>) -> Value {
             Value::Object(table)
         }
     }
-}
-
-/// The parser's words without the place, which is said before them, and on one line.
-fn words(text: &str) -> String {
-    let first = text.lines().next().unwrap_or_default();
-    let placed = first.strip_prefix("error: ").unwrap_or(first);
-    let without = match placed.split_once(": ") {
-        Some((place, rest)) if place.starts_with("line ") => rest,
-        _ => placed,
-    };
-    without.split(" at line ").next().unwrap_or(without).to_owned()
 }
 
 #[cfg(test)]
@@ -172,8 +160,10 @@ mod tests {
     #[test]
     fn what_is_no_yaml_names_its_line() {
         for (text, line) in [("a: 1\na: 2", 2), ("a: [1", 1), ("a: 1\n b: 2", 2), ("a: *x", 1)] {
-            let (at, why) = read(text).unwrap_err();
-            assert!(at >= line && !why.contains('\n') && !why.is_empty(), "{text:?}: {at} {why}");
+            let flaw = read(text).unwrap_err();
+            let (at, why) = (flaw.place.line, &flaw.message);
+            assert!(at >= line && flaw.place.column > 0, "{text:?}: {:?}", flaw.place);
+            assert!(!why.contains('\n') && why.starts_with(['`', 'e']), "{text:?}: {why}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct TryArgs {
     /// Try only this way to offer tools [default: every way that the provider knows]
     #[arg(long, value_name = "MODE")]
     pub(crate) tool_mode: Option<ToolModeArg>,
-    /// Seconds to wait for one whole answer
+    /// Seconds to wait for one whole answer; for its first word half of it, or 30 where that is more
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) timeout: u64,
 }

@@ -2,18 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use agent::id::CycleId;
-use agent::port::{Memo, ModelRequest};
-use agent::prompt::{Item, Prompt, ToolChoice};
-use futures_util::StreamExt;
+use agent::port::{ModelError, Wait};
 use jiff::Timestamp;
 use runtime::clock::SystemClock;
 use serde_json::json;
 use server::api::{Ready, Whoami};
 
 use crate::args::{Global, ModelArgs};
+use crate::asking;
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
@@ -25,8 +22,6 @@ use crate::voice;
 /// Free space below which the store will soon be full, and below which that may come, in bytes.
 const ROOM_FAIL: u64 = 64 << 20;
 const ROOM_WARN: u64 = 1 << 30;
-/// How long a model may take to begin to answer.
-const MODEL_WAIT: Duration = Duration::from_secs(30);
 /// No machine's clock stands before this version was made.
 const BUILT_AFTER: i64 = 1_790_000_000;
 
@@ -296,38 +291,17 @@ async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
         Check::new("window", Verdict::Warn, format!("{window} tokens, assumed"))
             .hint("say it with --context-window if it is another")
     };
-    let answered = match tokio::time::timeout(MODEL_WAIT, ask(&chosen)).await {
-        Ok(Ok(())) => Check::new("model", Verdict::Ok, format!("{name} answers ({})", chosen.why)),
-        Ok(Err(why)) => Check::new("model", Verdict::Fail, format!("{name} does not answer: {why}"))
-            .hint("check its key, its address and its name"),
-        Err(_) => Check::new(
+    let answered = match asking::ask(&*chosen.voices, asking::WAIT).await {
+        Ok(()) => Check::new("model", Verdict::Ok, format!("{name} answers ({})", chosen.why)),
+        Err(ModelError::TimedOut(Wait::FirstByte)) => Check::new(
             "model",
             Verdict::Fail,
-            format!("{name} says nothing within {} s", MODEL_WAIT.as_secs()),
+            format!("{name} says nothing within {} s", asking::WAIT.as_secs()),
         ),
+        Err(why) => Check::new("model", Verdict::Fail, format!("{name} does not answer: {why}"))
+            .hint("check its key, its address and its name"),
     };
     vec![answered, windowed]
-}
-
-/// Asks for a word; the first sign of life is enough, and the rest is not waited for.
-async fn ask(chosen: &voice::Chosen) -> std::result::Result<(), String> {
-    let model = chosen.voices.voice(None).map_err(|error| error.to_string())?;
-    let prompt = Prompt {
-        system: "Answer with one word.".into(),
-        tools: Vec::new().into(),
-        items: vec![Item::Layer("Are you there?".into())],
-        choice: ToolChoice::None,
-        cycle: CycleId(uuid::Uuid::nil()),
-        reasoning_from: 0,
-    };
-    let mut memo = Memo::default();
-    let timeouts = agent::config::ModelTimeouts::default();
-    let mut stream = model.stream(ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts });
-    match stream.next().await {
-        Some(Ok(_)) => Ok(()),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("the stream ended without a word".to_owned()),
-    }
 }
 
 #[cfg(test)]

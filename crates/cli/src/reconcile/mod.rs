@@ -63,7 +63,7 @@ impl Reconciler {
             let found = self.reader.entity(file.name.clone()).await.map_err(failed)?;
             if found.is_some_and(|entity| entity.kind == EntityKind::Human) {
                 let what = format!("`{}` is a person already; give the agent another `name`", file.name);
-                problems.push(Problem { file: file.file.clone(), line: None, what });
+                problems.push(Problem { file: file.file.clone(), line: None, column: None, what });
             }
         }
         Ok(problems)

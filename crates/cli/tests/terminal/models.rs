@@ -116,6 +116,29 @@ async fn what_is_no_model_server_gets_one_clear_message() {
     insta::assert_snapshot!("no_model_server", all);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_goes_silent_is_not_asked_for_the_rest() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.push(pieces("one, two, three"));
+    stub.push(Answer::raw("").hangs());
+    let ran = viv(&["models", "try", "llamacpp/ill", "--base-url", &stub.url(), "--timeout", "1"]);
+    assert_eq!(
+        (ran.code, stub.requests().iter().filter(|asked| asked.path.ends_with("completions")).count()),
+        (1, 2),
+        "{}",
+        ran.shown()
+    );
+    for wanted in [
+        "streams            ok       untried\ncalls a tool       no       untried\ntwo calls at once  untried  untried\n",
+        "  calls a tool: no word within 1 s; agents act by calls alone\n",
+        "  two calls at once: not tried: a check before it ran out of time\n",
+        "  streams: not tried: the server went silent before\n",
+        "not good enough: native: no word within 1 s; json_schema: not tried: the server went silent before\n",
+    ] {
+        assert!(ran.out.contains(wanted), "wanted `{wanted}` in {}", ran.shown());
+    }
+}
+
 #[test]
 fn a_name_that_cannot_be_tried_is_told_why() {
     let mut all = String::new();

@@ -202,6 +202,7 @@ fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
         ("agents/e.md", "---\nname: double\n---\nx"),
         ("agents/f.md", ""),
         ("agents/g.md", "---\nmodel: x\n"),
+        ("agents/k.md", "---\nname: k\ntools: [done\n---\nx"),
     ]);
     write(dir.path(), "agents/h.md", "");
     fs::write(dir.path().join("agents/h.md"), b"---\n---\n\xff\xfe").unwrap();

@@ -1,5 +1,7 @@
 //! `viv scenario`: what is shipped passes, what fails is told, what was lived is recorded.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 
 use crate::world::{Ran, Server, run};
@@ -97,17 +99,21 @@ fn files_that_are_not_there_are_told() {
 }
 
 #[test]
-fn a_check_lists_every_flaw_and_what_is_odd() {
+fn a_check_lists_every_flaw() {
     let dir = tempfile::tempdir().unwrap();
     let story = "story:\n  - at: 5s\n    husam says in lobby: a\n  - at: 1s\n    husam says in lobby: b\n";
-    let odd = FILE.replace("story:\n  - husam says in lobby: hi\n", story);
-    written(dir.path(), "a.yaml", odd);
+    let backwards = FILE.replace("story:\n  - husam says in lobby: hi\n", story);
+    written(dir.path(), "a.yaml", &backwards);
+    let refused = played(&backwards, &[]);
+    assert!(refused.code == 2 && refused.err.contains("one.yaml:12:9: `at: 1s`"), "{}", refused.shown());
     written(dir.path(), "b.yaml", FILE.replace("expect", "exepct"));
     let path = dir.path().display().to_string();
     let ran = run(dir.path(), &["scenario", "check", &path, "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.shown());
     let told = ran.json();
-    assert_eq!(told["files"][0]["notes"][0]["line"], 12, "{told}");
+    assert_eq!(told["files"][0]["flaws"][0]["line"], 12, "{told}");
+    let message = told["files"][0]["flaws"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "`at: 1s` is impossible: line 10 has reached 5s, and time does not run backwards");
     assert_eq!(told["files"][1]["flaws"][0]["message"], "unknown key `exepct`; did you mean `expect`?");
 }
 
@@ -122,6 +128,65 @@ fn a_real_voice_plays_in_real_time_and_again() {
         "{}",
         ran.shown()
     );
+}
+
+#[test]
+fn a_model_that_is_not_there_is_told_before_anything_is_played() {
+    for (answer, told) in [
+        (
+            None,
+            "error: cannot reach `openai-compatible/x`: `http://127.0.0.1:<port>/v1/chat/completions` cannot be",
+        ),
+        (Some("HTTP/1.1 500 Oops\r\n\r\n<h1>Oops</h1>"), "failed: HTTP 500: <h1>Oops</h1>\n"),
+        (Some(""), "took the question and said nothing within 1 s\n"),
+    ] {
+        let url = answers_in_turn(answer.into_iter().collect());
+        let ran = played(FILE, &["--model", "openai-compatible/x", "--base-url", &url, "--timeout", "1"]);
+        assert!(ran.code == 2 && ran.out.is_empty() && ran.shown().contains(told), "{}", ran.shown());
+        assert!(ran.err.matches("hint: ").count() == 1, "{}", ran.shown());
+    }
+}
+
+#[test]
+fn a_model_that_dies_in_the_middle_ends_the_run_with_its_error() {
+    let begun = std::time::Instant::now();
+    let hello = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+                 data: {\"choices\":[{\"delta\":{\"content\":\"Yes\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let url = answers_in_turn(vec![hello]);
+    // The story goes on at a time of its own: what stands there must not be waited for either.
+    let story = FILE.replace("expect:", "  - after: 1h\n    husam says in lobby: still there?\nexpect:");
+    let ran = played(story, &["--model", "openai-compatible/x", "--base-url", &url, "--timeout", "100"]);
+    let told = "broken off: line 11: the model does not answer: network: `http://127.0.0.1:<port>/v1/chat/completions` cannot be";
+    assert!(ran.code == 1 && ran.shown().contains(told), "{}", ran.shown());
+    assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+}
+
+/// A server that gives each answer once, to one `POST` each (an empty one: never), and is gone then.
+fn answers_in_turn(answers: Vec<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).unwrap() > 2 {
+                let header = line.to_lowercase();
+                length = header.strip_prefix("content-length:").map_or(length, |n| n.trim().parse().unwrap());
+                line.clear();
+            }
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            if answer.is_empty() {
+                kept.push((stream, listener.try_clone().unwrap()));
+            }
+        }
+        drop(listener);
+        // What was never answered stays open as long as the test lasts.
+        kept.into_iter().for_each(std::mem::forget);
+    });
+    url
 }
 
 #[test]

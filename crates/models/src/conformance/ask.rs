@@ -22,6 +22,8 @@ pub(super) const TOOL: &str = "get_weather";
 pub(super) const UNITS: [&str; 2] = ["celsius", "fahrenheit"];
 /// More of an answer is not kept for quoting.
 const SAID_MAX_BYTES: usize = 1_024;
+/// What it is waited for the first sign of an answer, where the whole may take longer.
+const FIRST_WAIT: Duration = Duration::from_secs(30);
 /// A generation shorter than this says nothing about speed.
 const SPEED_MIN_MS: u64 = 20;
 
@@ -160,11 +162,18 @@ pub(super) async fn begin(
     }
 }
 
-/// One request on its way, under one time-out. Dropping it hangs up.
+/// How long it is waited for the first sign of an answer, where the whole may take `whole`. A slow
+/// machine reads a short question within this, cold as it is; a server that is none never answers.
+pub(super) fn first_wait(whole: Duration) -> Duration {
+    whole.min(FIRST_WAIT).max(whole / 2)
+}
+
+/// One request on its way, under its time-outs. Dropping it hangs up.
 struct Call<'a> {
     stream: BoxStream<'static, Result<Piece, ModelError>>,
     deadline: agent::port::BoxFuture<'static, ()>,
     clock: &'a dyn Clock,
+    wait: Duration,
     start: u64,
     begun: bool,
 }
@@ -177,7 +186,7 @@ impl<'a> Call<'a> {
             ModelTimeouts { connect: limits::MODEL_CONNECT_MS.min(most), ..ModelTimeouts::default() };
         let mut memo = Memo::default();
         let stream = model.stream(ModelRequest { prompt, memo: &mut memo, timeouts: &timeouts });
-        Self { stream, deadline: clock.sleep(wait), clock, start, begun: false }
+        Self { stream, deadline: clock.sleep(first_wait(wait)), clock, wait, start, begun: false }
     }
 
     fn elapsed(&self) -> u64 {
@@ -187,7 +196,11 @@ impl<'a> Call<'a> {
     async fn next(&mut self) -> Result<Piece, ModelError> {
         match select(self.stream.next(), &mut self.deadline).await {
             Either::Left((Some(piece), _)) => {
-                self.begun = true;
+                if !self.begun {
+                    self.begun = true;
+                    let gone = Duration::from_millis(self.elapsed());
+                    self.deadline = self.clock.sleep(self.wait.saturating_sub(gone));
+                }
                 piece
             }
             Either::Left((None, _)) => Err(ModelError::Cut("the stream ended without a reply".to_owned())),

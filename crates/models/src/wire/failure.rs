@@ -28,7 +28,7 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
     let message = said.shown(status);
     let retry_after = retry_after(hints).or(said.retry_delay);
     let should_retry = hints.should_retry.as_deref().map(str::trim);
-    let overloaded = |message| ModelError::Overloaded { message, retry_after };
+    let failed = |message| ModelError::Failed { message, retry_after };
     match status {
         400 | 413 | 422 | 500 if said.is_about(&TOO_LONG) => ModelError::TooLong(message),
         // One request above a limit per minute never fits; others merely come too soon.
@@ -44,10 +44,13 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
         429 => ModelError::RateLimited { message, retry_after },
         // llama.cpp answers so when the model's words do not fit its own grammar for calls.
         500 if said.is_about(&GRAMMAR) => ModelError::Garbage(message),
-        _ if should_retry == Some("true") => overloaded(message),
         500..=599 if should_retry == Some("false") => ModelError::Invalid(message),
+        // Only who says so is overloaded: a 500 comes from anything that listens at an address.
+        498 | 503 | 529 => ModelError::Overloaded { message, retry_after },
+        500..=599 if said.is_about(&BUSY) => ModelError::Overloaded { message, retry_after },
+        _ if should_retry == Some("true") => failed(message),
         501 | 505 => ModelError::Invalid(message),
-        408 | 409 | 425 | 498 | 500..=599 => overloaded(message),
+        408 | 409 | 425 | 500..=599 => failed(message),
         _ => ModelError::Invalid(message),
     }
 }
@@ -102,6 +105,7 @@ const UNPAID: [&str; 6] = [
 const FLAGGED: [&str; 2] = ["moderation", "flagged"];
 const BAD_KEY: [&str; 3] = ["incorrect api key", "invalid api key", "api key not valid"];
 const NO_MODEL: [&str; 3] = ["model_not_found", "model not found", "is not a valid model"];
+const BUSY: [&str; 2] = ["overloaded", "at capacity"];
 const GRAMMAR: [&str; 5] = [
     "does not match the expected",
     "failed to parse input at pos",
@@ -223,7 +227,11 @@ mod tests {
             &error("The model produced output that does not match the expected peg-native format"),
             "garbage",
         );
-        check(500, &error("oops"), "overloaded");
+        check(500, &error("oops"), "the server failed: HTTP 500: oops");
+        check(500, "<h1>Traceback</h1>", "the server failed: HTTP 500: <h1>Traceback</h1>");
+        check(500, &error("The engine is currently overloaded"), "overloaded");
+        check(502, "", "the server failed: HTTP 502");
+        check(503, "", "overloaded");
         check(
             529,
             r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
@@ -261,7 +269,7 @@ mod tests {
         assert!(
             class(r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#).starts_with("context")
         );
-        assert!(class("nonsense").starts_with("overloaded: HTTP 500: nonsense"));
+        assert!(class("nonsense").starts_with("the server failed: HTTP 500: nonsense"));
         assert_eq!(in_stream("{}").fault(), Fault::Surroundings);
     }
 

@@ -35,9 +35,8 @@ pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<Flaw>> {
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = node::read(text).map_err(|flaw| vec![flaw])?;
-    let mut reader = Reader { flaws: Flaws::default(), notes: Vec::new(), tools };
-    let mut scenario = reader.scenario(&node);
-    scenario.notes = reader.notes;
+    let mut reader = Reader { flaws: Flaws::default(), tools };
+    let scenario = reader.scenario(&node);
     reader.flaws.into_result(scenario)
 }
 

@@ -5,10 +5,10 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{Error, Location, Spanned};
+use serde_saphyr::{Location, Spanned};
 
 use super::flaw::{Flaw, Place};
-use crate::bounds;
+use crate::{bounds, yaml};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -95,23 +95,8 @@ pub(super) fn read(text: &str) -> Result<Node, Flaw> {
         max_depth: bounds::DEPTH_MAX,
     };
     let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true, budget: budget };
-    let raw: Raw = serde_saphyr::from_str_with_options(text, options).map_err(|error| flaw_of(&error))?;
+    let raw: Raw = serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml::flaw(&error))?;
     Ok(raw.into_node(text))
-}
-
-fn flaw_of(error: &Error) -> Flaw {
-    let place = error.location().map(place_of).unwrap_or_default();
-    let told = error.without_snippet().to_string();
-    // The place is said in front of the message; the library says it once more.
-    let told = told.split(" at line ").next().unwrap_or(&told);
-    let told = told.strip_prefix("error: ").unwrap_or(told).trim_end_matches(['.', ':', ',']);
-    let told = told.lines().next().unwrap_or_default();
-    let hint = if told.contains("simple key expected") {
-        "a sentence that stands beside others ends with `:`, also where nothing follows"
-    } else {
-        "a text with `: ` or ` #` in it, or one that begins with `@`, `*` or `&`, needs quotes"
-    };
-    Flaw::new(place, format!("this is no YAML: {told}")).hint(hint)
 }
 
 fn place_of(location: Location) -> Place {

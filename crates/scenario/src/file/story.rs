@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::cast::Cast;
 use super::flaw::{Flaw, Place};
 use super::node::{Is, Key, Node, shown};
-use super::value::Reader;
+use super::value::{self, Reader};
 use super::{listed, section};
 use crate::bounds;
 use crate::scene::{Happening, Room, Server, What, When};
@@ -31,6 +31,14 @@ const SENTENCES: &[&str] = &[
 /// Keys of a happening that are no sentences.
 const TIMES: &[&str] = &["at", "after", "id"];
 
+/// How far the story has come.
+struct Course {
+    /// The time that it has reached at least; nobody knows how long quiet takes.
+    earliest: Duration,
+    /// The line that says so.
+    line: u64,
+}
+
 /// What the story has made of the world so far.
 struct Sofar {
     rooms: Vec<Room>,
@@ -47,16 +55,10 @@ impl Reader<'_> {
         }
         let mut sofar = Sofar { rooms: rooms.to_vec(), up: true };
         let mut story = Vec::with_capacity(items.len());
-        let mut latest = Duration::ZERO;
+        let mut course = Course { earliest: Duration::ZERO, line: node.place.line };
         for item in items {
             let Some(happening) = self.happening(item, cast, &mut sofar) else { continue };
-            if let When::At(time) = happening.when {
-                if time < latest {
-                    let note = "its time is over by then: it happens right behind what stands above";
-                    self.notes.push(Flaw::new(happening.place, note));
-                }
-                latest = latest.max(time);
-            }
+            self.in_order(item, &happening, &mut course);
             story.push(happening);
         }
         if !sofar.up && !story.is_empty() {
@@ -64,6 +66,35 @@ impl Reader<'_> {
             self.flaws.add(Flaw::new(node.place, message).hint("end with `- the server starts`"));
         }
         story
+    }
+
+    /// A time that is over before its sentence comes is a mistake: nothing could happen then.
+    fn in_order(&mut self, item: &Node, happening: &Happening, course: &mut Course) {
+        let reached = match happening.when {
+            When::At(time) => time,
+            When::After(time) => course.earliest.saturating_add(time),
+            When::Quiet => return,
+        };
+        if reached < course.earliest {
+            let place = self.place_of_time(item);
+            let (time, before, line) =
+                (value::shown_time(reached), value::shown_time(course.earliest), course.line);
+            let message = format!(
+                "`at: {time}` is impossible: line {line} has reached {before}, and time does not run backwards"
+            );
+            let hint = "put what happens in the order of its times, or say with `after` how long it waits";
+            self.flaws.add(Flaw::new(place, message).hint(hint));
+            return;
+        }
+        // `after: 0s` stays at the time of the line that said one.
+        if reached > course.earliest || matches!(happening.when, When::At(_)) {
+            *course = Course { earliest: reached, line: happening.place.line };
+        }
+    }
+
+    fn place_of_time(&self, item: &Node) -> Place {
+        let pairs: &[(Key, Node)] = if let Is::Map(pairs) = &item.is { pairs } else { &[] };
+        section(pairs, "at").map_or(item.place, |at| at.place)
     }
 
     fn happening(&mut self, node: &Node, cast: &mut Cast, sofar: &mut Sofar) -> Option<Happening> {
@@ -104,7 +135,9 @@ impl Reader<'_> {
             self.wrong(place, "wanted `at` or `after`, got both");
         }
         match (at, after) {
-            (Some((_, time)), _) => When::At(time.unwrap_or(Duration::ZERO)),
+            (Some((_, Some(time))), _) => When::At(time),
+            // It is told already; taken for a time it would be one that is over.
+            (Some((_, None)), _) => When::After(Duration::ZERO),
             (_, Some(time)) => When::After(time.unwrap_or(Duration::ZERO)),
             (None, None) => When::Quiet,
         }

@@ -13,8 +13,6 @@ use crate::scene::{Count, Words};
 /// What reading a file needs to know and what it found wrong.
 pub(super) struct Reader<'a> {
     pub(super) flaws: Flaws,
-    /// What is odd, and no mistake.
-    pub(super) notes: Vec<Flaw>,
     /// Tools that there are.
     pub(super) tools: &'a [String],
 }
@@ -109,9 +107,9 @@ impl Reader<'_> {
         self.wrong(key.place, format!("unknown key `{}`{hint}", shown(&key.text)));
     }
 
-    /// A time such as `300ms`, `2s`, `1.5m`, `1h`.
+    /// A time such as `300ms`, `2s`, `1.5m`, `1h`, `2d`.
     pub(super) fn time(&mut self, node: &Node) -> Option<Duration> {
-        let wanted = "a time such as `300ms`, `2s`, `5m` or `1h`";
+        let wanted = "a time such as `300ms`, `2s`, `5m`, `1h` or `2d`";
         let words = self.text(node, wanted)?;
         match time(words.trim()) {
             Ok(time) => Some(time),
@@ -162,6 +160,19 @@ impl Reader<'_> {
     }
 }
 
+/// A time as it is written in a file, in the largest unit that leaves nothing over.
+pub(crate) fn shown_time(time: Duration) -> String {
+    let ms = time.as_millis();
+    let fitting = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
+        .into_iter()
+        .find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    match fitting {
+        Some((unit, name)) => format!("{}{name}", ms / unit),
+        None if ms == 0 => "0s".to_owned(),
+        None => format!("{ms}ms"),
+    }
+}
+
 fn time(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -171,6 +182,7 @@ fn time(text: &str) -> Result<Duration, String> {
         "s" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3_600.0,
+        "d" => number * 86_400.0,
         "" if number == 0.0 => 0.0,
         "" => return Err(": a unit is missing".into()),
         _ => return Err(format!(": `{unit}` is no unit")),
@@ -180,7 +192,7 @@ fn time(text: &str) -> Result<Duration, String> {
     }
     let most = bounds::TIME_MAX;
     if !seconds.is_finite() || seconds > most.as_secs_f64() {
-        return Err(format!(": at most {} h are possible", most.as_secs() / 3_600));
+        return Err(format!(": at most {} d are possible", most.as_secs() / 86_400));
     }
     // Rounded to whole milliseconds, which is what every clock here counts.
     Ok(Duration::from_millis((seconds * 1_000.0).round() as u64))
@@ -198,13 +210,23 @@ mod tests {
         check("1.5m", 90_000);
         check("2 min", 120_000);
         check("1h", 3_600_000);
+        check("1.5 d", 129_600_000);
+        check("30d", 2_592_000_000);
         check("0", 0);
         let refused = |text: &str, why: &str| assert_eq!(time(text).unwrap_err(), why, "{text}");
         refused("-1s", ": time does not run backwards");
         refused("2", ": a unit is missing");
         refused("2 weeks", ": `weeks` is no unit");
-        refused("900h", ": at most 12 h are possible");
+        refused("721h", ": at most 30 d are possible");
+        refused("31d", ": at most 30 d are possible");
         refused("soon", "");
         refused("NaNs", "");
+    }
+
+    #[test]
+    fn a_time_is_shown_in_the_largest_unit_that_fits() {
+        for text in ["0s", "300ms", "1500ms", "90s", "5m", "36h", "2d"] {
+            assert_eq!(shown_time(time(text).unwrap()), text);
+        }
     }
 }

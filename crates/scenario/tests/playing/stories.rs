@@ -72,6 +72,21 @@ async fn a_server_that_dies_in_a_cycle_goes_on_with_it() {
 }
 
 #[tokio::test]
+async fn a_month_of_idle_time_is_jumped_over_and_what_is_due_comes_in_time() {
+    let script = "      - say: here\n";
+    let story = "  - husam says in lobby: hello\n  - at: 10d\n    husam says in lobby: hello\n  - at: 30d\n    \
+                 husam says in lobby: bye\n";
+    let begun = std::time::Instant::now();
+    let outcome = played(&file(script, story, "  - ada lived cycles: 3\n")).await;
+    assert!(outcome.passed(), "{:?} {:?}", outcome.broken_off, outcome.unmet);
+    let lines = shown(&outcome.transcript);
+    assert!(lines.contains(&"864000000 husam says hello".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"2592000100 ada says here".to_owned()), "{lines:?}");
+    // Sweep by sweep it takes minutes.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn one_id_sent_again_and_again_is_lived_once() {
     let script = "      - say: got it\n";
     let story = "  - id: m1\n    husam says in lobby: once\n".repeat(3);

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Model, ModelError, Voices as _};
+use agent::port::{Clock, Model, Voices as _};
 use models::bounds::CONFORMANCE_OUTPUT;
-use models::conformance::{self, Advice, Check, Column, Speed, Trial, Verdict, advice};
+use models::conformance::{self, Advice, Check, Column, Finding, Speed, Trial, Verdict, advice};
 use models::voices::{ToolMode, VoiceBook, VoiceConfig};
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 
 use super::setup::Setup;
 use crate::args::{Global, ToolModeArg, TryArgs};
-use crate::errors::{Exit, Failure, Result};
+use crate::asking;
+use crate::errors::{Exit, Result};
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::voice;
@@ -40,7 +41,9 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     for mode in &subject.modes {
         let config = VoiceConfig { tool_mode: Some(*mode), ..subject.config.clone() };
         let book = VoiceBook::new(config, setup.keys().clone(), Arc::clone(&clock));
-        let model = book.voice(None).map_err(|error| voice::unusable(&subject.config.name, error))?;
+        let model = book.voice(None).map_err(|error| {
+            voice::unusable(&subject.config.name, subject.config.base_url.as_deref(), error)
+        })?;
         models.push((*mode, model));
     }
     if !screen.json {
@@ -49,7 +52,12 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     let mut tried: Vec<Tried> = Vec::new();
     for (mode, model) in models {
         let trial = Trial::new(model, mode, Arc::clone(&clock), Duration::from_secs(args.timeout));
-        tried.push(try_mode(&screen, &subject, trial, mode, &args, tried.is_empty()).await?);
+        // A server that went silent answers in no other mode either.
+        let silent = tried.iter().flat_map(|tried| &tried.column.findings).any(Finding::is_silence);
+        tried.push(match silent {
+            true => untried(mode),
+            false => try_mode(&screen, &subject, trial, mode, tried.is_empty()).await?,
+        });
     }
     let columns: Vec<Column> = tried.iter().map(|tried| tried.column.clone()).collect();
     let advice = advice(&columns);
@@ -78,12 +86,16 @@ async fn subject(setup: &Setup, args: &TryArgs) -> Result<Subject> {
     Ok(Subject { config, base_url, modes })
 }
 
+fn untried(mode: ToolMode) -> Tried {
+    let findings = Check::ALL.map(|check| Finding::untried(check, "the server went silent before")).to_vec();
+    Tried { column: Column { mode, findings }, speed: Speed::default() }
+}
+
 async fn try_mode(
     screen: &Screen,
     subject: &Subject,
     mut trial: Trial,
     mode: ToolMode,
-    args: &TryArgs,
     first: bool,
 ) -> Result<Tried> {
     let mut findings = Vec::new();
@@ -92,46 +104,12 @@ async fn try_mode(
         let finding = trial.run(check).await;
         drop(waiting);
         if let Some(error) = finding.hopeless().filter(|_| first) {
-            return Err(no_server(subject, error, args.timeout));
+            let (name, url) = (&subject.config.name, &subject.base_url);
+            return Err(asking::no_answer(name, url, error, trial.first_wait()));
         }
         findings.push(finding);
     }
     Ok(Tried { column: Column { mode, findings }, speed: trial.speed() })
-}
-
-/// Why nothing more is asked: one message for each thing that is no model server.
-fn no_server(subject: &Subject, error: &ModelError, timeout: u64) -> Failure {
-    let (name, url) = (&subject.config.name, &subject.base_url);
-    match error {
-        ModelError::Network(why) => {
-            Failure::new(Exit::Failed, "model_unreachable", format!("cannot reach `{name}`: {why}"))
-                .hint("is its server running, and is the address right? name another with --base-url")
-        }
-        ModelError::TimedOut(_) => {
-            let message = format!("`{url}` took the question and gave no whole answer within {timeout} s");
-            Failure::new(Exit::Failed, "model_timed_out", message)
-                .hint("wait longer with --timeout, or check that a model server listens there")
-        }
-        ModelError::Auth(why) => {
-            let message = format!("`{url}` refused the key for `{name}`: {why}");
-            Failure::new(Exit::Failed, "model_refused", message)
-                .hint("`viv models` shows which keys are found here")
-        }
-        ModelError::NoModel(why) => {
-            let message = format!("there is no `{name}` at `{url}`: {why}");
-            Failure::new(Exit::Failed, "model_not_found", message)
-                .hint("the address usually ends in `/v1`; `viv models` lists the models of a provider")
-        }
-        ModelError::Garbage(why) => {
-            let message = format!("what answers at `{url}` is no model server: {why}");
-            Failure::new(Exit::Failed, "not_a_model_server", message)
-                .hint("the address usually ends in `/v1`; name another with --base-url")
-        }
-        other => {
-            Failure::new(Exit::Failed, "model_busy", format!("`{name}` cannot answer just now: {other}"))
-                .hint("try again in a minute")
-        }
-    }
 }
 
 fn head(screen: &Screen, subject: &Subject, model: Option<&dyn Model>) {
@@ -205,7 +183,7 @@ fn as_json(subject: &Subject, tried: &[Tried], advice: &Advice) -> Value {
                 .collect();
             json!({
                 "tool_mode": tried.column.mode.as_str(),
-                "usable": tried.column.verdict() > Verdict::No,
+                "usable": tried.column.verdict() >= Verdict::Partly,
                 "checks": checks,
                 "first_chunk_ms": tried.speed.first_ms,
                 "tokens_per_second": tried.speed.tokens_per_second,

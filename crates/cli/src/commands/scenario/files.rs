@@ -24,10 +24,7 @@ pub(super) struct File {
 
 impl File {
     pub(super) fn to_json(&self) -> Value {
-        let flaws: &[Flaw] = match &self.scenario {
-            Ok(scenario) => &scenario.notes,
-            Err(flaws) => flaws,
-        };
+        let flaws = self.scenario.as_ref().err().map(Vec::as_slice).unwrap_or_default();
         let flaws: Vec<Value> = flaws
             .iter()
             .map(|flaw| {
@@ -36,8 +33,7 @@ impl File {
             })
             .collect();
         let name = self.scenario.as_ref().ok().map(|scenario| scenario.name.clone());
-        let list = if self.scenario.is_ok() { "notes" } else { "flaws" };
-        json!({"file": self.path, "scenario": name, "ok": self.scenario.is_ok(), list: flaws})
+        json!({"file": self.path, "scenario": name, "ok": self.scenario.is_ok(), "flaws": flaws})
     }
 
     /// A flaw with its place in front.

@@ -198,7 +198,6 @@ impl Recording {
             spaces: rooms,
             story,
             expect,
-            notes: Vec::new(),
         };
         Ok((scenario, left_out))
     }

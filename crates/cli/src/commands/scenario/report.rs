@@ -40,7 +40,6 @@ pub(super) fn checked(screen: &Screen, file: &File) {
             if !screen.quiet {
                 heading(screen, true, &file.path, &scenario.name);
             }
-            notes(screen, file);
         }
         Err(flaws) => {
             heading(screen, false, &file.path, "");
@@ -51,13 +50,6 @@ pub(super) fn checked(screen: &Screen, file: &File) {
                 }
             }
         }
-    }
-}
-
-/// What is odd about a file, and no mistake.
-pub(super) fn notes(screen: &Screen, file: &File) {
-    for note in file.scenario.iter().flat_map(|scenario| &scenario.notes) {
-        screen.note(&screen.clean_line(&format!("note: {}", file.located(note))));
     }
 }
 

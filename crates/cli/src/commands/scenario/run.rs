@@ -10,7 +10,8 @@ use scenario::scene::Scenario;
 use serde_json::json;
 
 use super::{files, report, stage};
-use crate::args::{Global, ModelArgs, ScenarioRunArgs};
+use crate::args::{Global, ScenarioRunArgs};
+use crate::asking;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 use crate::progress::Progress;
@@ -33,11 +34,8 @@ impl Played {
 /// Plays.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
     let found = files::read_all(&args.files.files)?;
-    if !screen.json {
-        found.iter().for_each(|file| report::notes(&screen, file));
-    }
     let scenarios = files::all_good(found)?;
-    let voices = voices(&args.model, global).await?;
+    let voices = voices(&args, global, &screen).await?;
     if voices.is_none() {
         scripts_are_there(&scenarios)?;
     }
@@ -77,8 +75,11 @@ fn doing(played: &Played, number: u32, of: u32) -> String {
     format!("playing {}{which}", played.file)
 }
 
-/// The model that was asked for, if one was.
-async fn voices(args: &ModelArgs, global: &Global) -> Result<Option<Arc<dyn Voices>>> {
+/// The model that was asked for, if one was. It must answer before anything is played: what nobody
+/// could play is no scenario that failed.
+async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Result<Option<Arc<dyn Voices>>> {
+    let most = asking::WAIT.min(Duration::from_secs(args.timeout));
+    let args = &args.model;
     if args.model.is_none() {
         if args.base_url.is_some() || args.tool_mode.is_some() || args.context_window.is_some() {
             return Err(Failure::usage("without a model the scripts of the scenarios think")
@@ -88,7 +89,17 @@ async fn voices(args: &ModelArgs, global: &Global) -> Result<Option<Arc<dyn Voic
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let settings = Settings::load(global, args.given())?;
-    Ok(Some(voice::choose(&settings, clock).await?.voices))
+    let chosen = voice::choose(&settings, clock).await?;
+    if !chosen.info.rehearsal {
+        let progress = Progress::start(screen, format!("asking {}", chosen.info.name));
+        let answer = asking::ask(&*chosen.voices, most).await;
+        drop(progress);
+        answer.map_err(|error| {
+            let failure = asking::no_answer(&chosen.info.name, &chosen.address, &error, most);
+            Failure { exit: Exit::Usage, ..failure }
+        })?;
+    }
+    Ok(Some(chosen.voices))
 }
 
 fn scripts_are_there(scenarios: &[(String, Scenario)]) -> Result<()> {

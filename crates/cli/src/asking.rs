@@ -1,0 +1,69 @@
+//! Whether a model answers at all: asks it for a word, and says in one message why there is none.
+//! Must not know what is then done with it.
+
+use std::time::Duration;
+
+use agent::config::ModelTimeouts;
+use agent::id::CycleId;
+use agent::port::{Memo, ModelError, ModelRequest, Voices, Wait};
+use agent::prompt::{Item, Prompt, ToolChoice};
+use futures_util::StreamExt as _;
+
+use crate::errors::{Exit, Failure};
+
+/// How long a model may take to begin to answer.
+pub(crate) const WAIT: Duration = Duration::from_secs(30);
+
+/// Asks the default voice for a word; the first sign of life is enough, the rest is not waited for.
+pub(crate) async fn ask(voices: &dyn Voices, wait: Duration) -> Result<(), ModelError> {
+    let model = voices.voice(None)?;
+    let prompt = Prompt {
+        system: "Answer with one word.".into(),
+        tools: Vec::new().into(),
+        items: vec![Item::Layer("Are you there?".into())],
+        choice: ToolChoice::None,
+        cycle: CycleId(uuid::Uuid::nil()),
+        reasoning_from: 0,
+    };
+    let mut memo = Memo::default();
+    let timeouts = ModelTimeouts::default();
+    let mut stream = model.stream(ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts });
+    match tokio::time::timeout(wait, stream.next()).await {
+        Ok(Some(piece)) => piece.map(|_| ()),
+        Ok(None) => Err(ModelError::Cut("the stream ended without a word".to_owned())),
+        Err(_) => Err(ModelError::TimedOut(Wait::FirstByte)),
+    }
+}
+
+/// Why nothing more is asked of `name` at `url`: one message for each thing that is no model server.
+pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Duration) -> Failure {
+    let failure = |code: &str, message: String| Failure::new(Exit::Failed, code, message);
+    match error {
+        ModelError::Network(why) => failure("model_unreachable", format!("cannot reach `{name}`: {why}"))
+            .hint("is its server running, and is the address right? name another with --base-url"),
+        ModelError::TimedOut(_) => {
+            let seconds = waited.as_secs();
+            let message = format!("`{url}` took the question and said nothing within {seconds} s");
+            failure("model_timed_out", message)
+                .hint("wait longer with --timeout, or check that a model server listens there")
+        }
+        ModelError::Auth(why) => {
+            failure("model_refused", format!("`{url}` refused the key for `{name}`: {why}"))
+                .hint("`viv models` shows which keys are found here")
+        }
+        ModelError::NoModel(why) => {
+            failure("model_not_found", format!("there is no `{name}` at `{url}`: {why}"))
+                .hint("the address usually ends in `/v1`; `viv models` lists the models of a provider")
+        }
+        ModelError::Garbage(why) => {
+            failure("not_a_model_server", format!("what answers at `{url}` is no model server: {why}"))
+                .hint("the address usually ends in `/v1`; name another with --base-url")
+        }
+        ModelError::Failed { message, .. } => {
+            failure("model_failed", format!("what answers at `{url}` failed: {message}"))
+                .hint("is it a model server? the address usually ends in `/v1`; name another with --base-url")
+        }
+        other => failure("model_busy", format!("`{name}` at `{url}` cannot answer just now: {other}"))
+            .hint("try again in a minute"),
+    }
+}
