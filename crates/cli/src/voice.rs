@@ -156,12 +156,9 @@ pub(crate) fn unusable(name: &str, base_url: Option<&str>, error: ModelError) ->
     }
 }
 
-/// A server of one's own that speaks chat completions has a name under which it wants no key.
 fn keyless(name: &str, base_url: Option<&str>) -> Option<String> {
-    let ((provider, model), base_url) = (name.split_once('/')?, base_url?);
-    let speaks = catalog::provider(provider)?.speaks_at(base_url);
-    matches!(speaks, catalog::Speaks::OpenAiChat(_))
-        .then(|| format!("where that server wants no key, name it `openai-compatible/{model}`"))
+    let other = catalog::keyless_name(name, base_url?)?;
+    Some(format!("where that server wants no key, name it `{other}`"))
 }
 
 #[cfg(test)]

@@ -155,6 +155,13 @@ impl Provider {
 }
 
 /// Whether the address is OpenAI's own, or one of its regions.
+/// The name under which a server of one's own, at `base_url`, is asked the same way and without a key.
+pub fn keyless_name(name: &str, base_url: &str) -> Option<String> {
+    let (named, model) = name.split_once('/')?;
+    let chat = matches!(provider(named)?.speaks_at(base_url), Speaks::OpenAiChat(_));
+    chat.then(|| format!("openai-compatible/{model}"))
+}
+
 fn is_openai(base_url: &str) -> bool {
     let rest = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#', ':']).next().unwrap_or("").to_ascii_lowercase();
