@@ -209,7 +209,9 @@ fn answer(said: &[&Heard], memories: &[(String, String)], first_time: bool) -> S
     out.push('.');
     for heard in said {
         if let Some((key, value)) = note(heard) {
-            out.push_str(&format!(" I will remember “{}” ({}).", shortened(&value), shortened(&key)));
+            let under =
+                if names_itself(&key, &value) { String::new() } else { format!(" ({})", shortened(&key)) };
+            out.push_str(&format!(" I will remember “{}”{under}.", shortened(&value)));
         }
     }
     if said.iter().any(|heard| asks_to_recall(&heard.text)) {
@@ -235,9 +237,17 @@ fn recalled(memories: &[(String, String)]) -> String {
     let list: Vec<String> = memories
         .iter()
         .take(10)
-        .map(|(key, value)| format!("{}: {}", shortened(key), shortened(value)))
+        .map(|(key, value)| match names_itself(key, value) {
+            true => shortened(value),
+            false => format!("{}: {}", shortened(key), shortened(value)),
+        })
         .collect();
     format!(" I remember: {}.", list.join("; "))
+}
+
+/// Whether the key says nothing that the value does not: it is the value's beginning.
+fn names_itself(key: &str, value: &str) -> bool {
+    value.starts_with(key)
 }
 
 fn shortened(text: &str) -> String {

@@ -103,6 +103,22 @@ fn what_it_is_told_to_remember_it_keeps_and_recalls_from_the_workspace() {
 }
 
 #[test]
+fn a_note_whose_key_is_its_beginning_is_said_once() {
+    let told = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Remember that I like green.")])]));
+    let text = told[1].arguments["text"].as_str().unwrap();
+    assert!(text.contains("I will remember “I like green”. "), "{text}");
+    let told = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "My name is Ali.")])]));
+    let text = told[1].arguments["text"].as_str().unwrap();
+    assert!(text.contains("I will remember “Ali” (name of Husam). "), "{text}");
+
+    let workspace = "Your memories:\n- \"I like green\": \"I like green\"\n- \"tea\": \"at 5\"\n\n";
+    let asks = inbox(9, 1, &[&said("Husam", "What do you remember?")]);
+    let asked = acts(&prompt(vec![asks, Item::Layer(Arc::from(workspace))]));
+    let text = asked[0].arguments["text"].as_str().unwrap();
+    assert!(text.contains("I remember: I like green; tea: at 5."), "{text}");
+}
+
+#[test]
 fn agents_among_themselves_are_skipped_and_one_that_names_it_is_answered() {
     let chatter = format!("[space \"Home\" | id: {SPACE}] Bot (agent), just now: \"hello all\"");
     assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&chatter])]))[0].tool, "skip");
