@@ -6,6 +6,7 @@
 //! whenever the file changes. What is amended over the API holds until then.
 
 mod record;
+mod rename;
 mod report;
 mod watch;
 
@@ -79,6 +80,7 @@ impl Reconciler {
             self.settle(file, &mut record, &mut report).await?;
         }
         self.look_after_the_gone(there, prune, &mut record, &mut report).await?;
+        self.guess_renames(files, there, &record, &mut report).await?;
         if record != before {
             record.write(&self.data_dir)?;
         }

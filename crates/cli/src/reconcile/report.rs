@@ -33,6 +33,8 @@ struct Created {
     name: String,
     file: String,
     spaces: Vec<String>,
+    /// The agent without a file whose life was meant, by a guess.
+    was: Option<String>,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,19 @@ struct Left {
 impl Report {
     pub(super) fn create(&mut self, file: &AgentFile) {
         let AgentFile { name, file, spaces, .. } = file.clone();
-        self.created.push(Created { name, file, spaces });
+        self.created.push(Created { name, file, spaces, was: None });
+    }
+
+    /// Whether the agent was made just now.
+    pub(super) fn has_created(&self, name: &str) -> bool {
+        self.created.iter().any(|one| one.name == name)
+    }
+
+    /// Notes that an agent that was made may be one that lost its file.
+    pub(super) fn guess(&mut self, name: &str, was: String) {
+        if let Some(one) = self.created.iter_mut().find(|one| one.name == name) {
+            one.was = Some(was);
+        }
     }
 
     pub(super) fn leave(&mut self, name: &str, file: &str, why: &'static str) {
@@ -123,7 +137,8 @@ impl Report {
             })
         });
         let created = self.created.iter();
-        let created = created.map(|one| json!({"name": one.name, "file": one.file, "spaces": one.spaces}));
+        let created = created
+            .map(|one| json!({"name": one.name, "file": one.file, "spaces": one.spaces, "was": one.was}));
         let left = self.left.iter().map(|one| json!({"name": one.name, "file": one.file, "why": one.why}));
         let retired = self.retired.iter().map(|(name, file)| json!({"name": name, "file": file}));
         json!({
@@ -155,6 +170,11 @@ impl Report {
             let spaces = listed(&one.spaces);
             let place = if spaces.is_empty() { "in no space".to_owned() } else { format!("in {spaces}") };
             headline(Style::Green, "created", &one.name, &format!("{}, {place}", one.file));
+            if let Some(was) = &one.was {
+                let hint =
+                    format!("hint: is this `{was}` renamed? `name: {was}` in {} keeps its life", one.file);
+                screen.wrapped(&format!("    {}", screen.clean_line(&hint)), 6);
+            }
         }
         for one in &self.changed {
             let amended = if one.amended { ", which stands above what was amended since" } else { "" };

@@ -176,6 +176,39 @@ fn an_agent_without_its_file_lives_on_until_it_is_pruned() {
 }
 
 #[test]
+fn a_renamed_file_is_told_how_to_keep_the_life_and_nothing_is_renamed() {
+    let dir = project(&[("agents/ada.md", ADA), ("agents/bob.md", BOB)]);
+    {
+        let mut up = Up::start(dir.path(), &[]);
+        assert_eq!(up.files["created"][0]["was"], Value::Null);
+        fs::rename(dir.path().join("agents/bob.md"), dir.path().join("agents/eve.md")).unwrap();
+        let news = up.next()["files"].clone();
+        assert_eq!((names(&news["created"]), names(&news["left"])), (vec!["eve"], vec!["bob"]));
+        assert_eq!(news["created"][0]["was"], "bob");
+        // Its first own file had another name and nearly the same words.
+        write(
+            dir.path(),
+            "agents/ada.md",
+            &ADA.replace("description", "name: mia\ndescription").replace("kind", "brief"),
+        );
+        assert_eq!(up.next()["files"]["created"][0]["was"], "ada");
+    }
+    write(dir.path(), "agents/eve.md", &BOB.replace("spaces", "name: bob\nspaces"));
+    {
+        let up = Up::start(dir.path(), &[]);
+        assert_eq!((&up.files["created"], names(&up.files["left"])), (&json!([]), vec!["ada", "eve"]));
+        let made = ["agents", "create", "zoe", "--instructions", "You count the boats of the harbour."];
+        assert_eq!(run(dir.path(), &made).code, 0);
+    }
+    // One that never had a file: only the very same words are hers.
+    write(dir.path(), "agents/yan.md", "---\n---\nYou count the boats of the old harbour.");
+    write(dir.path(), "agents/zed.md", "---\n---\nYou count the boats of the harbour.\n");
+    let up = Up::start(dir.path(), &[]);
+    let was: Vec<_> = up.files["created"].as_array().unwrap().iter().map(|one| one["was"].clone()).collect();
+    assert_eq!((names(&up.files["created"]), was), (vec!["yan", "zed"], vec![Value::Null, json!("zoe")]));
+}
+
+#[test]
 fn a_changed_file_is_applied_while_the_server_runs_and_a_broken_one_is_not() {
     let dir = project(&[("agents/ada.md", ADA)]);
     let mut up = Up::start(dir.path(), &[]);
