@@ -7,13 +7,16 @@ use std::path::Path;
 use tokio::net::TcpListener;
 
 use crate::errors::{Exit, Failure, Result};
+use crate::settings::{Origin, Setting};
 
 /// The address, if a server may listen there; nothing is taken yet.
-pub(crate) fn permitted(listen: &str, allow_remote: bool) -> Result<SocketAddr> {
+pub(crate) fn permitted(listen: &Setting, allow_remote: bool) -> Result<SocketAddr> {
     let address = address(listen)?;
     if !address.ip().is_loopback() && !allow_remote {
-        let message =
-            format!("`{listen}` can be reached from other machines, in plain HTTP; nothing was started");
+        let message = format!(
+            "{} can be reached from other machines, in plain HTTP; nothing was started",
+            shown(listen)
+        );
         return Err(Failure::new(Exit::Refused, "remote_refused", message)
             .hint("listen on 127.0.0.1, or add --allow-remote and put TLS in front of it"));
     }
@@ -21,7 +24,7 @@ pub(crate) fn permitted(listen: &str, allow_remote: bool) -> Result<SocketAddr> 
 }
 
 /// Takes the address.
-pub(crate) async fn bind(listen: &str, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
+pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) -> Result<TcpListener> {
     let address = permitted(listen, allow_remote)?;
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
@@ -30,23 +33,43 @@ pub(crate) async fn bind(listen: &str, allow_remote: bool, data_dir: &Path) -> R
             if is_locked(data_dir) { Err(in_use(data_dir)) } else { Err(port_taken(listen)) }
         }
         Err(error) => {
-            let message = format!("cannot listen on `{listen}`: {error}");
+            let message = format!("cannot listen on {}: {error}", shown(listen));
             Err(Failure::new(Exit::Refused, "cannot_listen", message)
                 .hint("choose another address with --listen"))
         }
     }
 }
 
-fn address(listen: &str) -> Result<SocketAddr> {
-    let wrong =
-        || Failure::usage(format!("wanted an address such as `127.0.0.1:7878` for --listen, got `{listen}`"));
-    if let Ok(address) = listen.parse() {
+fn address(listen: &Setting) -> Result<SocketAddr> {
+    let text = text(listen);
+    let wrong = || {
+        let place = match &listen.origin {
+            Origin::Default | Origin::Flag(_) => "for --listen".to_owned(),
+            Origin::Env(name) => format!("in `{name}`"),
+            Origin::File(file, line) => format!("as `listen` in `{file}:{line}`"),
+        };
+        Failure::usage(format!("wanted an address such as `127.0.0.1:7878` {place}, got `{text}`"))
+    };
+    if let Ok(address) = text.parse() {
         return Ok(address);
     }
     // A name may have several addresses; one of this machine alone is meant where there is one.
-    let all: Vec<SocketAddr> = listen.to_socket_addrs().map_err(|_| wrong())?.collect();
+    let all: Vec<SocketAddr> = text.to_socket_addrs().map_err(|_| wrong())?.collect();
     let loopback = all.iter().find(|address| address.ip().is_loopback());
     loopback.or(all.first()).copied().ok_or_else(wrong)
+}
+
+fn text(listen: &Setting) -> &str {
+    listen.value.as_str().unwrap_or_default()
+}
+
+/// The address as it was said, and where, unless it is on the command line before everybody's eyes.
+fn shown(listen: &Setting) -> String {
+    match &listen.origin {
+        Origin::Default | Origin::Flag(_) => format!("`{}`", text(listen)),
+        Origin::Env(name) => format!("`{}` (from `{name}`)", text(listen)),
+        Origin::File(file, line) => format!("`{}` (from `{file}:{line}`)", text(listen)),
+    }
 }
 
 /// The address as clients on this machine reach it.
@@ -73,14 +96,25 @@ pub(crate) fn in_use(data_dir: &Path) -> Failure {
         .hint("talk to it with `viv chat`, stop it, or name another --data-dir")
 }
 
-fn port_taken(listen: &str) -> Failure {
-    Failure::new(Exit::Refused, "port_taken", format!("another program listens on `{listen}`"))
+fn port_taken(listen: &Setting) -> Failure {
+    let listen = shown(listen);
+    Failure::new(Exit::Refused, "port_taken", format!("another program listens on {listen}"))
         .hint("choose another port, such as --listen 127.0.0.1:7879")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::keys;
+    use serde_json::json;
+
+    fn given(listen: &str, origin: Origin) -> Setting {
+        Setting { key: keys::known("listen").unwrap(), value: json!(listen), origin }
+    }
+
+    fn flag(listen: &str) -> Setting {
+        given(listen, Origin::Flag("--listen"))
+    }
 
     fn nowhere() -> &'static Path {
         Path::new("/nonexistent")
@@ -89,31 +123,49 @@ mod tests {
     #[tokio::test]
     async fn only_loopback_is_taken_without_being_asked() {
         for remote in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-            let failure = bind(remote, false, nowhere()).await.unwrap_err();
+            let failure = bind(&flag(remote), false, nowhere()).await.unwrap_err();
             assert_eq!((failure.exit, failure.code.as_str()), (Exit::Refused, "remote_refused"), "{remote}");
         }
-        assert!(bind("localhost:0", false, nowhere()).await.is_ok());
-        assert!(bind("0.0.0.0:0", true, nowhere()).await.is_ok());
+        assert!(bind(&flag("localhost:0"), false, nowhere()).await.is_ok());
+        assert!(bind(&flag("0.0.0.0:0"), true, nowhere()).await.is_ok());
     }
 
     #[tokio::test]
     async fn what_is_no_address_is_said() {
         for bad in ["nonsense", "127.0.0.1", "127.0.0.1:99999", ""] {
-            assert_eq!(bind(bad, false, nowhere()).await.unwrap_err().exit, Exit::Usage, "{bad}");
+            assert_eq!(bind(&flag(bad), false, nowhere()).await.unwrap_err().exit, Exit::Usage, "{bad}");
         }
     }
 
     #[tokio::test]
     async fn a_taken_port_and_a_taken_directory_are_told_apart() {
-        let taken = bind("127.0.0.1:0", false, nowhere()).await.unwrap();
+        let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
         let listen = taken.local_addr().unwrap().to_string();
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(bind(&listen, false, dir.path()).await.unwrap_err().code, "port_taken");
+        assert_eq!(bind(&flag(&listen), false, dir.path()).await.unwrap_err().code, "port_taken");
         let lock = std::fs::File::create(dir.path().join("lock")).unwrap();
         lock.lock().unwrap();
-        assert_eq!(bind(&listen, false, dir.path()).await.unwrap_err().code, "data_dir_in_use");
+        assert_eq!(bind(&flag(&listen), false, dir.path()).await.unwrap_err().code, "data_dir_in_use");
         drop(lock);
         assert!(!is_locked(dir.path()));
+    }
+
+    #[tokio::test]
+    async fn a_wrong_address_names_the_place_in_which_it_stands() {
+        let file = || Origin::File("vivarium.toml".to_owned(), 3);
+        let message = async |listen: &str, origin: Origin| {
+            bind(&given(listen, origin), false, nowhere()).await.unwrap_err().message
+        };
+        assert!(message("x", file()).await.contains(" as `listen` in `vivarium.toml:3`, got `x`"));
+        assert!(message("x", Origin::Env("VIV_LISTEN")).await.contains(" in `VIV_LISTEN`, got `x`"));
+        assert!(message("x", Origin::Flag("--listen")).await.contains(" for --listen, got `x`"));
+        assert!(
+            message("0.0.0.0:0", file()).await.starts_with("`0.0.0.0:0` (from `vivarium.toml:3`) can be")
+        );
+        let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
+        let listen = taken.local_addr().unwrap().to_string();
+        let told = message(&listen, Origin::Env("VIV_LISTEN")).await;
+        assert_eq!(told, format!("another program listens on `{listen}` (from `VIV_LISTEN`)"));
     }
 
     #[test]

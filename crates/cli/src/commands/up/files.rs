@@ -30,7 +30,7 @@ pub(super) struct Files {
 
 /// What `viv up` would refuse of settings and files; the number of agents, and the model.
 pub(crate) async fn would_refuse(settings: &Settings) -> Result<(Vec<String>, String)> {
-    listen::permitted(settings.text("listen"), settings.flag("allow_remote"))?;
+    listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
     let chosen = voice::choose(settings, Arc::new(SystemClock::new())).await?;
     let files = Files::read(settings, &chosen, false)?;

@@ -38,7 +38,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let settings = Settings::load(&global, args.given())?;
     log_to_stderr(screen, settings.text("log"))?;
     let data_dir = settings.data_dir();
-    let listener = listen::bind(settings.text("listen"), settings.flag("allow_remote"), data_dir).await?;
+    let listener = listen::bind(settings.get("listen"), settings.flag("allow_remote"), data_dir).await?;
     let address = listener.local_addr().map_err(|error| {
         Failure::new(Exit::Failed, "cannot_listen", format!("cannot read the address in use: {error}"))
     })?;
