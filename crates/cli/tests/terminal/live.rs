@@ -68,6 +68,29 @@ fn a_piped_watch_tells_the_past_and_what_happens_then() {
 }
 
 #[test]
+fn agents_that_only_listen_are_one_short_row_each() {
+    let server = Server::start();
+    let made = server.run(&["agents", "create", "bob", "--instructions", "You listen.", "--space", "home"]);
+    assert_eq!(made.code, 0, "{}", made.shown());
+    assert_eq!(server.run(&["say", "--space", "home", "first"]).code, 0);
+    let subjects =
+        [(&["watch", "home", "--history", "100"][..], "second"), (&["watch", "--history", "100"], "third")];
+    for (subject, text) in subjects {
+        let mut watch = Going::start(&server, subject);
+        watch.until("you → home: first");
+        assert_eq!(server.run(&["say", "--space", "home", text]).code, 0);
+        watch.until(&format!("you → home: {text}"));
+        // Both answer a person; then each hears the other.
+        let told = watch.until("skipped");
+        let last = timeless(told.last().unwrap());
+        let who = last.split(' ').next().unwrap();
+        assert_eq!(last, format!("{who} skipped (agents talking among themselves)"), "{told:#?}");
+        assert!(["ada", "bob"].contains(&who), "{told:#?}");
+        assert_eq!(watch.end(), 0);
+    }
+}
+
+#[test]
 fn one_space_or_one_agent_is_told_with_its_tools() {
     let server = Server::start();
     for subject in ["home", "agent:ada", "space:home"] {
@@ -121,7 +144,8 @@ fn a_tail_is_one_line_for_each_thing() {
         ran.shown()
     );
     assert!(lines[2].starts_with("ada rested: "), "{lines:?}");
-    assert_eq!(server.run(&["tail", "-n", "1", "--no-follow", "ada"]).out.lines().count(), 1);
+    let last = server.run(&["tail", "-n", "1", "--no-follow", "ada"]).out;
+    assert!(last.lines().count() == 1 && last.contains("ada rested: 2 steps, "), "{last}");
     assert_eq!(server.run(&["tail", "-n", "0", "--no-follow"]).out, "");
     let json = server.run(&["tail", "--no-follow", "--json"]);
     let first: Value = serde_json::from_str(json.out.lines().next().unwrap()).unwrap();

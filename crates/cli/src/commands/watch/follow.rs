@@ -71,7 +71,10 @@ impl Follower {
     }
 
     async fn happened(&mut self, happened: Happened, show: bool) {
-        let Happened { at, update, sender } = happened;
+        let Happened { at, update, sender, spoke } = happened;
+        if let Some(cycle) = spoke {
+            self.log.spoke(cycle);
+        }
         self.last = self.last.max(Some(at));
         if self.log.shown_before(&update) || !show {
             return;

@@ -10,6 +10,7 @@ use agent::update::{AgentState, Update};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::cycles::Cycles;
 use super::moment::{clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::Flow;
@@ -28,6 +29,9 @@ const ARGUMENTS: usize = 60;
 const LONG_CALL_MS: i64 = 400;
 /// Tools whose work is seen as a message or as the end of the cycle.
 const SEEN_OTHERWISE: [&str; 3] = ["send_message", "done", "skip"];
+
+/// Tools whose work is not seen but in what the cycle ends with.
+const UNSEEN: [&str; 2] = ["done", "skip"];
 
 /// A message being written.
 struct Draft {
@@ -65,6 +69,7 @@ pub(crate) struct Log {
     calls: HashMap<CallId, Call>,
     thoughts: HashMap<AgentId, Thought>,
     busy: BTreeMap<AgentId, (CycleId, AgentState)>,
+    cycles: Cycles,
     messages: VecDeque<MessageId>,
     endings: VecDeque<CycleId>,
     rows: Vec<String>,
@@ -82,6 +87,7 @@ impl Log {
             calls: HashMap::new(),
             thoughts: HashMap::new(),
             busy: BTreeMap::new(),
+            cycles: Cycles::default(),
             messages: VecDeque::new(),
             endings: VecDeque::new(),
             rows: Vec::new(),
@@ -111,10 +117,21 @@ impl Log {
             before
         }
         match update {
-            Update::Message { message } => remember(&mut self.messages, message.id),
+            Update::Message { message } => {
+                // Also one that is older than what is shown is a word of its cycle.
+                if let Some(cycle) = message.cycle {
+                    self.cycles.spoke(cycle);
+                }
+                remember(&mut self.messages, message.id)
+            }
             Update::CycleEnded { cycle, .. } => remember(&mut self.endings, *cycle),
             _ => false,
         }
+    }
+
+    /// Something was said in the cycle, whether it is shown or not.
+    pub(crate) fn spoke(&mut self, cycle: CycleId) {
+        self.cycles.spoke(cycle);
     }
 
     /// Takes an update that happened then.
@@ -127,6 +144,9 @@ impl Log {
                 self.drafts.remove(&message.id);
                 let who = self.names.of(message.sender);
                 let of_agent = message.cycle.is_some();
+                if let Some(cycle) = message.cycle {
+                    self.acts(AgentId(message.sender.0), Some(cycle));
+                }
                 self.said(at, &who, message.space, &message.text, of_agent);
             }
             Update::Member { space, entity, joined, .. } => {
@@ -134,6 +154,7 @@ impl Log {
                 self.remark(at, &who, &format!("{} {place}", if *joined { "joined" } else { "left" }));
             }
             Update::Draft { space, message, agent, delta, chars } => {
+                self.acts(*agent, None);
                 self.draft(*space, *message, *agent, delta, *chars);
             }
             Update::DraftReset { message, agent, .. } => {
@@ -144,21 +165,32 @@ impl Log {
             Update::State { agent, state, cycle, reason } => {
                 self.state(at, *agent, *state, *cycle, reason.as_deref());
             }
-            Update::ToolStarted { agent, call, tool, arguments, .. } => {
+            Update::ToolStarted { agent, cycle, call, tool, arguments } => {
+                if !UNSEEN.contains(&tool.as_str()) {
+                    self.acts(*agent, Some(*cycle));
+                }
                 self.begin_call(at, *agent, call, tool, arguments);
             }
-            Update::ToolDone { agent, call, tool, status, ms, .. } => {
+            Update::ToolDone { agent, cycle, call, tool, status, ms } => {
+                if *status != OutcomeStatus::Ok {
+                    self.acts(*agent, Some(*cycle));
+                }
                 self.end_call(at, *agent, call, tool, *status, *ms);
             }
-            Update::Thought { agent, step, reasoning, delta, .. } => {
+            Update::Thought { agent, cycle, step, reasoning, delta } => {
+                self.acts(*agent, Some(*cycle));
                 self.think(at, *agent, *step, *reasoning, delta);
             }
             // The call itself is told when it begins.
             Update::Commit { .. } | Update::ToolInput { .. } => {}
-            Update::CycleEnded { agent, ending, reason, spent, .. } => {
+            Update::CycleEnded { agent, cycle, ending, reason, spent } => {
                 self.busy.remove(agent);
                 self.drafts.retain(|_, draft| draft.agent != *agent);
-                self.ended(at, *agent, *ending, reason.as_deref(), spent.as_ref());
+                // Who woke for nothing is told in one short row.
+                let idle =
+                    matches!(ending, Ending::Rested | Ending::Skipped) && self.cycles.ends(*agent, *cycle);
+                let spent = spent.as_ref().filter(|_| !idle);
+                self.ended(at, *agent, *ending, reason.as_deref(), spent);
             }
         }
     }
@@ -171,6 +203,7 @@ impl Log {
             .filter(|now| now.state != AgentState::Sleeping)
             .map(|now| (now.agent, (now.cycle, now.state)))
             .collect();
+        self.cycles.keep(|agent| self.busy.contains_key(&agent));
         self.drafts.clear();
         self.calls.clear();
         for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
@@ -236,6 +269,16 @@ impl Log {
             n => format!("{} and {} more", working[..2].join(", "), n - 2),
         };
         Some(self.screen.paint(Style::Dim, &shortened(&format!("({text})"), width)))
+    }
+
+    /// An agent does what is seen: before that its waking is told.
+    fn acts(&mut self, agent: AgentId, cycle: Option<CycleId>) {
+        let cycle = cycle.or_else(|| self.busy.get(&agent).map(|(cycle, _)| *cycle));
+        if let Some(cycle) = cycle
+            && let Some((since, state)) = self.cycles.acts(agent, cycle)
+        {
+            self.row(since, &self.names.of(agent.entity()), state.as_str(), Style::Dim);
+        }
     }
 
     fn arrow(&self) -> &'static str {
@@ -307,13 +350,15 @@ impl Log {
             self.busy.insert(agent, (cycle, state));
         }
         if let Some(reason) = reason {
+            self.acts(agent, cycle);
             return self.row(at, &who, &reason, Style::Yellow);
         }
         let new = before.map(|(cycle, _)| Some(cycle)) != Some(cycle);
         if state == AgentState::Paused {
+            self.acts(agent, cycle);
             self.row(at, &who, "waits for a person", Style::Yellow);
         } else if new && !self.brief {
-            self.row(at, &who, state.as_str(), Style::Dim);
+            self.cycles.wakes(agent, at, state);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What happened before, and what was missed: as updates, so that past and present look the same.
 
+use agent::id::CycleId;
 use agent::run::{Spent, Usage};
 use agent::update::Update;
 use jiff::Timestamp;
@@ -19,6 +20,8 @@ pub(crate) struct Happened {
     pub(crate) update: Update,
     /// Who spoke, for a sender who is gone.
     pub(crate) sender: Option<String>,
+    /// The cycle in which something was said, where its words may be older than all that is read.
+    pub(crate) spoke: Option<CycleId>,
 }
 
 /// The last `most` things, oldest first; after `since` where given.
@@ -46,16 +49,18 @@ fn happened(past: Past) -> Happened {
         Past::Message(spoken) => said(*spoken),
         Past::Run(run) => {
             let spent = Some(spent(&run));
+            let spoke = run.steps.iter().any(|step| step.tools.iter().any(|tool| tool == "send_message"));
             let Run { id, agent, ended_at, ending, reason, .. } = *run;
+            let spoke = spoke.then_some(id);
             let update = Update::CycleEnded { agent, cycle: id, ending, reason, spent };
-            Happened { at: ended_at, update, sender: None }
+            Happened { at: ended_at, update, sender: None, spoke }
         }
     }
 }
 
 fn said(spoken: Spoken) -> Happened {
     let Spoken { message, sender_name } = spoken;
-    Happened { at: message.at, update: Update::Message { message }, sender: Some(sender_name) }
+    Happened { at: message.at, update: Update::Message { message }, sender: Some(sender_name), spoke: None }
 }
 
 fn spent(run: &Run) -> Spent {

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use agent::id::{AgentId, CycleId, SpaceId};
+use agent::run::Ending;
 use agent::update::Update;
 use server::api::{Agent, Facts, Member, Space, Whoami};
 
@@ -165,6 +166,11 @@ impl Subject {
             Self::Space { cycles, .. } => match update {
                 Update::ToolStarted { agent, cycle, .. } | Update::ToolDone { agent, cycle, .. } => {
                     feed == Feed::House && cycles.get(agent) == Some(cycle)
+                }
+                // A cycle that left no trace in the space is ended for the house alone; its waking was
+                // told here. Nothing can be said in it that would have to stand before its end.
+                Update::CycleEnded { agent, cycle, ending: Ending::Skipped, .. } => {
+                    feed == Feed::Own || cycles.get(agent) == Some(cycle)
                 }
                 Update::State { agent, cycle: Some(cycle), .. } if feed == Feed::Own => {
                     cycles.insert(*agent, *cycle);

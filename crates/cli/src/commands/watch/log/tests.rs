@@ -155,6 +155,45 @@ fn a_call_that_takes_long_is_told_when_it_begins() {
 }
 
 #[test]
+fn who_wakes_and_says_nothing_is_one_short_row() {
+    let reason = Some("agents talking among themselves");
+    let updates = [
+        state(AgentState::Thinking, Some(5), None),
+        started("a", "skip", "{}"),
+        done("a", "skip", OutcomeStatus::Ok, 0),
+        state(AgentState::Sleeping, None, None),
+        ended(Ending::Skipped, reason),
+    ];
+    for brief in [false, true] {
+        assert_eq!(
+            told(log(Some(80), brief), &updates),
+            "13:46:44 ada skipped (agents talking among themselves)"
+        );
+    }
+    let rested = [state(AgentState::Thinking, Some(5), None), ended(Ending::Rested, None)];
+    assert_eq!(told(log(Some(80), false), &rested), "13:46:41 ada rested");
+    // What went wrong is told in full.
+    let failed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Failed, Some("no key"))];
+    assert!(told(log(Some(120), false), &failed).contains("ada failed: 2 steps"));
+    // The message may come by another stream, behind the end.
+    let spoke = [
+        state(AgentState::Thinking, Some(5), None),
+        started("a", "send_message", "{}"),
+        ended(Ending::Rested, None),
+    ];
+    let rows = told(log(Some(80), false), &spoke);
+    assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada rested: 2 steps"), "{rows}");
+}
+
+#[test]
+fn the_end_of_a_cycle_whose_message_is_too_old_to_be_shown_is_told_in_full() {
+    let mut log = log(Some(80), true);
+    assert!(!log.shown_before(&message(3, ADA, "an old word")));
+    log.update(at(0), &ended(Ending::Rested, None));
+    assert_eq!(log.take_rows(), ["13:46:40 ada rested: 2 steps, 1.8 s, 12k in (900 cached), ? out"]);
+}
+
+#[test]
 fn what_is_read_again_is_not_shown_again() {
     let mut log = log(None, false);
     let (message, ended) = (message(1, 1, "once"), ended(Ending::Rested, None));
