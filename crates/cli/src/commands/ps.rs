@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use server::api::{Agent, Ready};
 
 use crate::client::{Client, typed};
+use crate::commands::top::tokens_of;
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, short_count};
 use crate::target::agent_path;
@@ -40,7 +41,9 @@ fn row(screen: &Screen, agent: &Agent, default: &str, last: Option<&str>) -> Vec
         Some(reason) => format!("{} ({reason})", agent.state.as_str()),
         None => agent.state.as_str().to_owned(),
     };
-    let tokens = agent.usage.input.unwrap_or(0) + agent.usage.output.unwrap_or(0);
+    let lived = agent.cycles > 0 || agent.skips > 0;
+    // What no model reported is not nothing; and of who never lived there is nothing to know.
+    let tokens = tokens_of(agent).map_or_else(|| if lived { "unknown" } else { "-" }.to_owned(), short_count);
     let waiting = match agent.held {
         0 => agent.waiting.to_string(),
         held => format!("{} +{held} held", agent.waiting),
@@ -50,7 +53,7 @@ fn row(screen: &Screen, agent: &Agent, default: &str, last: Option<&str>) -> Vec
         state,
         waiting,
         agent.cycles.to_string(),
-        short_count(tokens),
+        tokens,
         agent.model.clone().unwrap_or_else(|| default.to_owned()),
         last.unwrap_or("-").to_owned(),
     ]

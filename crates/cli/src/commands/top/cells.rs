@@ -63,8 +63,8 @@ impl Column {
             Waiting => 4,
             Tokens | Cycles => 6,
             Cost => 10,
-            Last => 16,
-            Plan => 8,
+            Last => 13,
+            Plan => 6,
             Model => 18,
         }
     }
@@ -200,7 +200,8 @@ fn span(seconds: i64) -> String {
         s @ 0..=59 => format!("{s}s"),
         s @ 60..=3_599 => format!("{}m", s / 60),
         s @ 3_600..=86_399 => format!("{}h", s / 3_600),
-        s => format!("{}d", s / 86_400),
+        s @ 86_400..=8_639_999 => format!("{}d", s / 86_400),
+        s => format!("{}w", s / 604_800),
     }
 }
 
@@ -222,7 +223,8 @@ mod tests {
     #[test]
     fn columns_fall_away_in_the_stated_order() {
         assert_eq!(names(120).len(), 10);
-        assert_eq!(names(78), ["NAME", "STATE", "PULSE", "WAIT", "TOKENS", "COST", "LAST"]);
+        assert_eq!(names(78), ["NAME", "STATE", "PULSE", "WAIT", "TOKENS", "COST", "LAST", "PLAN"]);
+        assert_eq!(names(74), ["NAME", "STATE", "PULSE", "WAIT", "TOKENS", "COST", "LAST"]);
         assert_eq!(names(38), ["NAME", "STATE", "PULSE", "WAIT"]);
         assert_eq!(names(30), ["NAME", "STATE", "WAIT"]);
         assert_eq!(names(1), ["NAME", "STATE", "WAIT"]);
@@ -234,6 +236,9 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!([since(at(0), at(59)), since(at(0), at(7_300)), since(at(9), at(0))], ["59s", "2h", "0s"]);
         assert_eq!([until(at(0), at(1)), until(at(300), at(0))], ["now", "in 5m"]);
+        // The longest of both fit their columns.
+        assert_eq!([until(at(99 * 86_400), at(0)), until(at(100 * 86_400), at(0))], ["in 99d", "in 14w"]);
+        assert_eq!(Last.width(), "exhausted 59m".len());
         assert_eq!([fitted("ab", 4, true), fitted("abcdef", 5, false)], ["  ab", "ab..."]);
     }
 }

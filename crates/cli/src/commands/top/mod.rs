@@ -22,6 +22,8 @@ use crate::output::Screen;
 use cells::{Around, Column};
 use house::House;
 
+pub(crate) use house::tokens_of;
+
 /// Columns of the table.
 const TABLE: [Column; 9] = [
     Column::Name,
