@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use clap::error::ErrorKind;
+use agent::config::nearest;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::{Value, json};
 
 /// The families of exit codes. Scripts rely on the numbers.
@@ -71,9 +72,12 @@ impl Failure {
         let path: Vec<&str> =
             usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
         let help = format!("`{} --help`", path.join(" "));
-        Self::usage(message).hint(match tip {
-            Some(tip) => format!("{tip}; {help} explains"),
-            None => format!("see {help}"),
+        Self::usage(message).hint(match (tip, meant(error, &path)) {
+            (Some(tip), _) => format!("{tip}; {help} explains"),
+            (None, Some(meant)) => {
+                format!("did you mean `{} {meant}`? {help} lists what there is", path.join(" "))
+            }
+            (None, None) => format!("see {help}"),
         })
     }
 
@@ -101,6 +105,24 @@ impl Failure {
     pub(crate) fn to_json(&self) -> Value {
         json!({"error": {"code": self.code, "message": self.message, "hint": self.advice()}})
     }
+}
+
+/// The command that somebody meant who wrote one that is none. The parser finds only long words: two
+/// letters changed about are half of `say`.
+fn meant(error: &clap::Error, path: &[&str]) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let root = crate::args::command();
+    let at = path.iter().skip(1).try_fold(&root, |command, name| command.find_subcommand(name))?;
+    let names = at.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
+    // Nearly every word is near to a short one: one with another beginning is meant by nobody.
+    let alike =
+        names.filter(|name| name.chars().next() == word.chars().next() || letters(name) == letters(word));
+    nearest(word, alike).map(str::to_owned)
 }
 
 /// What helps with a refusal of the server that brings no hint of its own.
@@ -141,6 +163,21 @@ mod tests {
             r#"{"error":{"code":"usage","message":"wanted a name","hint":"say --agent NAME"}}"#
         );
         assert_eq!(failure.exit as i32, 2);
+    }
+
+    #[test]
+    fn a_command_with_two_letters_changed_about_is_told_what_was_meant() {
+        let hint = |line: &str| {
+            let error = crate::args::command().try_get_matches_from(line.split(' ')).unwrap_err();
+            Failure::misread(&error).advice().to_owned()
+        };
+        assert_eq!(hint("viv sya"), "did you mean `viv say`? `viv --help` lists what there is");
+        assert!(hint("viv pss").contains("`ps`"));
+        assert_eq!(
+            hint("viv show rnu"),
+            "did you mean `viv show run`? `viv show --help` lists what there is"
+        );
+        assert!(hint("viv xx").starts_with("see `viv --help`"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod credentials;
 mod errors;
+mod letters;
 mod listen;
 mod lived;
 mod output;
@@ -117,8 +118,12 @@ fn misread(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if asked {
-        // Where even this cannot be printed there is nobody to tell.
-        let _ = error.print();
+        if screen.utf8 {
+            // Where even this cannot be printed there is nobody to tell.
+            let _ = error.print();
+        } else {
+            screen.line(error.render().to_string().trim_end());
+        }
         return ExitCode::SUCCESS;
     }
     screen.failure(&Failure::misread(error));

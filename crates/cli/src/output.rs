@@ -1,6 +1,7 @@
 //! What people and scripts read: plain lines, tables, JSON. Text that others wrote is cleaned before
 //! it reaches a terminal. Decoration falls back to ASCII, so that no terminal is too old for it.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use jiff::Timestamp;
@@ -8,6 +9,9 @@ use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::errors::Failure;
+use crate::letters::{in_ascii, speaks_utf8, spell, steers};
+
+pub(crate) use crate::letters::harmless_json;
 
 /// How and where to print.
 #[derive(Clone, Copy, Debug)]
@@ -65,18 +69,18 @@ impl Screen {
     /// One line to standard output.
     pub(crate) fn line(&self, text: &str) {
         // A reader that went away (`| head`) wants no more; that is no failure of ours.
-        let _ = writeln!(std::io::stdout().lock(), "{text}");
+        let _ = writeln!(std::io::stdout().lock(), "{}", self.legible(text));
     }
 
-    /// One JSON value as one line to standard output.
+    /// One JSON value as one line to standard output. JSON is UTF-8 wherever it is printed.
     pub(crate) fn json_line(&self, value: &Value) {
-        self.line(&harmless_json(value));
+        let _ = writeln!(std::io::stdout().lock(), "{}", harmless_json(value));
     }
 
     /// One line to standard error: notes that are not the answer.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            complain(text);
+            complain(&self.legible(text));
         }
     }
 
@@ -85,8 +89,14 @@ impl Screen {
         if self.json {
             complain(&harmless_json(&failure.to_json()));
         } else {
-            complain(&self.clean(&failure.to_string()));
+            let width = std::io::stderr().is_terminal().then(error_width);
+            complain(&folded(&self.clean(&failure.to_string()), width));
         }
+    }
+
+    /// What we or a library wrote, in letters that the terminal has.
+    fn legible<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.utf8 { Cow::Borrowed(text) } else { in_ascii(text) }
     }
 
     /// Columns to lay out for: the terminal's, or those of an old one where there is none.
@@ -148,9 +158,8 @@ impl Screen {
                 out.push(char::from(b'@' + c as u8));
             }
             '\u{7f}' => out.push_str("^?"),
-            c if steers(c) || (!self.utf8 && !c.is_ascii()) => {
-                out.push_str(&format!("\\u{{{:x}}}", u32::from(c)));
-            }
+            c if steers(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            c if !self.utf8 && !c.is_ascii() => spell(c, out),
             c => out.push(c),
         }
     }
@@ -181,6 +190,15 @@ fn complain(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Every line folded at that width, what is left of it below its beginning.
+fn folded(text: &str, width: Option<usize>) -> String {
+    let rows = text.lines().flat_map(|line| {
+        let begun = line.len() - line.trim_start().len();
+        wrap(line, width, begun + 2)
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
+
 /// Narrower than this text is not folded: every word would stand alone.
 const FOLD_FROM: usize = 16;
 
@@ -202,44 +220,18 @@ pub(crate) fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<Strin
     lines
 }
 
-/// Characters that change what a terminal shows elsewhere: C1 controls, direction overrides,
-/// invisible joins of lines.
-fn steers(c: char) -> bool {
-    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
-/// JSON text in which also what JSON lets pass cannot steer a terminal.
-pub(crate) fn harmless_json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.chars().any(|c| steers(c) || c == '\u{7f}') {
-        return text;
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if steers(c) || c == '\u{7f}' {
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-fn speaks_utf8(settings: [Option<String>; 3]) -> bool {
-    match settings.into_iter().flatten().find(|value| !value.is_empty()) {
-        // Nothing is set, as in many containers: terminals of today speak UTF-8.
-        None => true,
-        Some(locale) => {
-            let locale = locale.to_lowercase();
-            locale.contains("utf-8") || locale.contains("utf8")
-        }
-    }
-}
-
 /// Columns of the terminal at standard output; 80 where it does not say.
 pub(crate) fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(80)
+}
+
+/// Columns of the terminal at standard error; 80 where it does not say.
+pub(crate) fn error_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr())
         .ok()
         .map(|size| usize::from(size.ws_col))
         .filter(|columns| *columns > 0)
@@ -354,6 +346,15 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_is_folded_line_by_line_with_what_is_left_below_its_beginning() {
+        let text =
+            "error: the agent files have 2 problems\n  agents/a.md:2: unknown key `modle`\nhint: short";
+        let rows = "error: the agent files\n  have 2 problems\n  agents/a.md:2: unknown\n    key `modle`\nhint: short";
+        assert_eq!(folded(text, Some(24)), rows);
+        assert_eq!(folded(text, None), text);
+    }
+
+    #[test]
     fn foreign_text_cannot_steer_the_terminal() {
         let check = |input: &str, expected: &str| assert_eq!(screen(true).clean(input), expected);
         check("\x1b[2J\x1b]0;owned\x07", "^[[2J^[]0;owned^G");
@@ -367,17 +368,14 @@ mod tests {
     #[test]
     fn a_terminal_without_utf8_is_given_ascii() {
         assert_eq!(screen(false).clean("ß"), "\\u{df}");
+        let typeset = "“I’d say…” – she, ‘no’ — 3−1\u{a0}→ 日";
+        let plain = "\"I'd say...\" - she, 'no' - 3-1 -> \\u{65e5}";
+        assert_eq!(screen(false).clean(typeset), plain);
+        assert_eq!(screen(false).legible(&format!("\x1b[1m{typeset}")), format!("\x1b[1m{plain}"));
+        assert_eq!(screen(true).legible(typeset), typeset);
         let utf8 = |all: &str, lang: &str| speaks_utf8([Some(all.into()), None, Some(lang.into())]);
         assert!(utf8("", "en_US.UTF-8") && !utf8("C", "en_US.UTF-8") && !utf8("", "de_DE.ISO-8859-1"));
         assert!(speaks_utf8([None, None, None]));
-    }
-
-    #[test]
-    fn json_cannot_steer_the_terminal_and_says_the_same() {
-        let value = serde_json::json!({"text": "\u{9b}31m\u{7f}\x1b"});
-        let line = harmless_json(&value);
-        assert!(line.is_ascii() && !line.contains('\u{7f}') && !line.contains('\x1b'));
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
     }
 
     #[test]

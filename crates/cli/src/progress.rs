@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use crate::output::{Screen, shortened};
+use crate::output::{Screen, error_width, shortened};
 
 /// What takes less is not worth a line.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ impl Progress {
             let began = Instant::now();
             tokio::time::sleep(PATIENCE).await;
             for tick in 0.. {
-                draw(&shared, &frame(utf8, tick, &what, began.elapsed(), columns()));
+                draw(&shared, &frame(utf8, tick, &what, began.elapsed(), error_width()));
                 tokio::time::sleep(FRAME).await;
             }
         });
@@ -84,15 +84,6 @@ fn frame(utf8: bool, tick: usize, what: &str, elapsed: Duration, columns: usize)
     let pictures: &[&str] = if utf8 { &FINE } else { &ASCII };
     let line = format!("{} {what} ({} s)", pictures[tick % pictures.len()], elapsed.as_secs());
     shortened(&line, columns.saturating_sub(1))
-}
-
-/// Columns of the terminal at standard error.
-fn columns() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(80)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Start the server, and keep its agents as their files say
     Up(UpArgs),
-    /// Write a commented project: settings and two agents
+    /// Write a commented project: settings, two agents and a first scenario
     Init(InitArgs),
     /// Show and check the server's settings
     #[command(subcommand)]

@@ -103,9 +103,9 @@ fn print(screen: &Screen, check: &Check) {
         Verdict::Fail => Style::Red,
     };
     let verdict = screen.paint(style, &format!("{:4}", check.verdict.as_str()));
-    screen.line(&format!("{verdict}  {:10}  {}", check.name, screen.clean_line(&check.detail)));
+    screen.wrapped(&format!("{verdict}  {:10}  {}", check.name, screen.clean_line(&check.detail)), 6);
     if let Some(hint) = &check.hint {
-        screen.line(&format!("      hint: {}", screen.clean_line(hint)));
+        screen.wrapped(&format!("      hint: {}", screen.clean_line(hint)), 8);
     }
 }
 

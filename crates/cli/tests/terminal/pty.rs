@@ -79,6 +79,19 @@ impl Pty {
         self.seen.chars().skip(count.saturating_sub(2_000)).collect()
     }
 
+    /// Everything that it prints to its end, as rows.
+    pub(crate) fn rows(mut self) -> (Vec<String>, i32) {
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        // What it wrote is in the terminal; a word of ours behind it tells where that ends.
+        self.slave.write_all(b"<end>").unwrap();
+        while !self.seen.contains("<end>") {
+            let bytes = self.output.recv_timeout(PATIENCE).unwrap();
+            self.seen.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        let rows = self.seen.lines().map(str::trim_end).filter(|row| *row != "<end>");
+        (rows.map(str::to_owned).collect(), code)
+    }
+
     /// Waits for its end, which must leave the terminal as it was.
     pub(crate) fn leaves(mut self) -> i32 {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
@@ -111,6 +124,22 @@ fn a_person_talks_in_a_narrow_terminal_and_leaves() {
     chat.until("Ada: ");
     chat.press("\x04");
     assert_eq!(chat.leaves(), 0);
+}
+
+#[test]
+fn errors_and_hints_fit_a_narrow_terminal() {
+    let server = Server::start();
+    for columns in [40, 80] {
+        let (rows, code) = Pty::run(&server, &["show", "agent", "nobody"], columns).rows();
+        assert_eq!(code, 4);
+        assert!(rows.iter().all(|row| row.chars().count() <= usize::from(columns)), "{rows:#?}");
+        let whole = "error: no agent is called `nobody` \
+            hint: `viv agents`, `viv spaces` and `viv entities` list what there is";
+        assert_eq!(rows.iter().map(|row| row.trim()).collect::<Vec<_>>().join(" "), whole);
+        assert!(rows[0].starts_with("error: ") && rows[1].starts_with("hint: "), "{rows:#?}");
+    }
+    // Where nobody looks at it, a line stays a line.
+    assert_eq!(server.run(&["show", "agent", "nobody"]).err.lines().count(), 2);
 }
 
 #[test]

@@ -52,6 +52,37 @@ fn a_message_is_answered_and_everything_about_it_can_be_seen() {
 }
 
 #[test]
+fn without_utf8_punctuation_is_printed_plain() {
+    let server = Server::start();
+    let plain = |args: &[&str], code: i32| {
+        let ran = run_with(server.dir.path(), args, "", &[("LC_ALL", "C")]);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.shown());
+        let text = ran.out + &ran.err;
+        assert!(text.is_ascii() && !text.contains("\\u{"), "{args:?}: {text}");
+        text
+    };
+    let said = plain(&["say", "--wait", "remember that tea – the “green” one – isn’t bad…"], 0);
+    assert!(said.contains("I read \"remember that tea - the \"green\" one - isn't bad...\"."), "{said}");
+    for args in [
+        &["show", "mind"][..],
+        &["show", "run"],
+        &["show", "agent"],
+        &["spaces", "read", "home"],
+        &["tail", "--no-follow"],
+        &["ps"],
+        &["--help"],
+        &["spaces", "open", "--help"],
+        &["man"],
+        &["completions", "fish"],
+        &["config", "keys", "--agent"],
+    ] {
+        plain(args, 0);
+    }
+    assert!(plain(&["up", "--listen", "127.0.0.1:0", "--model", "openai/gpt-5"], 2).contains("= \"...\""));
+    plain(&["show", "agent", "“ada”"], 4);
+}
+
+#[test]
 fn the_admin_key_works_from_anywhere_and_text_comes_by_pipe_too() {
     let server = Server::start();
     let elsewhere = tempfile::tempdir().unwrap();
