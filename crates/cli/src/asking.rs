@@ -37,33 +37,42 @@ pub(crate) async fn ask(voices: &dyn Voices, wait: Duration) -> Result<(), Model
 
 /// Why nothing more is asked of `name` at `url`: one message for each thing that is no model server.
 pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Duration) -> Failure {
-    let failure = |code: &str, message: String| Failure::new(Exit::Failed, code, message);
     match error {
-        ModelError::Network(why) => failure("model_unreachable", format!("cannot reach `{name}`: {why}"))
-            .hint("is its server running, and is the address right? name another with --base-url"),
+        ModelError::Network(why) => {
+            Failure::new(Exit::Failed, "model_unreachable", format!("cannot reach `{name}`: {why}"))
+                .hint("is its server running, and is the address right? name another with --base-url")
+        }
         ModelError::TimedOut(_) => {
             let seconds = waited.as_secs();
             let message = format!("`{url}` took the question and said nothing within {seconds} s");
-            failure("model_timed_out", message)
+            Failure::new(Exit::Failed, "model_timed_out", message)
                 .hint("wait longer with --timeout, or check that a model server listens there")
         }
-        ModelError::Auth(why) => {
-            failure("model_refused", format!("`{url}` refused the key for `{name}`: {why}"))
-                .hint("`viv models` shows which keys are found here")
-        }
+        ModelError::Auth(why) => Failure::new(
+            Exit::Failed,
+            "model_refused",
+            format!("`{url}` refused the key for `{name}`: {why}"),
+        )
+        .hint("`viv models` shows which keys are found here"),
         ModelError::NoModel(why) => {
-            failure("model_not_found", format!("there is no `{name}` at `{url}`: {why}"))
+            Failure::new(Exit::Failed, "model_not_found", format!("there is no `{name}` at `{url}`: {why}"))
                 .hint("the address usually ends in `/v1`; `viv models` lists the models of a provider")
         }
-        ModelError::Garbage(why) => {
-            failure("not_a_model_server", format!("what answers at `{url}` is no model server: {why}"))
-                .hint("the address usually ends in `/v1`; name another with --base-url")
-        }
+        ModelError::Garbage(why) => Failure::new(
+            Exit::Failed,
+            "not_a_model_server",
+            format!("what answers at `{url}` is no model server: {why}"),
+        )
+        .hint("the address usually ends in `/v1`; name another with --base-url"),
         ModelError::Failed { message, .. } => {
-            failure("model_failed", format!("what answers at `{url}` failed: {message}"))
+            Failure::new(Exit::Failed, "model_failed", format!("what answers at `{url}` failed: {message}"))
                 .hint("is it a model server? the address usually ends in `/v1`; name another with --base-url")
         }
-        other => failure("model_busy", format!("`{name}` at `{url}` cannot answer just now: {other}"))
-            .hint("try again in a minute"),
+        other => Failure::new(
+            Exit::Failed,
+            "model_busy",
+            format!("`{name}` at `{url}` cannot answer just now: {other}"),
+        )
+        .hint("try again in a minute"),
     }
 }
