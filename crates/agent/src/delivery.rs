@@ -10,6 +10,7 @@ use crate::id::{AgentId, EntityId, EventId, SpaceId};
 use crate::life::{Requester, Standing};
 use crate::limits;
 use crate::space::NewMessage;
+use jiff::Timestamp;
 
 /// What the rules need to know of one member of the space.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +51,8 @@ pub struct Delivery {
     pub event: Event,
     /// [`Fate::Waiting`], [`Fate::Held`], or [`Fate::Skipped`] for what `wake_on` keeps out.
     pub fate: Fate,
+    /// When time alone lets a held one go; `None` where only a person's word does.
+    pub release_at: Option<Timestamp>,
     /// The inbox is full: what waits of this space becomes one range event (nothing that a person
     /// said is dropped).
     pub collapse: bool,
@@ -128,11 +131,13 @@ pub fn deliver(
         .filter(|(_, agent)| agent.standing != Standing::Retired)
         .map(|(member, agent)| {
             let named = mentioned.contains(&member.entity);
+            let fate = fate(agent, by_agent, named, spoken);
             let urgent = !by_agent && (message.urgent || asked_by(agent, message));
             Delivery {
                 agent: member.entity.agent(),
                 event: event_of(message, seq, named, urgent),
-                fate: fate(agent, by_agent, named, spoken),
+                release_at: release_at(agent, &fate, spoken, message.at),
+                fate,
                 collapse: agent.waiting >= agent.inbox_max,
             }
         })
@@ -156,6 +161,36 @@ fn fate(agent: &AgentFacts, by_agent: bool, named: bool, spoken: u32) -> Fate {
         return Fate::Skipped { reason: Some("wake_on: mention".into()) };
     }
     if spoken > agent.hop_limit { Fate::Held } else { Fate::Waiting }
+}
+
+/// Time lets only so many go: each reply to a released event counts towards the same root, so that a
+/// root comes to an end without a person.
+fn release_at(agent: &AgentFacts, fate: &Fate, spoken: u32, at: Timestamp) -> Option<Timestamp> {
+    let bound = agent.hop_limit.saturating_mul(limits::HELD_RELEASES);
+    let wait = jiff::SignedDuration::from_millis(limits::HELD_MS.cast_signed());
+    (*fate == Fate::Held && spoken <= bound).then(|| at.checked_add(wait).unwrap_or(at))
+}
+
+/// What the held events of one space become when they are let go together, oldest first: one event
+/// over all of them, of the longest of their chains. `None` where there are fewer than two.
+pub fn together(held: &[Event], at: Timestamp) -> Option<Event> {
+    let [first, .., last] = held else { return None };
+    let (EventData::Said { space, seq: from, .. }, EventData::Said { seq: to, .. }) =
+        (&first.data, &last.data)
+    else {
+        return None;
+    };
+    let cause = held.iter().max_by_key(|event| event.envelope.hop)?;
+    let named = held.iter().any(|event| event.kind == EventKind::Mention);
+    Some(Event {
+        id: EventId(format!("range:{space}:{from}-{to}")),
+        kind: if named { EventKind::Mention } else { EventKind::SpaceMessage },
+        urgent: false,
+        at,
+        envelope: cause.envelope.clone(),
+        data: EventData::SaidRange { space: *space, from: *from, to: *to },
+        cites: None,
+    })
 }
 
 fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event {
@@ -209,7 +244,6 @@ mod tests {
     use super::*;
     use crate::event::Trust;
     use crate::id::{MessageId, RootId};
-    use jiff::Timestamp;
     use uuid::Uuid;
 
     fn id(n: u128) -> EntityId {
@@ -283,6 +317,9 @@ mod tests {
         let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
         assert_eq!(deliver(&said(1, "x"), 7, &[], &members, 8)[0].fate, Fate::Waiting);
         assert_eq!(deliver(&said(1, "x"), 7, &[], &members, 9)[0].fate, Fate::Held);
+        let released = |spoken| deliver(&said(1, "x"), 7, &[], &members, spoken)[0].release_at;
+        let after = Timestamp::from_millisecond(limits::HELD_MS.cast_signed()).ok();
+        assert_eq!([released(8), released(9), released(16), released(17)], [None, after, after, None]);
         assert_eq!(deliver(&said(3, "x"), 7, &[], &members, 900)[0].fate, Fate::Waiting);
     }
 

@@ -207,12 +207,13 @@ fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String 
 }
 
 fn range_lines(waiting: &Waiting, space: crate::id::SpaceId, from: u64, to: u64, now: Timestamp) -> String {
-    let mut out = format!("[space | id: {space}] messages {from} to {to}, too many to list one by one:");
+    let mut out = format!("[space | id: {space}] messages {from} to {to}, put together since many came:");
     for said in waiting.said.iter().take(limits::RANGE_SHOWN_MAX) {
         let _ = write!(out, "\n   - {}", said_line(said, false, &said.id.to_string(), now));
     }
-    let left = waiting.said.len().saturating_sub(limits::RANGE_SHOWN_MAX);
-    if left > 0 || waiting.said.len() < (to - from + 1) as usize {
+    // Fewer than fit are all: what else stands between the two ends is none of its events.
+    let full = waiting.said.len() >= limits::RANGE_SHOWN_MAX;
+    if full && waiting.said.len() < (to - from + 1) as usize {
         out.push_str("\n   (read_messages shows the rest)");
     }
     out

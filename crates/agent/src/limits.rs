@@ -59,6 +59,11 @@ pub const OUTCOME_SHOWN_MAX_BYTES: usize = 16 * 1024;
 pub const REFUSALS_MAX: u32 = 8;
 /// Agent-to-agent messages per causal root (default of `hop_limit`).
 pub const HOP_LIMIT: u32 = 8;
+/// How long a held event waits before time alone lets it go.
+pub const HELD_MS: u64 = 10 * 60 * 1000;
+/// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
+/// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
+pub const HELD_RELEASES: u32 = 2;
 
 /// Memories of one agent.
 pub const MEMORIES_MAX: usize = 500;

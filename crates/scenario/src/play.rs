@@ -121,7 +121,7 @@ impl Player {
             self.until(happening).await.map_err(place)?;
             self.above = self.world.clock().now();
             // Nothing here waits, so that agents find all of it at once.
-            for what in &happening.what {
+            for what in std::iter::repeat_n(&happening.what, happening.times).flatten() {
                 self.happen(what).await.map_err(place)?;
             }
         }

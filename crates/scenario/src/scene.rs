@@ -105,6 +105,8 @@ pub struct Happening {
     pub when: When,
     /// What, all at one moment.
     pub what: Vec<What>,
+    /// How often, all at that moment.
+    pub times: usize,
     /// Where it stands in the file.
     pub place: Place,
 }

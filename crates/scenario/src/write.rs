@@ -142,6 +142,9 @@ fn happens(out: &mut String, happening: &Happening) {
         When::At(time) => lines.push(format!("at: {}", shown(time))),
         When::After(time) => lines.push(format!("after: {}", shown(time))),
     }
+    if happening.times > 1 {
+        lines.push(format!("times: {}", happening.times));
+    }
     for what in &happening.what {
         if let What::Says { id: Some(id), .. } | What::Calls { id: Some(id), .. } = what {
             lines.push(format!("id: {}", scalar(id)));

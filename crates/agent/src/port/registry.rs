@@ -86,7 +86,7 @@ pub enum Denial {
 /// What came of sending an event again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SentAgain {
-    /// It was dead and waits again, its attempts begin anew.
+    /// It was dead or held and waits (again), its attempts begin anew.
     Waits(Option<Waken>),
     /// It was lived or skipped: this new event, which cites it, waits.
     Anew(EventId, Option<Waken>),
@@ -234,7 +234,8 @@ pub trait Registry: Send + Sync {
     /// Takes back an event that waits or is held. One that the open cycle has taken is not its to
     /// take back any more.
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
-    /// Sends a dead event again, or a lived or skipped one as the new event `fresh` that cites it.
+    /// Sends a dead event again, or a lived or skipped one as the new event `fresh` that cites it; a
+    /// held one is let go, with all that is held of its space.
     /// `request` makes it idempotent by the client's key. The caller signals.
     fn send_again(
         &self,

@@ -127,6 +127,7 @@ pub trait Store: Send + Sync {
     /// What the world did meanwhile; `None` where the lease is lost.
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>>;
 
-    /// Turns due plans into events, at most `limit`; returns whom to signal.
+    /// Turns due plans into events and lets go what was held long enough, at most `limit` each;
+    /// returns whom to signal.
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>>;
 }

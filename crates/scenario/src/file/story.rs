@@ -10,7 +10,7 @@ use super::node::{Is, Key, Node, shown};
 use super::value::{self, Reader};
 use super::{listed, section};
 use crate::bounds;
-use crate::scene::{Happening, Room, Server, What, When};
+use crate::scene::{Count, Happening, Room, Server, What, When};
 
 /// What can happen, as sentences.
 const SENTENCES: &[&str] = &[
@@ -29,7 +29,7 @@ const SENTENCES: &[&str] = &[
 ];
 
 /// Keys of a happening that are no sentences.
-const TIMES: &[&str] = &["at", "after", "id"];
+const TIMES: &[&str] = &["at", "after", "id", "times"];
 
 /// How far the story has come.
 struct Course {
@@ -112,6 +112,7 @@ impl Reader<'_> {
         let own: &[(Key, Node)] = if let Is::Map(pairs) = &node.is { pairs } else { &[] };
         let id = section(own, "id").and_then(|id| self.text(id, "a name for the message or event"));
         let when = self.when(own);
+        let times = section(own, "times").map_or(1, |node| self.times(node));
         let mut what = Vec::new();
         for (key, value) in pairs.iter().filter(|(key, _)| !TIMES.contains(&key.text.as_str())) {
             what.extend(self.sentence(key, value, id.as_deref(), cast, sofar));
@@ -120,12 +121,25 @@ impl Reader<'_> {
             self.wrong(node.place, "a time, and nothing that happens then");
         }
         if let Some(id) = id {
-            if what.len() > 1 {
+            if what.len() > 1 || times > 1 {
                 self.wrong(node.place, "an `id` names one message or event: write the others apart");
             }
             cast.ids.push(id);
         }
-        Some(Happening { when, what, place: node.place })
+        Some(Happening { when, what, times, place: node.place })
+    }
+
+    fn times(&mut self, node: &Node) -> usize {
+        match self.count(node) {
+            Some(Count::Exactly(times)) if (1..=bounds::LINES_MAX as u64).contains(&times) => {
+                usize::try_from(times).unwrap_or(bounds::LINES_MAX)
+            }
+            Some(_) => {
+                self.wrong(node.place, format!("wanted a number from 1 to {}", bounds::LINES_MAX));
+                1
+            }
+            None => 1,
+        }
     }
 
     fn when(&mut self, pairs: &[(Key, Node)]) -> When {

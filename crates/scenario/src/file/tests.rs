@@ -104,6 +104,23 @@ fn who_speaks_must_be_there_by_then() {
 }
 
 #[test]
+fn a_sentence_may_happen_many_times_at_once_but_names_nothing_then() {
+    let scenario =
+        read(file("  - times: 1_000\n    husam says in lobby: hi\n", ANSWER).as_bytes(), &tools()).unwrap();
+    assert_eq!((scenario.story[0].times, scenario.story[0].what.len()), (1_000, 1));
+    let story = "  - times: 0\n    husam says in lobby: hi\n  - times: 1001\n    husam says in lobby: hi\n  \
+                 - times: 2\n    id: m1\n    husam says in lobby: hi\n";
+    assert_eq!(
+        flaws(&file(story, ANSWER)),
+        [
+            "11:12: wanted a number from 1 to 1000",
+            "13:12: wanted a number from 1 to 1000",
+            "15:5: an `id` names one message or event: write the others apart",
+        ]
+    );
+}
+
+#[test]
 fn an_impossible_time_says_what_is_possible() {
     let story = "  - at: -2s\n    husam says in lobby: hi\n  - after: 999h\n    husam says in lobby: hi\n  \
                  - at: soon\n    after: 1s\n    husam says in lobby: hi\n  - at: 3s\n";

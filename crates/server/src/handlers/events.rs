@@ -162,8 +162,8 @@ pub(super) async fn give_up(
     .await
 }
 
-/// Sends an event again. A dead one waits again, and its attempts begin anew; a lived or skipped one
-/// is sent as a new event that cites it.
+/// Sends an event again. A dead one waits again, and its attempts begin anew; a held one is let go with
+/// all that is held of its space; a lived or skipped one is sent as a new event that cites it.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/retry", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
            ("event" = String, Path, description = "The event's id."),

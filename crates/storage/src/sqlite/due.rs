@@ -11,6 +11,7 @@ use super::Session;
 use super::events::{Head, admit};
 use super::facts::{plan_at, touch};
 use super::fault::Outcome;
+use super::held::release;
 use super::notes::put_plan;
 use super::rows::{all, first, ms, time, u64_at, uuid_at};
 
@@ -26,6 +27,12 @@ pub(super) const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name
     FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
     WHERE p.to_commit IS NULL AND p.next_at <= ? ORDER BY p.next_at LIMIT ?";
 
+/// The next held event that time lets go.
+pub(super) const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
+/// Held events that time lets go, the oldest first.
+pub(super) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
+    WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
+
 pub(super) fn due(db: &Connection, now: Timestamp, limit: u32) -> Outcome<Vec<Due>> {
     all(db, DUE, params![ms(now), limit], |row| {
         Ok(Due { agent: AgentId(uuid_at(row, 0)?), at: time(row.get(1)?)? })
@@ -34,11 +41,11 @@ pub(super) fn due(db: &Connection, now: Timestamp, limit: u32) -> Outcome<Vec<Du
 
 pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
     let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
-    let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?].into_iter().flatten().min();
+    let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
     next.map(time).transpose()
 }
 
-/// Turns due plans into events of their agents.
+/// Turns due plans into events of their agents, and lets go what was held long enough.
 pub(super) fn fire_due(
     db: &Connection,
     session: &Session,
@@ -57,6 +64,16 @@ pub(super) fn fire_due(
         }
         put_plan(db, row, n, &after)?;
         touch(db, row)?;
+    }
+    for _ in 0..limit {
+        let next = first(db, RELEASE, [ms(now)], |row| {
+            Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)?))
+        })?;
+        let Some((row, agent, space)) = next else { break };
+        let mut head = Head::read(db, row)?;
+        if let Some(at) = release(db, session, &mut head, space, now)? {
+            wake.push(Waken { agent, at: time(at)? });
+        }
     }
     Ok(wake)
 }
@@ -90,9 +107,14 @@ mod tests {
     #[test]
     fn what_is_due_is_found_by_index_and_never_by_a_scan() {
         let db = super::super::schema::open_memory().unwrap();
-        for (sql, index) in
-            [(DUE, "inbox_due"), (NEXT_AGENT, "inbox_due"), (NEXT_PLAN, "plan_due"), (PLANS, "plan_due")]
-        {
+        for (sql, index) in [
+            (DUE, "inbox_due"),
+            (NEXT_AGENT, "inbox_due"),
+            (NEXT_PLAN, "plan_due"),
+            (PLANS, "plan_due"),
+            (NEXT_RELEASE, "event_release"),
+            (RELEASE, "event_release"),
+        ] {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let blanks = vec![1i64; plan.parameter_count()];
             let steps: Vec<String> = plan

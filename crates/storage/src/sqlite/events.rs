@@ -29,11 +29,12 @@ pub(super) struct Head {
     pub(super) waiting: u32,
     pub(super) due_at: Option<i64>,
     pub(super) hold_until: Option<i64>,
+    pub(super) held: u32,
 }
 
 /// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
 pub(super) const HEAD: &str =
-    "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until";
+    "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held";
 
 impl Head {
     pub(super) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
@@ -46,6 +47,7 @@ impl Head {
             waiting: u32_at(row, at + 5)?,
             due_at: row.get(at + 6)?,
             hold_until: row.get(at + 7)?,
+            held: u32_at(row, at + 8)?,
         })
     }
 
@@ -317,39 +319,61 @@ pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
     rows.into_iter()
         .map(|(space, mut waiting)| {
             if let (Some(space), EventData::SaidRange { from, to, .. }) = (space, &waiting.event.data) {
-                waiting.said = said_between(db, space, *from, *to)?;
+                waiting.said = said_in_range(db, agent, waiting.seq, (space, *from, *to))?;
             }
             Ok(waiting)
         })
         .collect()
 }
 
-/// The newest messages of a range, oldest first.
-fn said_between(db: &Connection, space: i64, from: u64, to: u64) -> Outcome<Vec<Said>> {
+/// The newest messages that a range stands for, oldest first: what was said between them to others,
+/// or by the agent itself, is none of its events. One that was sent again has no members, and shows
+/// all that stands between its ends.
+fn said_in_range(
+    db: &Connection,
+    agent: i64,
+    range: u64,
+    (space, from, to): (i64, u64, u64),
+) -> Outcome<Vec<Said>> {
     let limit = int(limits::RANGE_SHOWN_MAX as u64);
-    let mut said = said(db, space, from, to.saturating_add(1), limit)?;
-    said.reverse();
-    Ok(said)
+    let members = "SELECT 1 FROM event WHERE agent = ? AND range_of = ? LIMIT 1";
+    let mut found = if db.prepare_cached(members)?.exists(params![agent, int(range)])? {
+        let sql = format!(
+            "{SAID} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq <= ?3 AND (m.seq = ?3 OR m.seq IN (SELECT e.from_seq \
+             FROM event e WHERE e.agent = ?5 AND e.range_of = ?6 AND e.to_seq IS NULL)) ORDER BY m.seq DESC LIMIT ?4"
+        );
+        all(db, &sql, params![space, int(from), int(to), limit, agent, int(range)], said_by_name)?
+    } else {
+        said(db, space, from, to.saturating_add(1), limit)?
+    };
+    found.reverse();
+    Ok(found)
 }
+
+/// Columns and joins of [`said_by_name`].
+const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at \
+    FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
 pub(super) fn said(db: &Connection, space: i64, from: u64, before: u64, limit: i64) -> Outcome<Vec<Said>> {
-    let sql = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at \
-               FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender \
-               WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4";
-    all(db, sql, params![space, int(from), int(before), limit], |row| {
-        Ok(Said {
-            id: MessageId(uuid_at(row, 0)?),
-            space: SpaceId(uuid_at(row, 1)?),
-            space_name: row.get(2)?,
-            seq: u64_at(row, 3)?,
-            sender: EntityId(uuid_at(row, 4)?),
-            sender_name: row.get(5)?,
-            sender_kind: kind_at(row, 6)?,
-            text: row.get(7)?,
-            at: time_at(row, 8)?,
-        })
+    let sql = format!(
+        "{SAID} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
+    );
+    all(db, &sql, params![space, int(from), int(before), limit], said_by_name)
+}
+
+fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
+    Ok(Said {
+        id: MessageId(uuid_at(row, 0)?),
+        space: SpaceId(uuid_at(row, 1)?),
+        space_name: row.get(2)?,
+        seq: u64_at(row, 3)?,
+        sender: EntityId(uuid_at(row, 4)?),
+        sender_name: row.get(5)?,
+        sender_kind: kind_at(row, 6)?,
+        text: row.get(7)?,
+        at: time_at(row, 8)?,
     })
 }
 

@@ -15,6 +15,7 @@ mod due;
 mod events;
 mod facts;
 mod fault;
+mod held;
 mod lookup;
 mod notes;
 mod reader;

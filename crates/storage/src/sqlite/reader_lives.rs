@@ -18,7 +18,7 @@ use super::rows::{
 use super::wake::open_at;
 
 const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
-    (SELECT count(*) FROM event held WHERE held.agent = a.id AND held.state = 1), l.cycles, l.skips, \
+    h.held, l.cycles, l.skips, \
     l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.hold_until, h.rest_reason, s.uuid, \
     l.commit_n, l.cost_micros, l.unpriced, last.cycle, last.ending, last.ended_at, \
     (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL)";

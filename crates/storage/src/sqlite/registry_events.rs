@@ -14,6 +14,7 @@ use super::accept::{answered, remember};
 use super::due::due_at;
 use super::events::{Head, State, admit, fate_at, known, ledger, put_waiting};
 use super::fault::{Outcome, damaged};
+use super::held;
 use super::registry::known_agent;
 use super::rows::{first, key, key_or_none, ms, run, time, uuid_or_none};
 
@@ -63,7 +64,7 @@ impl Found {
 
 fn settle(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
     let state = State::of(fate);
-    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
+    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
     run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
 }
 
@@ -81,7 +82,7 @@ pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcom
     }
     settle(db, row, found.seq, &Fate::Canceled)?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
-        return Ok(());
+        return held::forget(db, row);
     }
     let head = Head::read(db, row)?;
     // An open cycle is due by itself, whatever waits.
@@ -141,12 +142,17 @@ pub(super) fn send_again(
             let wake = put_waiting(db, session, &mut head, &old, found.seq, ms(at))?;
             SentAgain::Waits(waken(wake)?)
         }
+        // Whoever runs the server has a word there too.
+        Fate::Held => {
+            let space = found.space.ok_or_else(|| damaged(format!("event `{event}` is held in no space")))?;
+            SentAgain::Waits(waken(held::release(db, session, &mut head, space, at)?)?)
+        }
         Fate::Lived { .. } | Fate::Skipped { .. } => {
             let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
             let wake = admit(db, session, &mut head, &new, found.space, &Fate::Waiting)?;
             SentAgain::Anew(fresh, waken(wake)?)
         }
-        _ => return Err(found.not(event, "dead, lived or skipped").into()),
+        _ => return Err(found.not(event, "dead, held, lived or skipped").into()),
     };
     if let Some(request) = request {
         remember(db, request, None)?;

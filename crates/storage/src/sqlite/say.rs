@@ -14,6 +14,7 @@ use rusqlite::{Connection, params};
 use super::Session;
 use super::events::{HEAD, Head, admit};
 use super::fault::{Fault, Outcome};
+use super::held;
 use super::rows::{
     MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
     place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at,
@@ -63,6 +64,10 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     for delivery in deliver(message, seq, &named, &members, spoken) {
         let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
         if let Some(head) = listener.and_then(|listener| listener.head.as_mut()) {
+            // A person's word lets go what agents said there before it.
+            if kind != EntityKind::Agent && head.held > 0 {
+                held::release(db, session, head, place.id, message.at)?;
+            }
             let due = hand_over(db, session, head, &delivery, place.id, seq)?;
             if let Some(at) = due {
                 wake.push(Waken { agent: delivery.agent, at: time(at)? });
@@ -202,7 +207,12 @@ fn hand_over(
             return collapse(db, session, head, delivery, &older, space, seq);
         }
     }
-    admit(db, session, head, &delivery.event, Some(space), &delivery.fate)
+    let before = head.head_seq;
+    let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
+    if delivery.fate == Fate::Held && head.head_seq > before {
+        held::keep(db, head, delivery.release_at)?;
+    }
+    Ok(due)
 }
 
 /// What waits of one space and is not taken by the open cycle.

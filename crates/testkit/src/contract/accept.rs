@@ -162,13 +162,15 @@ pub async fn the_ninth_agent_message_of_a_root_is_held_and_a_persons_never(b: Ba
     assert_eq!((wake.len(), message.unwrap().seq), (0, 9));
     assert_eq!(w.state(w.ada, &ninth.id.to_string()).await, "held");
     assert_eq!(w.wake(w.ada).await.waiting.len(), 8);
+    let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
+    assert_eq!((card.waiting, card.held), (8, 1));
+    let held = w.b.reader.inbox(w.ada, Some("held".into()), everything()).await.unwrap();
+    assert_eq!(held.items.len(), 1);
     let mut human = saying(w.husam, w.team, "and me?");
     human.root = RootId("one root".into());
     assert!(matches!(w.accept(human).await, Accepted::Fresh { wake, .. } if wake.len() == 2));
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
-    assert_eq!((card.waiting, card.held), (9, 1));
-    let held = w.b.reader.inbox(w.ada, Some("held".into()), everything()).await.unwrap();
-    assert_eq!(held.items.len(), 1);
+    assert_eq!((card.waiting, card.held), (10, 0), "the person's word lets the ninth go");
 }
 
 /// Nothing that a person said is dropped; each collapsed event shares the fate of its range.

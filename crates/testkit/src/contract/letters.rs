@@ -63,7 +63,7 @@ pub async fn a_dead_event_is_sent_again_and_its_attempts_begin_anew(b: Backend) 
     assert_eq!(w.state(w.ada, "poison").await, "waiting");
     assert_eq!(w.b.reader.totals().await.unwrap().dead, 0);
     let twice = denied(w.again("poison", "unused", None).await);
-    let wanted = "dead, lived or skipped";
+    let wanted = "dead, held, lived or skipped";
     assert_eq!(twice, Denial::EventState { event: id("poison"), state: "waiting", wanted });
     let nothing = denied(w.again("nothing", "unused", None).await);
     assert_eq!(nothing, Denial::NotFound { what: "event", name: "nothing".into() });

@@ -9,6 +9,7 @@ pub mod accept;
 pub mod commit;
 pub mod durable;
 pub mod goals;
+pub mod held;
 pub mod letters;
 pub mod life;
 pub mod outside;
@@ -102,6 +103,11 @@ macro_rules! contract_tests {
             commit::two_agents_speak_into_each_others_spaces_at_once,
             goals::goals_are_versioned_and_the_last_word_stands,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
+            held::a_persons_word_lets_go_what_was_held_there_as_one_event,
+            held::time_lets_go_what_was_held_and_wakes_whom_it_was_held_from,
+            held::a_single_held_event_is_let_go_as_itself,
+            held::time_alone_lets_go_only_so_much_of_one_root,
+            held::a_held_event_is_taken_back_or_let_go_by_hand,
             letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
             letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
             letters::a_request_key_sends_an_event_again_once,

@@ -215,7 +215,7 @@ impl Recording {
                 };
                 let when = if first { When::Quiet } else { When::After(Duration::ZERO) };
                 first = false;
-                story.push(Happening { when, what: vec![what], place: Place::default() });
+                story.push(Happening { when, what: vec![what], times: 1, place: Place::default() });
             }
         }
         (story, left_out)
