@@ -47,7 +47,11 @@ pub const MODEL_RETRIES: u32 = 3;
 pub const NUDGES_MAX: u32 = 2;
 /// Calls of one step; what is above is refused.
 pub const CALLS_PER_STEP: usize = 32;
-/// Arguments of one call.
+/// Words of one reply, reasoning included; one with more is garbage.
+pub const REPLY_WORDS_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Calls of one reply; one with more is garbage.
+pub const REPLY_CALLS_MAX: usize = 1_024;
+/// Arguments of one call; what is above is refused and not kept.
 pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
 /// Input or output of a visible call as its space is shown it, head and tail above it.
 pub const TOOL_SHOWN_MAX_BYTES: usize = 16 * 1024;

@@ -1,8 +1,11 @@
 //! From a reply to its decision: calls are given their ids and checked, inward ones run, entries are
 //! counted, and everything that the decision saw and does is one commit.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
+use super::bad::{kept, native, unusable};
 use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
 use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{Changes, CommitKind, Inward, Refusal, Settlement};
@@ -17,12 +20,8 @@ use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
 
 impl Cycle {
     pub(super) fn decide(&mut self, thought: Thought, now: Timestamp) {
-        if let (true, StopReason::Refused(why)) = (thought.reply.parts.is_empty(), &thought.reply.stop) {
-            let error = ModelError::Invalid(format!("the model refused: {why}"));
+        if let Some(error) = unusable(&thought.reply) {
             return self.failed(&error, now);
-        }
-        if thought.reply.parts.is_empty() {
-            return self.failed(&ModelError::Garbage("an empty reply".into()), now);
         }
         let calls = self.plan(&thought);
         if let Some(reason) = skip_of(&calls).filter(|_| !self.open.lived && self.open.step == 0) {
@@ -64,7 +63,7 @@ impl Cycle {
                     step: self.open.step,
                     index,
                     tool: name.clone(),
-                    arguments: arguments.clone(),
+                    arguments: kept(arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
                     schema_hash: spec.map(|spec| schema_hash(&spec.schema)).unwrap_or_default(),
@@ -136,12 +135,14 @@ impl Cycle {
         if let Some(inbox) = self.inbox.as_ref().filter(|_| !self.open.lived) {
             push(EntryKind::Inbox, inbox.message.clone());
         }
-        push(EntryKind::Assistant, assistant(decision));
+        push(EntryKind::Assistant, assistant(decision, &self.window));
         let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
         if !rows.is_empty() && rows.iter().all(|row| row.outcome.is_some()) {
             push(EntryKind::Outcomes, outcomes(&rows));
         }
-        if let Some(nudge) = self.nudge(decision) {
+        // Nothing may stand between calls and their outcomes: where some are open, it comes behind those.
+        let open = rows.iter().any(|row| row.outcome.is_none());
+        if let Some(nudge) = self.nudge(decision).filter(|_| !open) {
             push(EntryKind::Notice, ModelMessage::user(nudge));
         }
         entries
@@ -308,7 +309,7 @@ fn schema_hash(schema: &serde_json::Value) -> String {
     ContentRef::of(schema.to_string().as_bytes()).0[..16].to_owned()
 }
 
-fn assistant(decision: &Decision) -> ModelMessage {
+fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
     let mut ids = decision.calls.iter().map(|call| call.row.id.clone());
     let parts = decision
         .thought
@@ -320,12 +321,14 @@ fn assistant(decision: &Decision) -> ModelMessage {
                 ReplyPart::Text(text) => Part::Text { text: text.clone() },
                 ReplyPart::Reasoning(text) => Part::Reasoning { text: text.clone() },
                 ReplyPart::Call { name, arguments } => {
-                    Part::ToolCall { id: ids.next()?, name: name.clone(), arguments: arguments.clone() }
+                    let arguments = kept(arguments).to_owned();
+                    Part::ToolCall { id: ids.next()?, name: name.clone(), arguments }
                 }
             })
         })
         .collect();
-    ModelMessage { role: Role::Assistant, parts, native: decision.thought.reply.native.clone() }
+    let native = native(&decision.thought.reply, window);
+    ModelMessage { role: Role::Assistant, parts, native }
 }
 
 /// The single outcomes entry of a step, in call order.

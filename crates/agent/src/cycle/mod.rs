@@ -17,6 +17,7 @@
 //! On waking with an open cycle the machine is rebuilt from entries, call rows, the life row and the
 //! stored layers alone, so every prefix of the commits is a valid start (invariant 7).
 
+mod bad;
 mod begin;
 mod close;
 mod decide;

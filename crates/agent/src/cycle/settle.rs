@@ -8,6 +8,10 @@ use super::{After, Cycle, Next, Rested, State};
 use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{CallChange, CommitKind};
 use crate::entry::{Entry, EntryKind};
+use crate::message::ModelMessage;
+
+/// For notices.
+const BYTES_PER_TOKEN: usize = 4;
 
 impl Cycle {
     pub(super) fn next_acting(&mut self, now: Timestamp) -> Next {
@@ -71,6 +75,9 @@ impl Cycle {
             self.calls.iter().all(|row| self.outcome_of(row).as_ref().is_some_and(Outcome::failed));
         self.step_over(&mut open, all_failed);
         changes.entries = vec![*entry];
+        if open.continued && open.finishing.is_none() {
+            changes.entries.push(self.notice(2, super::stop::CUT, now));
+        }
         let ending = open.finishing.take().or_else(|| self.exhausted(&open, now));
         match self.go_on_or_close(&mut changes, open, ending, now) {
             Some(rested) => self.commit(changes, After::Rest(rested)),
@@ -117,14 +124,16 @@ impl Cycle {
         self.entry(1, EntryKind::Outcomes, outcomes(&rows.iter().collect::<Vec<_>>()), now)
     }
 
+    /// Words of the runtime, whose tokens are not worth a count.
+    pub(super) fn notice(&self, ahead: u64, text: &str, now: Timestamp) -> Entry {
+        let mut entry = self.entry(ahead, EntryKind::Notice, ModelMessage::user(text), now);
+        let bytes = entry.message.countable().len();
+        entry.tokens = u32::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
+        entry
+    }
+
     /// An entry of this step, `ahead` places behind the last one.
-    pub(super) fn entry(
-        &self,
-        ahead: u64,
-        kind: EntryKind,
-        message: crate::message::ModelMessage,
-        now: Timestamp,
-    ) -> Entry {
+    pub(super) fn entry(&self, ahead: u64, kind: EntryKind, message: ModelMessage, now: Timestamp) -> Entry {
         Entry {
             seq: self.head_seq + ahead,
             cycle: self.open.id,

@@ -9,6 +9,9 @@ use crate::limits;
 use crate::port::StopReason;
 use crate::run::Ending;
 
+/// What an agent reads whose reply was cut by its length.
+pub(super) const CUT: &str = "[NOTICE] The output limit cut your reply. Go on, more briefly.";
+
 impl Cycle {
     /// The ending that the decision itself brings, whatever its outward calls give.
     pub(super) fn ending_of(&self, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
@@ -62,7 +65,7 @@ impl Cycle {
     /// What the runtime says to an agent that stopped without having ended.
     pub(super) fn nudge(&self, decision: &Decision) -> Option<&'static str> {
         if decision.thought.reply.stop == StopReason::Length && !self.open.continued {
-            return Some("[NOTICE] The output limit cut your reply. Go on, more briefly.");
+            return Some(CUT);
         }
         self.nudge_wanted(decision).then_some(
             "[NOTICE] Your text alone reaches nobody and ends nothing. Call send_message to speak, or done to end.",

@@ -166,7 +166,9 @@ pub(crate) fn sound_arguments(raw: &str) -> String {
     if raw.trim().is_empty() {
         return "{}".to_owned();
     }
-    if is_object(raw) { raw.to_owned() } else { format!("{{\"INVALID_JSON\":{}}}", string(raw)) }
+    // Read as a vendor would: a number or a half of a pair that no type can hold is no JSON to them.
+    let sound = raw.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(raw).is_ok();
+    if sound { raw.to_owned() } else { format!("{{\"INVALID_JSON\":{}}}", string(raw)) }
 }
 
 /// A tool name that every vendor takes back, however the model spelled it.

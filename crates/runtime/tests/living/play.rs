@@ -44,29 +44,37 @@ impl Play {
 
     /// The same with another model and a store that is wrapped.
     pub(crate) fn with(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
-        let clock = clock();
-        let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
-        let counters = Counters::new();
-        let gate = Gate::closed();
-        let slow = testkit::hands::slow(&counters, Effect::ReadOnly, &gate);
-        let build = testkit::hands::visible("build", Arc::clone(&slow));
-        let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
         let model = Arc::new(model);
-        let ground = Ground {
-            store: wrap(Arc::new(sqlite.clone())),
-            lookup: Arc::new(sqlite.clone()),
-            registry: Arc::new(sqlite.clone()),
-            reader: Arc::new(sqlite.clone()),
-            voices: Arc::new(One(Arc::clone(&model))),
-            toolbox: Arc::new(toolbox),
-        };
-        let world = World::new(ground, clock, 7);
+        let (world, counters, gate) = ground(Arc::new(One(Arc::clone(&model))), wrap);
         Self { world, model, counters, gate }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.world.clock().now()
     }
+}
+
+/// A world whose agents think with these voices, what its tools did, and what holds `slow`.
+pub(crate) fn ground(
+    voices: Arc<dyn Voices>,
+    wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
+) -> (World, Counters, Gate) {
+    let clock = clock();
+    let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+    let counters = Counters::new();
+    let gate = Gate::closed();
+    let slow = testkit::hands::slow(&counters, Effect::ReadOnly, &gate);
+    let build = testkit::hands::visible("build", Arc::clone(&slow));
+    let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
+    let ground = Ground {
+        store: wrap(Arc::new(sqlite.clone())),
+        lookup: Arc::new(sqlite.clone()),
+        registry: Arc::new(sqlite.clone()),
+        reader: Arc::new(sqlite.clone()),
+        voices,
+        toolbox: Arc::new(toolbox),
+    };
+    (World::new(ground, clock, 7), counters, gate)
 }
 
 /// Entries of the prompt, oldest first.

@@ -23,16 +23,22 @@ use models::wire::gemini::Gemini;
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
 use models::wire::openai_responses::OpenAiResponses;
 use serde_json::{Value, json};
-use testkit::stubs::rules;
+use testkit::stubs::{Vendor, rules};
 
 use crate::play::{Play, done, inbox, send, step};
 
 /// A store that dies at the n-th commit.
-struct Cutting {
+pub(crate) struct Cutting {
     inner: Arc<dyn Store>,
     left: Arc<AtomicI64>,
     /// Whether the fatal commit is written before its answer is lost.
     written: bool,
+}
+
+impl Cutting {
+    pub(crate) fn new(inner: Arc<dyn Store>, left: Arc<AtomicI64>, written: bool) -> Self {
+        Self { inner, left, written }
+    }
 }
 
 impl Store for Cutting {
@@ -126,7 +132,7 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     let left = Arc::new(AtomicI64::new(cut_at));
     let counter = Arc::clone(&left);
     let mut play = Play::with(Scripted::answering(author), move |inner| {
-        Arc::new(Cutting { inner, left: Arc::clone(&counter), written })
+        Arc::new(Cutting::new(inner, Arc::clone(&counter), written))
     });
     let husam = play.world.human("husam").await.unwrap();
     let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
@@ -181,7 +187,7 @@ async fn every_prefix_of_the_commits_goes_on_to_the_same_end() {
     }
 }
 
-fn voice(wire: Arc<dyn Wire>) -> Voice {
+pub(crate) fn voice(wire: Arc<dyn Wire>) -> Voice {
     let info = ModelInfo {
         name: "checked".into(),
         context_window: 100_000,
@@ -195,32 +201,49 @@ fn voice(wire: Arc<dyn Wire>) -> Voice {
     Voice::new(info, wire, address, Arc::new(Clients::default()))
 }
 
-fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
-    let anthropic = voice(Arc::new(Anthropic::new("claude-sonnet-4-5", 1_000)));
-    let openai = voice(Arc::new(OpenAiChat::new("gpt-4.1", 1_000, ToolMode::Native, Dialect::OPENAI)));
-    let gemini = voice(Arc::new(Gemini::new("gemini-3-pro", 1_000)));
-    let responses = voice(Arc::new(OpenAiResponses::new("gpt-5", 1_000)));
-    let request = |voice: &Voice, prompt: &Prompt| -> Value {
-        let body = voice.encode(prompt, &mut Memo::default()).body.concat();
-        serde_json::from_slice(&body).unwrap()
-    };
-    let gemini_rules = |asked: &Value| rules::check_gemini("gemini-3-pro", asked);
-    type Check<'a> = &'a dyn Fn(&Value) -> rules::Verdict;
-    type Extends = fn(&Value, &Value) -> rules::Verdict;
-    let vendors: [(&str, &Voice, Check<'_>, Extends); 4] = [
-        ("anthropic", &anthropic, &rules::check_anthropic, rules::extends_anthropic),
-        ("openai", &openai, &rules::check_openai, rules::extends_openai),
-        ("gemini", &gemini, &gemini_rules, rules::extends_gemini),
-        ("responses", &responses, &rules::check_responses, rules::extends_responses),
-    ];
-    for (name, voice, check, extends) in vendors {
+/// Each vendor's wire, set up for a model of its own.
+pub(crate) fn wires() -> [(Vendor, Arc<dyn Wire>); 4] {
+    [
+        (Vendor::Anthropic, Arc::new(Anthropic::new("claude-sonnet-4-5", 1_000))),
+        (Vendor::OpenAi, Arc::new(OpenAiChat::new("gpt-4.1", 1_000, ToolMode::Native, Dialect::OPENAI))),
+        (Vendor::Gemini, Arc::new(Gemini::new(GEMINI, 1_000))),
+        (Vendor::Responses, Arc::new(OpenAiResponses::new("gpt-5", 1_000))),
+    ]
+}
+
+const GEMINI: &str = "gemini-3-pro";
+
+/// What the vendor of that name says of a request.
+pub(crate) fn check(vendor: Vendor, asked: &Value) -> rules::Verdict {
+    match vendor {
+        Vendor::Anthropic => rules::check_anthropic(asked),
+        Vendor::OpenAi => rules::check_openai(asked),
+        Vendor::Gemini => rules::check_gemini(GEMINI, asked),
+        Vendor::Responses => rules::check_responses(asked),
+    }
+}
+
+fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::Verdict {
+    match vendor {
+        Vendor::Anthropic => rules::extends_anthropic(before, after),
+        Vendor::OpenAi => rules::extends_openai(before, after),
+        Vendor::Gemini => rules::extends_gemini(before, after),
+        Vendor::Responses => rules::extends_responses(before, after),
+    }
+}
+
+pub(crate) fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
+    for (vendor, wire) in wires() {
+        let voice = voice(wire);
         let mut before: Option<(agent::id::CycleId, Value)> = None;
         for prompt in prompts {
-            let asked = request(voice, prompt);
-            check(&asked).unwrap_or_else(|why| panic!("{place}: {name}: {why}"));
+            let body = voice.encode(prompt, &mut Memo::default()).body.concat();
+            let asked: Value = serde_json::from_slice(&body).unwrap();
+            check(vendor, &asked).unwrap_or_else(|why| panic!("{place}: {vendor:?}: {why}"));
             if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
                 // Asked again after a crash it may be the very same request; it never is a shorter one.
-                extends(&sent, &asked).unwrap_or_else(|why| panic!("{place}: {name}: prefix: {why}"));
+                extends(vendor, &sent, &asked)
+                    .unwrap_or_else(|why| panic!("{place}: {vendor:?}: prefix: {why}"));
             }
             before = Some((prompt.cycle, asked));
         }

@@ -212,14 +212,19 @@ fn error(vendor: Vendor, kind: &str, message: &str) -> Answer {
     Answer::status(status, body.to_string()).header("content-type", "application/json")
 }
 
-fn respond(shared: &Arc<Shared>, answer: Answer, request: &Value) -> Response {
-    let mut bytes = match (&answer.body, shared.vendor) {
+/// The body that a stub of that vendor sends for a request, for tests without a network.
+pub fn bytes_of(vendor: Vendor, answer: &Answer, request: &Value) -> Vec<u8> {
+    match (&answer.body, vendor) {
         (Some(body), _) => body.clone(),
-        (None, Vendor::OpenAi) => openai::stream(&answer, request).into_bytes(),
-        (None, Vendor::Gemini) => gemini::stream(&answer).into_bytes(),
-        (None, Vendor::Responses) => responses::stream(&answer, request).into_bytes(),
-        (None, Vendor::Anthropic) => anthropic::stream(&answer, request).into_bytes(),
-    };
+        (None, Vendor::OpenAi) => openai::stream(answer, request).into_bytes(),
+        (None, Vendor::Gemini) => gemini::stream(answer).into_bytes(),
+        (None, Vendor::Responses) => responses::stream(answer, request).into_bytes(),
+        (None, Vendor::Anthropic) => anthropic::stream(answer, request).into_bytes(),
+    }
+}
+
+fn respond(shared: &Arc<Shared>, answer: Answer, request: &Value) -> Response {
+    let mut bytes = bytes_of(shared.vendor, &answer, request);
     let cut = answer.cut.is_some_and(|at| at < bytes.len());
     bytes.truncate(answer.cut.unwrap_or(bytes.len()));
     let mut response = Response::builder().status(StatusCode::from_u16(answer.status).unwrap_or_default());

@@ -252,10 +252,12 @@ impl GeminiDecoder {
         self.stop = Some(StopReason::Refused(format!("the vendor blocked the prompt: {words}")));
     }
 
-    /// Writes each part as it is to be sent back.
+    /// Writes each part as it is to be sent back; `None` where a call cannot be sent back as it came:
+    /// what the vendor signed would not be what it is shown.
     fn native(&mut self) -> Option<Native> {
         let mut body = String::from("[");
         let mut call_ids = Vec::new();
+        let mut changed = false;
         for part in &mut self.parts {
             match part.kind {
                 Kind::Text | Kind::Reasoning => part.fields.set_text("text", &part.said),
@@ -267,8 +269,10 @@ impl GeminiDecoder {
                         call.0.into_iter().filter(|(key, _)| !gone.contains(&key.as_str())).collect(),
                     );
                     let name = call.text("name").unwrap_or_default();
-                    call.set_text("name", &json::sound_name(&name));
-                    call.set("args", json::sound_arguments(&part.said));
+                    let (sound, args) = (json::sound_name(&name), json::sound_arguments(&part.said));
+                    changed |= sound != name || (args != part.said && !part.said.trim().is_empty());
+                    call.set_text("name", &sound);
+                    call.set("args", args);
                     let mut text = String::new();
                     call.write(&mut text);
                     part.fields.set("functionCall", text);
@@ -282,7 +286,7 @@ impl GeminiDecoder {
         }
         body.push(']');
         let origin = self.origin.clone();
-        (!self.parts.is_empty()).then_some(Native { origin, body, call_ids })
+        (!self.parts.is_empty() && !changed).then_some(Native { origin, body, call_ids })
     }
 
     fn reply_parts(&self) -> Vec<ReplyPart> {

@@ -286,8 +286,10 @@ impl OpenAiDecoder {
         // Nothing but the content can tell: a second name, or a second object.
         let untold = !name.is_empty() && (id.is_empty() || call.id.is_empty());
         let whole = || json::is_object(&call.arguments);
-        let renamed = name != call.name && !call.name.is_empty() && (call.arguments.is_empty() || whole());
-        let second = untold && (renamed || arguments.trim_start().starts_with('{') && whole());
+        let other_name = name != call.name && !call.name.is_empty();
+        // Only a delta that leaves it open pays for reading all that came before.
+        let renamed = || other_name && (call.arguments.is_empty() || whole());
+        let second = untold && (renamed() || arguments.trim_start().starts_with('{') && whole());
         (!second).then_some(at)
     }
 
