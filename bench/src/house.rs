@@ -211,7 +211,7 @@ impl Ears {
     pub(crate) async fn ended(&mut self) -> Result<()> {
         loop {
             match self.0.next().await {
-                Some(Heard::Update(update)) => match &*update {
+                Some(Heard::Update(update)) => match &**update {
                     Update::CycleEnded { ending: Ending::Rested, .. } => return Ok(()),
                     Update::CycleEnded { ending, reason, .. } => {
                         bail!("wanted a cycle that rests, got {ending:?}: {reason:?}")

@@ -189,6 +189,10 @@ pub const KEY_CACHE_MS: u64 = 1_000;
 pub const STREAM_BUFFER: usize = 256;
 /// The same in bytes.
 pub const STREAM_BUFFER_BYTES: usize = 1024 * 1024;
+/// Listeners of one topic above which each is sent drafts in batches.
+pub const STREAM_CROWD: usize = 100;
+/// How long such a batch is gathered.
+pub const STREAM_GATHER_MS: u64 = 25;
 /// Durable changes that are replayed to a client that was away; beyond that it gets a `gap`.
 pub const STREAM_REPLAY_MAX: u64 = 1_000;
 /// Rows read at once to catch up.

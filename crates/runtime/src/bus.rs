@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::limits;
-use agent::port::{BoxFuture, Bus, Heard, Listener};
+use agent::port::{BoxFuture, Bus, Heard, Listener, Told};
 use agent::update::{Topic, Update};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 /// Updates within this process.
 #[derive(Debug, Default)]
 pub struct LocalBus {
-    topics: Mutex<HashMap<Topic, broadcast::Sender<Arc<Update>>>>,
+    topics: Mutex<HashMap<Topic, broadcast::Sender<Arc<Told>>>>,
 }
 
 impl LocalBus {
@@ -25,6 +25,7 @@ impl LocalBus {
 
 impl Bus for LocalBus {
     fn publish(&self, topics: &[Topic], update: Arc<Update>) {
+        let update = Arc::new(Told::new(update));
         let mut channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
         for topic in topics.iter().chain([&Topic::House]) {
             let Some(channel) = channels.get(topic) else { continue };
@@ -41,13 +42,13 @@ impl Bus for LocalBus {
         Box::new(LocalListener(channel.subscribe()))
     }
 
-    fn watched(&self, topic: Topic) -> bool {
+    fn listeners(&self, topic: Topic) -> usize {
         let channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        channels.get(&topic).is_some_and(|channel| channel.receiver_count() > 0)
+        channels.get(&topic).map_or(0, broadcast::Sender::receiver_count)
     }
 }
 
-struct LocalListener(broadcast::Receiver<Arc<Update>>);
+struct LocalListener(broadcast::Receiver<Arc<Told>>);
 
 impl Listener for LocalListener {
     fn next(&mut self) -> BoxFuture<'_, Option<Heard>> {

@@ -392,7 +392,7 @@ fn last_reason(listener: &mut dyn Listener) -> Option<String> {
     for _ in 0..agent::limits::BUS_BUFFER {
         match listener.next().now_or_never() {
             Some(Some(Heard::Update(update))) => {
-                if let Update::State { reason: Some(reason), .. } = &*update {
+                if let Update::State { reason: Some(reason), .. } = &**update {
                     last = Some(reason.clone());
                 }
             }

@@ -240,6 +240,51 @@ async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
 }
 
 #[tokio::test]
+async fn drafts_that_a_client_has_not_come_to_are_one_draft_for_it() {
+    let world = World::new().await;
+    let [mut slow, mut quick] =
+        [Stream::open(&world, HOME, ADMIN, None).await, Stream::open(&world, HOME, ADMIN, None).await];
+    slow.named("snapshot").await;
+    quick.named("snapshot").await;
+    let (live, draft) = (world.doors.node.live(), MessageId(Uuid::from_u128(6)));
+    for (delta, chars) in [("Sal", 3), ("a", 4), ("m", 5)] {
+        live.draft(world.agent, world.home, draft, delta);
+        let event = quick.named("draft").await;
+        assert_eq!((&event.data["delta"], &event.data["chars"]), (&json!(delta), &json!(chars)));
+    }
+    live.reset_drafts(world.agent);
+    let event = slow.named("draft").await;
+    assert_eq!((&event.data["delta"], &event.data["chars"]), (&json!("Salam"), &json!(5)));
+    slow.named("draft.reset").await;
+}
+
+#[tokio::test]
+async fn a_crowd_is_sent_drafts_in_batches_and_a_few_are_sent_each_at_once() {
+    let world = World::new().await;
+    let mut streams = Vec::new();
+    for _ in 0..=limits::STREAM_CROWD {
+        let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
+        stream.named("snapshot").await;
+        streams.push(stream);
+    }
+    let (live, draft) = (world.doors.node.live(), MessageId(Uuid::from_u128(6)));
+    live.draft(world.agent, world.home, draft, "S");
+    for stream in &mut streams {
+        assert_eq!(stream.named("draft").await.data["delta"], "S", "the first is sent at once");
+    }
+    for delta in ["al", "am"] {
+        live.draft(world.agent, world.home, draft, delta);
+        settle(&world).await;
+    }
+    assert!(streams[0].next().now_or_never().is_none(), "the others are gathered");
+    world.clock.pass(Duration::from_millis(limits::STREAM_GATHER_MS)).await.unwrap();
+    for stream in &mut streams {
+        let event = stream.named("draft").await;
+        assert_eq!((&event.data["delta"], &event.data["chars"]), (&json!("alam"), &json!(5)));
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_at_all_is_sent_away_with_its_cursor() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;

@@ -14,7 +14,7 @@ mod tokens;
 mod tool;
 
 pub use blobs::Blobs;
-pub use bus::{Bus, Heard, Listener};
+pub use bus::{Bus, Heard, Listener, Told};
 pub use calls::{CallError, Calls, Claim, Finish, FinishedCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;

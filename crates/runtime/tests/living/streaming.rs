@@ -24,7 +24,7 @@ impl Watcher {
         let mut seen = Vec::new();
         while let Some(Some(heard)) = self.0.next().now_or_never() {
             let Heard::Update(update) = heard else { panic!("it looked too late") };
-            seen.push(match &*update {
+            seen.push(match &**update {
                 Update::Draft { delta, chars, .. } => format!("draft {delta:?} {chars}"),
                 Update::DraftReset { .. } => "reset".to_owned(),
                 Update::ToolInput { tool, delta, chars, .. } => format!("input {tool} {delta:?} {chars}"),

@@ -9,18 +9,19 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::Hall;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 
+mod frame;
 mod outbox;
 mod pump;
 mod subject;
 
-use outbox::{Frame, Outbox, Outlet};
+use frame::Frame;
+use outbox::{Outbox, Outlet};
 pub(crate) use subject::Subject;
 
 /// Cuts the connection of a request; put into the request by [`crate::serve`].
@@ -65,35 +66,37 @@ pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     }
 }
 
-/// An event of the stream.
-fn frame(name: &str, id: Option<u64>, data: &impl Serialize, transient: bool) -> Frame {
-    // Closed types of ours with string keys only: they serialise. JSON escapes line ends.
-    let data = serde_json::to_string(data).expect("an update serialises");
-    let id_line = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    let bytes = Bytes::from(format!("{id_line}event: {name}\ndata: {data}\n\n"));
-    Frame { bytes, id, transient }
-}
-
 /// A sign of life.
 fn ping() -> Frame {
-    Frame { bytes: Bytes::from_static(b": ping\n\n"), id: None, transient: true }
+    Frame::bare(Bytes::from_static(b": ping\n\n"), None, true)
 }
 
-/// The update as this caller may see it; `None` where it is not meant for the stream.
-fn visible(update: &Update, thoughts: bool, operator: bool) -> Option<Update> {
+/// How a caller is shown an update.
+#[derive(Debug, PartialEq)]
+enum Shown {
+    /// Not at all.
+    Not,
+    /// As it is.
+    AsItIs,
+    /// Like this.
+    As(Box<Update>),
+}
+
+/// The update as this caller may see it.
+fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
     match update {
         // What an agent thinks is shown on its own stream only, whoever published it elsewhere.
-        Update::Thought { .. } | Update::Commit { .. } if !thoughts => None,
+        Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
         // Reasons are for operators.
         Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
             let (agent, cycle, ending) = (*agent, *cycle, *ending);
-            Some(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None })
+            Shown::As(Box::new(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None }))
         }
         Update::State { agent, state, cycle, .. } if !operator => {
             let (agent, state, cycle): (_, AgentState, _) = (*agent, *state, *cycle);
-            Some(Update::State { agent, state, cycle, reason: None })
+            Shown::As(Box::new(Update::State { agent, state, cycle, reason: None }))
         }
-        update => Some(update.clone()),
+        _ => Shown::AsItIs,
     }
 }
 
@@ -108,21 +111,14 @@ mod tests {
     fn members_see_neither_thoughts_nor_reasons() {
         let (agent, cycle) = (AgentId(Uuid::nil()), CycleId(Uuid::nil()));
         let thought = Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "secret".to_owned() };
-        assert_eq!(visible(&thought, false, true), None);
-        assert_eq!(visible(&thought, true, true), Some(thought));
+        assert_eq!(visible(&thought, false, true), Shown::Not);
+        assert_eq!(visible(&thought, true, true), Shown::AsItIs);
         let reason = Some("not my business".to_owned());
         let spent = Some(Spent { steps: 1, ..Spent::default() });
         let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent };
         let shown = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None, spent: None };
-        assert_eq!(visible(&ended, false, false), Some(shown));
-        assert_eq!(visible(&ended, false, true), Some(ended));
-    }
-
-    #[test]
-    fn a_frame_is_one_event_whatever_the_text_contains() {
-        let bytes = frame("draft", Some(3), &"a\n\nevent: forged\r", false).bytes;
-        let text = std::str::from_utf8(&bytes).unwrap();
-        assert_eq!(text, "id: 3\nevent: draft\ndata: \"a\\n\\nevent: forged\\r\"\n\n");
+        assert_eq!(visible(&ended, false, false), Shown::As(Box::new(shown)));
+        assert_eq!(visible(&ended, false, true), Shown::AsItIs);
     }
 
     #[test]

@@ -12,15 +12,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::sync::Notify;
 
-/// One event as it goes onto the wire.
-#[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) bytes: Bytes,
-    /// The `id:` line, where it has one.
-    pub(super) id: Option<u64>,
-    /// May be dropped.
-    pub(super) transient: bool,
-}
+use super::frame::Frame;
 
 #[derive(Debug, Default)]
 struct Inside {
@@ -53,6 +45,9 @@ impl Outbox {
         }
         if !inside.fits(&frame) && !frame.transient {
             inside.drop_transient();
+        }
+        if inside.absorb(&frame) {
+            return true;
         }
         if !inside.fits(&frame) {
             return false;
@@ -119,11 +114,22 @@ impl Inside {
     fn fits(&self, frame: &Frame) -> bool {
         self.queue.is_empty()
             || (self.queue.len() < limits::STREAM_BUFFER
-                && self.bytes + frame.bytes.len() <= limits::STREAM_BUFFER_BYTES)
+                && self.bytes + frame.size() <= limits::STREAM_BUFFER_BYTES)
+    }
+
+    /// Whether the last frame that waits takes this one in: the client did not yet come to it.
+    fn absorb(&mut self, frame: &Frame) -> bool {
+        let Some(last) = self.queue.back_mut() else { return false };
+        let (before, room) = (last.size(), limits::STREAM_BUFFER_BYTES.saturating_sub(self.bytes));
+        if frame.size() > room || !last.absorb(frame) {
+            return false;
+        }
+        self.bytes = self.bytes - before + last.size();
+        true
     }
 
     fn push(&mut self, frame: Frame) {
-        self.bytes += frame.bytes.len();
+        self.bytes += frame.size();
         self.queue.push_back(frame);
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -132,7 +138,7 @@ impl Inside {
 
     fn drop_transient(&mut self) {
         self.queue.retain(|frame| !frame.transient);
-        self.bytes = self.queue.iter().map(|frame| frame.bytes.len()).sum();
+        self.bytes = self.queue.iter().map(Frame::size).sum();
     }
 }
 
@@ -152,12 +158,12 @@ impl Stream for Outlet {
             inside.reader = Some(cx.waker().clone());
             return Poll::Pending;
         };
-        inside.bytes -= frame.bytes.len();
+        inside.bytes -= frame.size();
         inside.taken += 1;
         inside.last_id = frame.id.or(inside.last_id);
         drop(inside);
         self.0.moved.notify_waiters();
-        Poll::Ready(Some(Ok(frame.bytes)))
+        Poll::Ready(Some(Ok(frame.into_bytes())))
     }
 }
 
@@ -174,7 +180,7 @@ mod tests {
     use futures_util::{FutureExt, StreamExt};
 
     fn frame(id: Option<u64>, size: usize, transient: bool) -> Frame {
-        Frame { bytes: Bytes::from(vec![b'x'; size]), id, transient }
+        Frame::bare(Bytes::from(vec![b'x'; size]), id, transient)
     }
 
     #[test]

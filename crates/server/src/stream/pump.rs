@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use agent::id::{EntityId, MessageId};
 use agent::limits;
-use agent::port::{Heard, Listener, StoreError};
+use agent::port::{BoxFuture, Heard, Listener, StoreError, Told};
 use agent::update::Update;
+use futures_util::FutureExt;
 
+use super::frame::Frame;
 use super::outbox::Outbox;
-use super::{Hangup, Subject, frame, ping, visible};
+use super::{Hangup, Shown, Subject, ping, visible};
 use crate::Hall;
 use crate::api::{Closed, Gap};
 use crate::auth::{Caller, known};
@@ -66,6 +68,8 @@ pub(super) struct Pump {
     fresh: bool,
     /// Frames that waited at the last ping, and frames taken by then.
     progress: (usize, u64),
+    /// Some draft grew since the last look.
+    grew: bool,
 }
 
 impl Pump {
@@ -81,6 +85,7 @@ impl Pump {
             stale: true,
             fresh: true,
             progress: (0, 0),
+            grew: false,
         }
     }
 
@@ -97,7 +102,7 @@ impl Pump {
             () = outbox.gone() => return,
         };
         outbox.end(|last_id| {
-            frame("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
+            Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
         });
         // Whoever does not take even this much is not there.
         let patience = self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
@@ -116,6 +121,8 @@ impl Pump {
         let shutdown = self.hall.options.shutdown.clone();
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
+        // In a crowd: until when drafts are left to gather.
+        let mut gathering: Option<BoxFuture<'static, ()>> = None;
         loop {
             let behind = self.behind || self.stale;
             let done = tokio::select! {
@@ -126,22 +133,51 @@ impl Pump {
                     self.look_after().await
                 }
                 () = outbox.room(), if behind => self.catch_up().await,
-                heard = listener.next() => match heard {
-                    Some(Heard::Update(update)) => self.pass(&update).await,
-                    Some(Heard::Missed(_)) => {
-                        self.stale = true;
-                        Ok(())
-                    }
-                    None => Err(End::Shutdown),
-                },
+                () = async { if let Some(pause) = &mut gathering { pause.await } }, if gathering.is_some() => {
+                    gathering = None;
+                    self.hear_all(&mut *listener).await
+                }
+                heard = listener.next(), if gathering.is_none() => self.hear(heard).await,
             };
+            if std::mem::take(&mut self.grew) && gathering.is_none() && self.is_crowded() {
+                gathering =
+                    Some(self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_GATHER_MS)));
+            }
             if let Err(end) = done {
                 return end;
             }
         }
     }
 
-    fn tick(&self) -> agent::port::BoxFuture<'static, ()> {
+    /// Whether so many listen that each is sent drafts in batches.
+    fn is_crowded(&self) -> bool {
+        self.hall.doors.bus.listeners(self.subject.topic()) > limits::STREAM_CROWD
+    }
+
+    async fn hear(&mut self, heard: Option<Heard>) -> Result<(), End> {
+        match heard {
+            Some(Heard::Update(told)) => {
+                self.grew |= told.is_transient();
+                self.pass(&told).await
+            }
+            Some(Heard::Missed(_)) => {
+                self.stale = true;
+                Ok(())
+            }
+            None => Err(End::Shutdown),
+        }
+    }
+
+    /// Everything that was told by now.
+    async fn hear_all(&mut self, listener: &mut dyn Listener) -> Result<(), End> {
+        for _ in 0..limits::BUS_BUFFER {
+            let Some(heard) = listener.next().now_or_never() else { break };
+            self.hear(heard).await?;
+        }
+        Ok(())
+    }
+
+    fn tick(&self) -> BoxFuture<'static, ()> {
         self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
     }
 
@@ -160,12 +196,12 @@ impl Pump {
             let replayable = self.last <= now.mark && now.mark - self.last <= limits::STREAM_REPLAY_MAX;
             if !replayable {
                 let gap = Gap { from: self.last, to: now.mark };
-                if !self.outbox.offer(frame("gap", None, &gap, false)) {
+                if !self.outbox.offer(Frame::new("gap", None, &gap, false)) {
                     return Ok(());
                 }
                 self.last = now.mark;
             }
-            if !self.outbox.offer(frame("snapshot", None, &now.data, false)) {
+            if !self.outbox.offer(Frame::new("snapshot", None, &now.data, false)) {
                 return Ok(());
             }
             self.drafts = now.drafts.into_iter().collect();
@@ -186,7 +222,8 @@ impl Pump {
     }
 
     /// Passes an update on.
-    async fn pass(&mut self, update: &Update) -> Result<(), End> {
+    async fn pass(&mut self, told: &Arc<Told>) -> Result<(), End> {
+        let update: &Update = told;
         if let (Update::Member { entity, joined: false, .. }, Some(own)) = (update, self.caller.entity())
             && *entity == own
         {
@@ -203,7 +240,7 @@ impl Pump {
             self.catch_up().await?;
         }
         let Some(id) = id else {
-            self.pass_passing(update);
+            self.pass_passing(told);
             return Ok(());
         };
         let member = matches!(update, Update::Member { .. });
@@ -217,14 +254,15 @@ impl Pump {
                 self.stale |= !self.send(Some(self.last), &update);
             }
             _ if id <= self.last => {}
-            _ if self.send(Some(id), update) => self.last = id,
+            _ if self.send_on(Some(id), told) => self.last = id,
             _ => (self.behind, self.stale) = (true, member),
         }
         Ok(())
     }
 
     /// Passes on what is not durable, or drops it.
-    fn pass_passing(&mut self, update: &Update) {
+    fn pass_passing(&mut self, told: &Arc<Told>) {
+        let update: &Update = told;
         match update {
             Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } => {
                 match self.drafts.get(message) {
@@ -239,15 +277,33 @@ impl Pump {
             }
             _ => {}
         }
-        let passed = !self.behind && self.send(None, update);
+        let passed = !self.behind && self.send_on(None, told);
         // Only a snapshot can tell what else was lost.
-        self.stale |= !passed && !update.is_transient();
+        self.stale |= !passed && !told.is_transient();
     }
 
+    /// Sends what was read for this client alone.
     fn send(&self, id: Option<u64>, update: &Update) -> bool {
+        let frame = |shown: &Update| Frame::new(shown.name(), id, shown, shown.is_transient());
+        match self.visible(update) {
+            Shown::Not => true,
+            Shown::AsItIs => self.outbox.offer(frame(update)),
+            Shown::As(other) => self.outbox.offer(frame(&other)),
+        }
+    }
+
+    /// Sends what all clients were told.
+    fn send_on(&self, id: Option<u64>, told: &Arc<Told>) -> bool {
+        match self.visible(told) {
+            Shown::Not => true,
+            Shown::AsItIs => self.outbox.offer(Frame::shared(told, id)),
+            Shown::As(other) => self.send(id, &other),
+        }
+    }
+
+    fn visible(&self, update: &Update) -> Shown {
         let thoughts = matches!(self.subject, Subject::Agent(_));
-        let Some(shown) = visible(update, thoughts, self.caller.entity().is_none()) else { return true };
-        self.outbox.offer(frame(shown.name(), id, &shown, shown.is_transient()))
+        visible(update, thoughts, self.caller.entity().is_none())
     }
 
     /// At every ping: does the client read, and may it still?

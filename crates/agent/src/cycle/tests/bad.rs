@@ -1,0 +1,40 @@
+//! Replies that cannot be lived as they are.
+
+use super::*;
+
+#[test]
+fn a_reply_cut_by_its_length_behind_an_outward_call_is_told_so_after_the_outcomes() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let mut thought = reply(vec![call("look"), call("note")]);
+    thought.reply.stop = StopReason::Length;
+    cycle.thought(Ok(thought), at(2_000));
+    let (decide, next) = drive(&mut cycle);
+    let Next::Outward(rows) = next else { panic!("wanted `look` to be run, got {next:?}") };
+    assert_eq!(decide[0].entries.last().unwrap().kind, EntryKind::Assistant);
+    cycle.settled(rows[0].id.clone(), Outcome::ok("seen"));
+    let (settle, _) = drive(&mut cycle);
+    let kinds: Vec<_> = settle[0].entries.iter().map(|entry| (entry.seq, entry.kind)).collect();
+    assert_eq!(kinds, [(3, EntryKind::Outcomes), (4, EntryKind::Notice)]);
+}
+
+#[test]
+fn what_is_too_large_or_too_much_is_a_failed_attempt_and_arguments_too_large_are_not_kept() {
+    let huge = |parts: Vec<ReplyPart>| {
+        let mut cycle = begin(vec![service(1, 0)]);
+        drive(&mut cycle);
+        say(&mut cycle, parts).0
+    };
+    for parts in [
+        vec![text(&"x".repeat(crate::limits::REPLY_WORDS_MAX_BYTES + 1))],
+        vec![call("look"); crate::limits::REPLY_CALLS_MAX + 1],
+    ] {
+        let commits = huge(parts);
+        assert_eq!(commits[0].kind, CommitKind::Close);
+        assert!(commits[0].entries.is_empty() && commits[0].blame, "nothing of it is lived");
+    }
+    let arguments = format!("{{\"n\":\"{}\"}}", "x".repeat(crate::limits::ARGUMENTS_MAX_BYTES));
+    let commits = huge(vec![ReplyPart::Call { name: "note".into(), arguments }]);
+    assert_eq!(commits[0].calls[0].arguments, "{}");
+    assert!(commits[0].entries.iter().all(|entry| entry.message.countable().len() < 1_000));
+}
