@@ -243,6 +243,67 @@ impl Fate {
     }
 }
 
+/// How far an event has come: its state, with what is known around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// It waits.
+    Waiting,
+    /// It waits, and the open cycle has taken it.
+    Taken,
+    /// It is held.
+    Held,
+    /// A decision saw it, and the cycle is still open.
+    Shown,
+    /// The cycle that saw it spoke in its space, then or later.
+    Addressed,
+    /// The cycle that saw it ended without a word in its space.
+    Read,
+    /// It was skipped.
+    Skipped,
+    /// It was taken back.
+    Canceled,
+    /// It was given up after too many failures.
+    Dead,
+    /// An operator gave it up.
+    Dropped,
+}
+
+impl Stage {
+    /// The stage of an event with that fate. `taken` and `open` tell of its cycle: that it has taken
+    /// the event, that it has not ended.
+    pub fn of(fate: &Fate, taken: bool, open: bool, addressed: bool) -> Self {
+        match fate {
+            Fate::Waiting if taken => Self::Taken,
+            Fate::Waiting => Self::Waiting,
+            Fate::Held => Self::Held,
+            Fate::Lived { .. } if addressed => Self::Addressed,
+            Fate::Lived { .. } if open => Self::Shown,
+            Fate::Lived { .. } => Self::Read,
+            Fate::Skipped { .. } => Self::Skipped,
+            Fate::Canceled => Self::Canceled,
+            Fate::Dead { .. } => Self::Dead,
+            Fate::Dropped => Self::Dropped,
+        }
+    }
+
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Taken => "taken",
+            Self::Held => "held",
+            Self::Shown => "shown",
+            Self::Addressed => "addressed",
+            Self::Read => "read",
+            Self::Skipped => "skipped",
+            Self::Canceled => "canceled",
+            Self::Dead => "dead",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
 /// A waiting event as the waking agent meets it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {

@@ -11,7 +11,7 @@ use crate::changes::CommitKind;
 use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
-use crate::event::{Event, Fate};
+use crate::event::{Event, Fate, Stage};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::{Facts, OpenCycle, RestReason, Standing};
 use crate::run::{Ending, Run, Usage};
@@ -117,6 +117,14 @@ pub struct InboxRow {
     pub event: Event,
     /// Its one state.
     pub fate: Fate,
+    /// How far it has come.
+    pub stage: Stage,
+    /// The cycle that has taken or lived it.
+    pub cycle: Option<CycleId>,
+    /// That cycle's ordinal, where the event was lived.
+    pub ordinal: Option<u64>,
+    /// When time alone lets it go; only while it is held.
+    pub release_at: Option<Timestamp>,
     /// Failed attempts; only while it waits.
     pub attempts: u32,
     /// Text of the message it refers to, shortened; for people.

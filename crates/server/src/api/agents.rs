@@ -1,7 +1,7 @@
 //! Agents, their events, runs and consciousness.
 
 use agent::entry::EntryKind;
-use agent::event::{Envelope, EventData, EventKind, Fate};
+use agent::event::{Envelope, EventData, EventKind, Fate, Stage};
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{Goal, Memory, Plan, Standing};
 use agent::message::ModelMessage;
@@ -203,6 +203,21 @@ pub struct LoggedEvent {
     /// What became of it, by `state`.
     #[schema(value_type = Object)]
     pub fate: Fate,
+    /// How far it has come: `taken` by the open cycle, `shown` in it, and in the end `addressed` where the cycle
+    /// spoke in the event's space, else `read`; the other stages are states.
+    #[schema(value_type = names::Stage)]
+    pub stage: Stage,
+    /// The cycle that has taken or lived it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Uuid>)]
+    pub cycle: Option<CycleId>,
+    /// That cycle's ordinal, where the event was lived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinal: Option<u64>,
+    /// When time alone lets it go; only while it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub release_at: Option<Timestamp>,
     /// Failed attempts; only while it waits.
     pub attempts: u32,
     /// Text of the message it refers to, shortened.
@@ -216,8 +231,24 @@ pub struct LoggedEvent {
 impl From<InboxRow> for LoggedEvent {
     fn from(row: InboxRow) -> Self {
         let agent::event::Event { id, kind, urgent, at, envelope, data, cites } = row.event;
-        let InboxRow { seq, fate, attempts, preview, .. } = row;
-        Self { seq, id, kind, urgent, at, envelope, data, fate, attempts, preview, cites }
+        let InboxRow { seq, fate, stage, cycle, ordinal, release_at, attempts, preview, .. } = row;
+        Self {
+            seq,
+            id,
+            kind,
+            urgent,
+            at,
+            envelope,
+            data,
+            fate,
+            stage,
+            cycle,
+            ordinal,
+            release_at,
+            attempts,
+            preview,
+            cites,
+        }
     }
 }
 

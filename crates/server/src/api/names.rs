@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use agent::entity::EntityKind as Kind;
 use agent::entry::EntryKind as Entry;
 use agent::event::EventKind as Event;
+use agent::event::Stage as Reached;
 use agent::life::Standing as Stand;
 use agent::run::Ending as End;
 use agent::space::MessageKind as Said;
@@ -52,6 +53,12 @@ names! {
     ];
     /// The one state of an accepted event.
     FateState: ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+    /// How far an event has come.
+    Stage: [
+        Reached::Waiting.as_str(), Reached::Taken.as_str(), Reached::Held.as_str(), Reached::Shown.as_str(),
+        Reached::Addressed.as_str(), Reached::Read.as_str(), Reached::Skipped.as_str(),
+        Reached::Canceled.as_str(), Reached::Dead.as_str(), Reached::Dropped.as_str(),
+    ];
     /// What an entry is.
     EntryKind: [
         Entry::Inbox.as_str(), Entry::Injection.as_str(), Entry::Assistant.as_str(),

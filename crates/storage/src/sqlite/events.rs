@@ -1,7 +1,7 @@
 //! Rows of the ledger: writing an accepted event into an agent's inbox, and reading events back
 //! with the words they refer to.
 
-use agent::event::{Event, EventData, EventKind, Fate, Said, Trust, Waiting};
+use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Trust, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::life::Standing;
 use agent::limits;
@@ -14,8 +14,8 @@ use super::Session;
 use super::fault::{Outcome, damaged};
 use super::rows::{
     CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, int, key, key_at, key_or_none, kind_at, ms,
-    place_of, principal_at, principal_columns, run, standing_at, time_at, to_json, trust_at, u32_at, u64_at,
-    uuid_at, uuid_or_none,
+    place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json, trust_at,
+    u32_at, u64_at, uuid_at, uuid_or_none,
 };
 
 /// What accepting an event needs to know of its agent.
@@ -377,6 +377,11 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
     })
 }
 
+/// Whether the cycle that lived the event said something in its space with the decision that saw it, or
+/// later.
+const ADDRESSED: &str = "EXISTS (SELECT 1 FROM message told INDEXED BY message_cycle JOIN call c ON c.id = told.call \
+    WHERE told.cycle = x.cycle AND told.space = e.space AND told.kind = 0 AND c.step >= x.step)";
+
 /// Rows of an agent's ledger, newest first: `condition` over `e` (the row) and `x` (the row whose
 /// state it has), with `?2` and `?3`.
 pub(super) fn ledger(
@@ -387,17 +392,29 @@ pub(super) fn ledger(
     limit: u32,
 ) -> Outcome<Vec<InboxRow>> {
     let sql = format!(
-        "SELECT {COLUMNS}, x.state, x.cycle, x.step, x.reason, w.attempts FROM event e \
+        "SELECT {COLUMNS}, x.state, x.cycle, x.step, x.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
+         coalesce(r.ordinal, l.cycles + 1), e.release_at, {ADDRESSED} FROM event e \
          JOIN event x ON x.agent = e.agent AND x.seq = coalesce(e.range_of, e.seq) \
-         LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq {JOINS} \
+         JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = x.cycle LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq {JOINS} \
          WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
     );
     all(db, &sql, params![agent, given.0, given.1, limit], |row| {
         let preview = said_at(row)?.map(|said| said.text).unwrap_or_default();
+        let fate = fate_at(row, NEXT)?;
+        let (taken, open) = (row.get(NEXT + 5)?, uuid_or_none(row, NEXT + 6)?.map(CycleId));
+        let lived = match fate {
+            Fate::Lived { cycle, .. } => Some(cycle),
+            _ => None,
+        };
+        let stage = Stage::of(&fate, taken, lived.is_some() && lived == open, row.get(NEXT + 9)?);
         Ok(InboxRow {
             seq: u64_at(row, 0)?,
             event: event_at(row)?,
-            fate: fate_at(row, NEXT)?,
+            fate,
+            stage,
+            cycle: lived.or(open.filter(|_| taken)),
+            ordinal: lived.map(|_| u64_at(row, NEXT + 7)).transpose()?,
+            release_at: time_or_none(row, NEXT + 8)?,
             attempts: row.get::<_, Option<u32>>(NEXT + 4)?.unwrap_or(0),
             preview: preview.chars().take(limits::PREVIEW_CHARS).collect(),
         })

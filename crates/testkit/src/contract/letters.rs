@@ -2,7 +2,7 @@
 
 use agent::changes::CommitKind;
 use agent::config::AgentConfig;
-use agent::event::{EventData, Fate};
+use agent::event::{EventData, Fate, Stage};
 use agent::id::{CredentialId, EventId};
 use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Waken};
 use serde_json::json;
@@ -184,4 +184,44 @@ pub async fn what_was_put_together_is_taken_back_sent_again_and_dropped_together
     assert_eq!((w.state(w.ada, &member.0).await, w.waiting().await), ("waiting", before + 1));
     w.b.registry.cancel_event(w.ada, range).await.unwrap();
     assert_eq!(w.state(w.ada, &member.0).await, "canceled");
+}
+
+/// From waiting to the answer: taken by a cycle, shown at a step, addressed or only read.
+pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
+    let w = world(b).await;
+    let (asked, aside) = (saying(w.husam, w.team, "what now?"), saying(w.husam, w.family, "by the way"));
+    let (first, second) = (id(&asked.id.to_string()), id(&aside.id.to_string()));
+    w.accept(asked).await;
+    w.accept(aside).await;
+    let row = async |event: &EventId| w.b.reader.event(w.ada, event.clone()).await.unwrap().unwrap();
+    assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Waiting, None));
+    let mut living = w.open(w.ada).await;
+    let cycle = living.open.id;
+    assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Taken, Some(cycle)));
+    assert_eq!(row(&first).await.ordinal, None, "nothing was lived yet");
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let shown = row(&first).await;
+    assert_eq!((shown.stage, shown.cycle, shown.ordinal), (Stage::Shown, Some(cycle), Some(1)));
+    let mut answer = living.changes(CommitKind::Decide);
+    answer.inward.says = vec![living.says(0, w.team, "this")];
+    answer.calls = vec![living.call(0)];
+    living.done(&w, answer).await;
+    assert_eq!((row(&first).await.stage, row(&second).await.stage), (Stage::Addressed, Stage::Shown));
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    assert_eq!((row(&first).await.stage, row(&second).await.stage), (Stage::Addressed, Stage::Read));
+    // What was said before an event was seen does not answer it.
+    w.say(w.team, "and then?").await;
+    let mut living = w.open(w.ada).await;
+    let mut early = living.changes(CommitKind::Decide);
+    early.inward.says = vec![living.says(0, w.team, "still about the first")];
+    early.calls = vec![living.call(0)];
+    early.open = Some(agent::life::OpenCycle { lived: true, step: 1, ..living.open.clone() });
+    living.done(&w, early).await;
+    let mut later = living.changes(CommitKind::Decide);
+    later.settle = living.settled(&Fate::Lived { cycle: living.open.id, step: 1 });
+    living.done(&w, later).await;
+    let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
+    assert_eq!((rows[0].stage, rows[0].ordinal), (Stage::Shown, Some(2)));
 }

@@ -114,6 +114,7 @@ macro_rules! contract_tests {
             letters::a_dropped_event_keeps_its_row_and_never_comes_back,
             letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,
             letters::what_was_put_together_is_taken_back_sent_again_and_dropped_together,
+            letters::how_far_an_event_has_come_is_told_at_each_step,
             outside::a_call_is_claimed_once_and_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,

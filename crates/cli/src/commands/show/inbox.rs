@@ -1,6 +1,6 @@
 //! `viv show inbox`: what an agent was sent, and what became of it.
 
-use agent::event::Fate;
+use agent::event::{Fate, Stage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use server::api::LoggedEvent;
@@ -38,7 +38,17 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
 fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
     let urgent = if event.urgent { "!" } else { "" };
     let fate = match &event.fate {
-        Fate::Lived { cycle, step } => format!("lived in {cycle} step {step}"),
+        Fate::Lived { cycle, step } => {
+            let cycle = event.ordinal.map_or_else(|| cycle.to_string(), |ordinal| ordinal.to_string());
+            format!("{} in cycle {cycle} step {step}", event.stage.as_str())
+        }
+        Fate::Waiting if event.stage == Stage::Taken => {
+            format!("in cycle {}", event.cycle.map_or_else(|| "-".to_owned(), |cycle| cycle.to_string()))
+        }
+        Fate::Held => match event.release_at {
+            Some(at) => format!("held until {at:.0}, or a person speaks"),
+            None => "held until a person speaks".to_owned(),
+        },
         Fate::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
         Fate::Dead { reason } => format!("dead ({reason})"),
         Fate::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),
