@@ -151,6 +151,11 @@ impl House {
         Ok(())
     }
 
+    /// Tells whoever watches the topic.
+    pub(crate) fn tell(&self, topic: Topic, update: Update) {
+        self.bus.publish(&[topic], Arc::new(update));
+    }
+
     /// Hears of the agent from now on.
     pub(crate) fn listen(&self, agent: AgentId) -> Ears {
         Ears(self.bus.subscribe(Topic::Agent(agent)))

@@ -3,12 +3,13 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `process`) as arguments measure only those and write nothing.
+//! `steps`, `history`, `stream`, `crowd`, `process`) as arguments measure only those and write nothing.
 //!
 //! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
 //! notice when something passes them, `measure` and `machine` hold clocks and the disk's own speed.
 
 mod accepts;
+mod crowd;
 mod cycles;
 mod floor;
 mod history;
@@ -19,6 +20,7 @@ mod measure;
 mod process;
 mod report;
 mod steps;
+mod stream;
 mod stub;
 mod talk;
 mod wake;
@@ -34,12 +36,14 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// What is measured, in the order of the table.
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 8] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
     ("steps", steps::measure),
     ("history", history::measure),
+    ("stream", stream::measure),
+    ("crowd", crowd::measure),
     ("process", process::measure),
 ];
 
@@ -60,6 +64,9 @@ fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if wanted.first().is_some_and(|first| first == process::FLOOR_ARGUMENT) {
         return process::be_the_floor();
+    }
+    if let Some((_, rest)) = wanted.split_first().filter(|(first, _)| *first == crowd::CROWD_ARGUMENT) {
+        return crowd::be_the_crowd(rest);
     }
     if let Some(unknown) = wanted.iter().find(|name| GROUPS.iter().all(|(known, _)| known != *name)) {
         let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();

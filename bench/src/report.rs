@@ -22,6 +22,8 @@ pub(crate) enum Goal {
     ValueIs(f64),
     /// `ratio` at most this.
     RatioAtMost(f64),
+    /// `ratio` at least this.
+    RatioAtLeast(f64),
 }
 
 /// One line of the report.
@@ -61,6 +63,7 @@ impl Metric {
             Goal::ValueAtLeast(least) => (value >= least, format!("value >= {}", short(least))),
             Goal::ValueIs(this) => (value == this, format!("value = {this}")),
             Goal::RatioAtMost(most) => (ratio <= most, format!("ratio <= {most}")),
+            Goal::RatioAtLeast(least) => (ratio >= least, format!("ratio >= {least}")),
         };
         Self { metric, value: round(value), unit, floor: round(floor), ratio: round(ratio), goal, met, note }
     }

@@ -1,0 +1,250 @@
+//! A thousand subscribers of one space: deliveries per CPU second of the server, and what each of
+//! them weighs. They live in a process of their own; the floor writes the same bytes to as many.
+#![allow(clippy::print_stdout, reason = "the crowd answers on its output")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::call::OutcomeStatus;
+use agent::config::AgentConfig;
+use agent::id::{CallId, CycleId, MessageId};
+use agent::update::{Topic, Update};
+use anyhow::{Context, Result, bail};
+use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use uuid::Uuid;
+
+use crate::Bench;
+use crate::house::{self, Home, House};
+use crate::measure::{own_cpu_us, process_cpu_us, short};
+use crate::report::{Goal, Metric};
+
+/// Makes this program the crowd instead.
+pub(crate) const CROWD_ARGUMENT: &str = "--be-the-crowd";
+/// Subscribers.
+const CROWD: usize = 1_000;
+/// Updates that each is told, one at a time.
+const ROUNDS: usize = 100;
+/// Drafts of the run with coalescing, and the time between two.
+const DRAFTS: u64 = 2_000;
+const PACE: Duration = Duration::from_micros(500);
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let dir = bench.scratch()?;
+    let threads = house::threads()?;
+    let _in = threads.enter();
+    let house = House::build(&dir.path().join("data"), |clock| {
+        Arc::new(VoiceBook::new(VoiceConfig::named("rehearsal"), KeyRing::default(), clock))
+    })?;
+    let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
+    let (address, key) = threads.block_on(house.open_doors(&home))?;
+    // Whatever the first stream makes once is not the crowd's.
+    drop(Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, 1)?);
+    let before = resident()?;
+    let mut crowd = Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, CROWD)?;
+    let kib = (resident()? - before) / CROWD as f64;
+    let each = rounds(&house, &home, &mut crowd)?;
+    let gathered = drafts(&house, &home, &mut crowd)?;
+    drop(crowd);
+    threads.block_on(house.stop())?;
+    let floor = bare(&frame(&home)?)?;
+    let note = format!(
+        "{ROUNDS} updates of a tool to {CROWD} subscribers, one at a time; floor: a loop of writes of the same bytes"
+    );
+    let alone = Metric::new("stream.fanout", (each, "1/cpu s"), floor, Goal::RatioAtLeast(0.7), note);
+    let note =
+        format!("{DRAFTS} drafts, one every {} us, gathered for {CROWD} subscribers", PACE.as_micros());
+    let together =
+        Metric::new("stream.fanout_drafts", (gathered, "1/cpu s"), floor, Goal::RatioAtLeast(3.0), note);
+    let note = format!(
+        "resident memory per subscriber of {CROWD}; floor: {} KiB, a bare buffer of its own",
+        short(1.0)
+    );
+    let memory = Metric::new("stream.memory", (kib, "KiB"), 1.0, Goal::ValueAtMost(3.5), note);
+    Ok(vec![alone, together, memory])
+}
+
+fn done(home: &Home) -> Update {
+    let (agent, cycle, call) = (home.agent, CycleId(Uuid::nil()), CallId("c0123456789abcdef01234567".into()));
+    Update::ToolDone { agent, cycle, call, tool: "look".into(), status: OutcomeStatus::Ok, ms: Some(1) }
+}
+
+fn frame(home: &Home) -> Result<Vec<u8>> {
+    Ok(format!("event: tool.done\ndata: {}\n\n", serde_json::to_string(&done(home))?).into_bytes())
+}
+
+fn rounds(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+    let mut used = 0.0;
+    for _ in 0..ROUNDS {
+        crowd.listen_for("event: tool.done")?;
+        let before = process_cpu_us();
+        house.tell(Topic::Space(home.space), done(home));
+        crowd.all_heard()?;
+        used += process_cpu_us() - before;
+    }
+    Ok((CROWD * ROUNDS) as f64 / (used / 1e6))
+}
+
+fn drafts(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+    crowd.listen_for("!\",\"chars\"")?;
+    let (space, agent, message) = (home.space, home.agent, MessageId(Uuid::from_u128(1)));
+    let before = process_cpu_us();
+    for n in 1..=DRAFTS {
+        let delta = if n == DRAFTS { "wor!" } else { "word" }.to_owned();
+        house.tell(Topic::Space(space), Update::Draft { space, message, agent, delta, chars: 4 * n });
+        std::thread::sleep(PACE);
+    }
+    crowd.all_heard()?;
+    Ok(CROWD as f64 * DRAFTS as f64 / ((process_cpu_us() - before) / 1e6))
+}
+
+/// The floor: one thread that writes the same bytes to as many sockets.
+fn bare(frame: &[u8]) -> Result<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
+    let address = listener.local_addr()?;
+    let accepting = std::thread::spawn(move || -> Result<Vec<std::net::TcpStream>> {
+        (0..CROWD)
+            .map(|_| {
+                let (mut socket, _) = listener.accept()?;
+                socket.set_nodelay(true)?;
+                socket.write_all(b"event: snapshot\n\n")?;
+                Ok(socket)
+            })
+            .collect()
+    });
+    let mut crowd = Crowd::gather(address, "/", "none", CROWD)?;
+    let mut sockets = accepting.join().map_err(|_| anyhow::anyhow!("the floor broke"))??;
+    let mut used = 0.0;
+    for _ in 0..ROUNDS {
+        crowd.listen_for("event: tool.done")?;
+        let before = own_cpu_us();
+        for socket in &mut sockets {
+            socket.write_all(frame)?;
+        }
+        used += own_cpu_us() - before;
+        crowd.all_heard()?;
+    }
+    Ok((CROWD * ROUNDS) as f64 / (used / 1e6))
+}
+
+/// Memory of this process that is no file's, in KiB.
+fn resident() -> Result<f64> {
+    let state = std::fs::read_to_string("/proc/self/status").context("no state of this process")?;
+    let line =
+        state.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no `RssAnon` is stated")?;
+    line.trim().trim_end_matches(" kB").parse().context("a size that is no number")
+}
+
+/// Subscribers in a process of their own, ended when dropped.
+struct Crowd {
+    child: Child,
+    ask: ChildStdin,
+    said: BufReader<ChildStdout>,
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // Gone already, or gone now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Crowd {
+    /// Connects them all and waits until each has its snapshot.
+    fn gather(address: SocketAddr, path: &str, key: &str, count: usize) -> Result<Self> {
+        let me = std::env::current_exe().context("this program cannot be found")?;
+        let mut command = Command::new(me);
+        command.args([CROWD_ARGUMENT, &address.to_string(), path, key, &count.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no crowd")?;
+        let ask = child.stdin.take().context("a process without input")?;
+        let said = BufReader::new(child.stdout.take().context("a process without output")?);
+        let mut crowd = Self { child, ask, said };
+        crowd.expect("heard")?;
+        Ok(crowd)
+    }
+
+    fn listen_for(&mut self, what: &str) -> Result<()> {
+        writeln!(self.ask, "{what}")?;
+        self.ask.flush()?;
+        self.expect("listening")
+    }
+
+    fn all_heard(&mut self) -> Result<()> {
+        self.expect("heard")
+    }
+
+    fn expect(&mut self, word: &str) -> Result<()> {
+        let mut line = String::new();
+        self.said.read_line(&mut line).context("the crowd is gone")?;
+        if line.trim() != word {
+            bail!("wanted `{word}` of the crowd, got `{}`", line.trim());
+        }
+        Ok(())
+    }
+}
+
+/// What the crowd listens for, how often that changed, and how many have not heard it.
+struct Wanted {
+    what: Vec<u8>,
+    turn: u64,
+    left: usize,
+}
+
+/// The crowd: `ADDRESS PATH KEY COUNT`.
+pub(crate) fn be_the_crowd(arguments: &[String]) -> Result<()> {
+    let [address, path, key, count] = arguments else { bail!("wanted ADDRESS PATH KEY COUNT") };
+    let (address, count): (SocketAddr, usize) = (address.parse()?, count.parse()?);
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\r\n");
+    let wanted = Arc::new(Mutex::new(Wanted { what: b"event: snapshot".to_vec(), turn: 0, left: count }));
+    let threads = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no threads")?;
+    let hearing = Arc::clone(&wanted);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            let mut wanted = hearing.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = wanted.turn + 1;
+            *wanted = Wanted { what: line.into_bytes(), turn, left: count };
+            println!("listening");
+        }
+        std::process::exit(0);
+    });
+    threads.block_on(async move {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..count {
+            tasks.spawn(listen(address, head.clone(), Arc::clone(&wanted)));
+        }
+        match tasks.join_next().await {
+            Some(ended) => ended?,
+            None => Ok(()),
+        }
+    })
+}
+
+async fn listen(address: SocketAddr, head: String, wanted: Arc<Mutex<Wanted>>) -> Result<()> {
+    let mut socket = tokio::net::TcpStream::connect(address).await?;
+    socket.write_all(head.as_bytes()).await?;
+    let (mut seen, mut heard) = (Vec::new(), None);
+    let mut buffer = [0; 4096];
+    loop {
+        let read = socket.read(&mut buffer).await?;
+        if read == 0 {
+            bail!("a stream ended");
+        }
+        let mut wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.extend_from_slice(&buffer[..read]);
+        if heard != Some(wanted.turn) && seen.windows(wanted.what.len()).any(|window| window == wanted.what) {
+            heard = Some(wanted.turn);
+            wanted.left -= 1;
+            if wanted.left == 0 {
+                println!("heard");
+            }
+            seen.clear();
+        }
+        // What is looked for may be cut, and is short.
+        let kept = seen.len().saturating_sub(64);
+        seen.drain(..kept);
+    }
+}

@@ -1,0 +1,284 @@
+//! A delta's way from the model's socket to the subscriber's: how long it takes beside a bare relay,
+//! and what it costs beside parsing and encoding it.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use agent::config::AgentConfig;
+use agent::id::{AgentId, MessageId, SpaceId};
+use agent::port::{Piece, Tokens};
+use agent::update::Update;
+use anyhow::{Context, Result, bail};
+use models::tokens::O200k;
+use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
+use models::wire::{Feed, Wire};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use crate::Bench;
+use crate::house::{self, House};
+use crate::measure::{Samples, own_cpu_us, process_cpu_us, short, timed, us};
+use crate::report::{Goal, Metric};
+use crate::talk::read_message;
+
+/// Deltas whose way is timed, one at a time.
+const TIMED: usize = 500;
+/// Between two of them.
+const PACE: Duration = Duration::from_millis(2);
+/// Deltas of the run at full speed.
+const MANY: usize = 12_000;
+/// What one delta says.
+const WORD: &str = "word";
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let dir = bench.scratch()?;
+    let threads = house::threads()?;
+    // The token table is read once in the life of a process, and not by a delta.
+    threads.block_on(O200k::new().count(vec!["a word".to_owned()]));
+    let paced = run(&threads, &dir.path().join("paced"), TIMED, PACE)?;
+    let relay = relay(&threads, TIMED, PACE)?;
+    let fast = run(&threads, &dir.path().join("fast"), MANY, Duration::ZERO)?;
+    let floor = parse_and_encode()?;
+    let note = format!(
+        "{TIMED} deltas of a `send_message` text, one every {} ms, from the write at the model's socket to the read \
+         at the subscriber's ({}); floor: a relay on the same threads ({})",
+        PACE.as_millis(),
+        paced.ways.spread(),
+        relay.spread(),
+    );
+    let middle = Metric::new(
+        "stream.delta",
+        (paced.ways.median(), "us"),
+        relay.median(),
+        Goal::RatioAtMost(2.0),
+        note,
+    );
+    let goal = Goal::ValueAtMost(relay.quantile(0.99) + 500.0);
+    let note = "the same, 99 of 100; goal: the relay's and half a millisecond".to_owned();
+    let tail = (paced.ways.quantile(0.99), "us");
+    let tail = Metric::new("stream.delta_p99", tail, relay.quantile(0.99), goal, note);
+    let note = format!(
+        "CPU of the whole server per delta, {MANY} of them as fast as they are taken; one at a time, with a wake of \
+         every thread on the way, {} us; floor: decoding its event and encoding its draft",
+        short(paced.cpu_us)
+    );
+    let cpu = Metric::new("stream.cpu", (fast.cpu_us, "us"), floor, Goal::RatioAtMost(3.0), note);
+    Ok(vec![middle, tail, cpu])
+}
+
+struct Ran {
+    /// Microseconds of each delta.
+    ways: Samples,
+    /// Of the server, per delta.
+    cpu_us: f64,
+}
+
+/// One reply in so many deltas.
+fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) -> Result<Ran> {
+    let model = Model::start(deltas, pace)?;
+    let base_url = Some(format!("http://{}/v1", model.address));
+    let _in = threads.enter();
+    let house = House::build(dir, |clock| {
+        let voice = VoiceConfig { base_url, ..VoiceConfig::named("openai-compatible/stub") };
+        Arc::new(VoiceBook::new(voice, KeyRing::default(), clock))
+    })?;
+    let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
+    let (address, key) = threads.block_on(house.open_doors(&home))?;
+    let mut ears = house.listen(home.agent);
+    let path = format!("/v1/spaces/{}/stream", home.space);
+    let mut socket = subscribe(address, &path, &key)?;
+    let watcher = std::thread::spawn(move || watch(&mut socket, deltas));
+    let before = process_cpu_us();
+    threads.block_on(house.say(&home, "Tell me everything."))?;
+    let (arrived, own) = watcher.join().map_err(|_| anyhow::anyhow!("the subscriber broke"))??;
+    let (sent, stubs) = model.sent()?;
+    let cpu_us = (process_cpu_us() - before - own - stubs) / deltas as f64;
+    threads.block_on(ears.ended())?;
+    threads.block_on(house.stop())?;
+    let ways =
+        sent.iter().zip(&arrived).map(|(sent, came)| us(came.saturating_duration_since(*sent))).collect();
+    Ok(Ran { ways, cpu_us })
+}
+
+/// A stream that has said its snapshot.
+fn subscribe(address: SocketAddr, path: &str, key: &str) -> Result<TcpStream> {
+    let mut socket = TcpStream::connect(address).context("the server cannot be reached")?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\r\n");
+    socket.write_all(head.as_bytes())?;
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    while !contains(&seen, b"event: snapshot") {
+        let read = socket.read(&mut buffer)?;
+        if read == 0 {
+            bail!("the stream ended: {}", String::from_utf8_lossy(&seen));
+        }
+        seen.extend_from_slice(&buffer[..read]);
+    }
+    Ok(socket)
+}
+
+fn contains(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|window| window == what)
+}
+
+/// When each delta came, and what this thread used.
+fn watch(socket: &mut TcpStream, deltas: usize) -> Result<(Vec<Instant>, f64)> {
+    let mut arrived = Vec::with_capacity(deltas);
+    let (mut text, mut buffer) = (String::new(), vec![0; 1 << 16]);
+    while arrived.len() < deltas {
+        let read = socket.read(&mut buffer).context("no delta came")?;
+        let now = Instant::now();
+        if read == 0 {
+            bail!("the stream ended after {} deltas", arrived.len());
+        }
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        let whole = text.rfind('}').map_or(0, |end| end + 1);
+        for (at, key) in text[..whole].match_indices("\"chars\":") {
+            let digits = text[at + key.len()..whole].split(|c: char| !c.is_ascii_digit()).next();
+            let chars: usize = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0);
+            arrived.resize((chars / WORD.len()).max(arrived.len()), now);
+        }
+        text.drain(..whole);
+    }
+    Ok((arrived, own_cpu_us()))
+}
+
+/// A model that says one long message, then rests.
+struct Model {
+    address: SocketAddr,
+    sent: Receiver<(Vec<Instant>, f64)>,
+}
+
+impl Model {
+    fn start(deltas: usize, pace: Duration) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
+        let address = listener.local_addr().context("a socket without an address")?;
+        let (sender, sent) = channel();
+        let first = Arc::new(Mutex::new(Some(sender)));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let first = Arc::clone(&first);
+                std::thread::spawn(move || -> Result<()> {
+                    stream.set_nodelay(true)?;
+                    read_message(&mut BufReader::new(stream.try_clone()?))?;
+                    stream.write_all(
+                        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
+                    )?;
+                    let sender = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let Some(sender) = sender else {
+                        let end = chunk(&json!({"content": "Said."}), Some("stop"));
+                        return Ok(stream.write_all(format!("{end}data: [DONE]\n\n").as_bytes())?);
+                    };
+                    let sent = speak(&mut stream, deltas, pace)?;
+                    Ok(sender.send((sent, own_cpu_us()))?)
+                });
+            }
+        });
+        Ok(Self { address, sent })
+    }
+
+    /// When each delta was written, and what the thread that wrote them used.
+    fn sent(&self) -> Result<(Vec<Instant>, f64)> {
+        self.sent.recv_timeout(Duration::from_secs(20)).context("the model was not asked")
+    }
+}
+
+fn speak(stream: &mut TcpStream, deltas: usize, pace: Duration) -> Result<Vec<Instant>> {
+    let function = json!({"name": "send_message", "arguments": "{\"text\":\""});
+    let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+    stream.write_all(chunk(&json!({"role": "assistant", "tool_calls": [call]}), None).as_bytes())?;
+    let word = word();
+    let mut sent = Vec::with_capacity(deltas);
+    if pace.is_zero() {
+        sent.resize(deltas, Instant::now());
+        stream.write_all(word.repeat(deltas).as_bytes())?;
+    } else {
+        for _ in 0..deltas {
+            std::thread::sleep(pace);
+            sent.push(Instant::now());
+            stream.write_all(word.as_bytes())?;
+        }
+    }
+    let end = json!({"tool_calls": [{"index": 0, "function": {"arguments": "\"}"}}]});
+    let end = format!("{}{}data: [DONE]\n\n", chunk(&end, None), chunk(&json!({}), Some("tool_calls")));
+    stream.write_all(end.as_bytes())?;
+    Ok(sent)
+}
+
+fn word() -> String {
+    chunk(&json!({"tool_calls": [{"index": 0, "function": {"arguments": WORD}}]}), None)
+}
+
+fn chunk(delta: &Value, reason: Option<&str>) -> String {
+    let choices = json!([{"index": 0, "delta": delta, "finish_reason": reason}]);
+    let chunk = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices});
+    format!("data: {chunk}\n\n")
+}
+
+/// The same bytes at the same pace through a task that copies.
+fn relay(threads: &Runtime, deltas: usize, pace: Duration) -> Result<Samples> {
+    let listener = threads.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+    let address = listener.local_addr()?;
+    threads.spawn(async move {
+        let (mut from, _) = listener.accept().await?;
+        let (mut to, _) = listener.accept().await?;
+        to.set_nodelay(true)?;
+        tokio::io::copy(&mut from, &mut to).await
+    });
+    let mut model = TcpStream::connect(address)?;
+    model.set_nodelay(true)?;
+    let mut socket = TcpStream::connect(address)?;
+    let word = word();
+    let length = word.len();
+    let watcher = std::thread::spawn(move || -> Result<Vec<Instant>> {
+        let (mut arrived, mut bytes, mut buffer) = (Vec::new(), 0, vec![0; 1 << 16]);
+        while arrived.len() < deltas {
+            bytes += socket.read(&mut buffer)?;
+            let now = Instant::now();
+            arrived.resize((bytes / length).max(arrived.len()), now);
+        }
+        Ok(arrived)
+    });
+    let mut sent = Vec::new();
+    for _ in 0..deltas {
+        std::thread::sleep(pace);
+        sent.push(Instant::now());
+        model.write_all(word.as_bytes())?;
+    }
+    let arrived = watcher.join().map_err(|_| anyhow::anyhow!("the subscriber broke"))??;
+    Ok(sent.iter().zip(&arrived).map(|(sent, came)| us(came.saturating_duration_since(*sent))).collect())
+}
+
+/// Microseconds that decoding one event and encoding one draft take.
+fn parse_and_encode() -> Result<f64> {
+    let wire = OpenAiChat::new("m", 1_000, ToolMode::Native, Dialect::OPENAI);
+    let mut feed = Feed::new(wire.decoder());
+    let function = json!({"name": "send_message", "arguments": ""});
+    let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+    feed.bytes(chunk(&json!({"tool_calls": [call]}), None).as_bytes())?;
+    let (space, message, agent) = (SpaceId(Uuid::nil()), MessageId(Uuid::nil()), AgentId(Uuid::nil()));
+    let (word, mut chars, mut bytes) = (word(), 0, 0);
+    let (took, done) = timed(|| -> Result<()> {
+        for _ in 0..MANY {
+            for piece in feed.bytes(word.as_bytes())? {
+                let Piece::Delta { text: delta, .. } = piece else { continue };
+                chars += delta.len() as u64;
+                let update = Update::Draft { space, message, agent, delta, chars };
+                bytes += serde_json::to_vec(&update)?.len();
+            }
+        }
+        Ok(())
+    });
+    done?;
+    if bytes == 0 {
+        bail!("nothing was decoded");
+    }
+    Ok(took / MANY as f64)
+}
