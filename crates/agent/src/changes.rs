@@ -115,6 +115,8 @@ pub struct Inward {
     pub plans: Vec<PlanChange>,
     /// The new active space.
     pub active_space: Option<SpaceId>,
+    /// Waiting events that the agent wants to see at its next step.
+    pub peek: u32,
 }
 
 impl Inward {
@@ -125,6 +127,7 @@ impl Inward {
         self.goals.extend(later.goals);
         self.plans.extend(later.plans);
         self.active_space = later.active_space.or(self.active_space);
+        self.peek = self.peek.max(later.peek);
     }
 
     /// Whether it changes nothing.
@@ -203,6 +206,9 @@ pub struct Changes {
     pub failures: Option<u32>,
     /// New notice for the next inbox entry (`Some(None)` clears it).
     pub notice: Option<Option<String>>,
+    /// With [`CommitKind::Start`]: refuse it where a requester of the open cycle has said something
+    /// urgent that is not taken.
+    pub barrier: bool,
     /// Whether the agent retires with this commit (an `ephemeral` one at its first rest).
     pub retire: bool,
 }
@@ -232,6 +238,7 @@ impl Changes {
             batch_cap: None,
             failures: None,
             notice: None,
+            barrier: false,
             retire: false,
         }
     }
@@ -242,9 +249,10 @@ impl Changes {
 pub struct Glance {
     /// Events that wait and are not among the open cycle's taken ones.
     pub waiting: u32,
-    /// The oldest of them, at most [`crate::limits::PREVIEW_LINES`].
+    /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
     pub preview: Vec<Waiting>,
-    /// The urgent ones of them in full.
+    /// The urgent ones of them in full, each with all that its sender said before, oldest first, at
+    /// most [`crate::limits::URGENT_MAX`].
     pub urgent: Vec<Waiting>,
     /// Whether the open cycle is to be canceled.
     pub cancel: bool,
@@ -291,4 +299,6 @@ pub enum CommitOutcome {
     Refused(Vec<Refusal>),
     /// Nothing was written: the cycle was canceled, decide and start are refused.
     Canceled,
+    /// Nothing was written: a start with a barrier came after something urgent of a requester.
+    Barred,
 }

@@ -4,6 +4,7 @@
 //! Only keys that do something are known; an unknown one is an error that names the nearest.
 
 mod keys;
+mod policy;
 mod read;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits;
 
 pub use keys::{Bound, ConfigKey, KEYS, Kind, Live};
+pub use policy::{Awareness, Gate, Gates, Route, Triage, Urgency, WantedChoice};
 pub use read::{BadConfig, nearest};
 
 /// What an agent is and how it lives. All keys are optional but `name`, which is the entity's
@@ -25,10 +27,22 @@ pub struct AgentConfig {
     /// Which model thinks, as `provider/model` or a name that the server knows; `null` is the
     /// server's default.
     pub model: Option<String>,
+    /// Models that are asked, in this order, where the provider of the one before cannot serve.
+    pub fallback: Vec<String>,
+    /// Other models for some steps.
+    pub routing: Vec<Route>,
     /// Names of the tools it may use; `null` is all prebuilt ones.
     pub tools: Option<Vec<String>>,
     /// What it notices in the middle of a cycle.
     pub awareness: Awareness,
+    /// What is urgent.
+    pub urgency: Urgency,
+    /// Which tools may be called in which steps.
+    pub gates: Gates,
+    /// Whether a call that cannot be repeated waits where its requester has said something urgent.
+    pub barrier: bool,
+    /// What is decided before a model is asked.
+    pub triage: Triage,
     /// Bounds of its cycles.
     pub limits: Limits,
     /// Time-outs of its model calls.
@@ -51,8 +65,14 @@ impl Default for AgentConfig {
             description: String::new(),
             instructions: String::new(),
             model: None,
+            fallback: Vec::new(),
+            routing: Vec::new(),
             tools: None,
             awareness: Awareness::default(),
+            urgency: Urgency::default(),
+            gates: Gates::default(),
+            barrier: true,
+            triage: Triage::default(),
             limits: Limits::default(),
             model_timeouts: ModelTimeouts::default(),
             stop: Stop::default(),
@@ -62,15 +82,6 @@ impl Default for AgentConfig {
             ephemeral: false,
         }
     }
-}
-
-/// What an agent notices in the middle of a cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Awareness {
-    /// Nothing: what comes waits for the next cycle.
-    #[default]
-    None,
 }
 
 /// Which agents' messages wake an agent. People's always do.

@@ -3,7 +3,7 @@
 //!
 //! This module must not know how members or counts are stored.
 
-use crate::config::WakeOn;
+use crate::config::{Urgency, WakeOn};
 use crate::entity::EntityKind;
 use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal};
 use crate::id::{AgentId, EntityId, EventId, SpaceId};
@@ -40,6 +40,8 @@ pub struct AgentFacts {
     pub inbox_max: u32,
     /// Whose events its open cycle lives.
     pub requesters: Vec<Requester>,
+    /// What is urgent to it.
+    pub urgency: Urgency,
 }
 
 /// One event for one agent, and the state in which it enters the ledger.
@@ -71,7 +73,7 @@ pub fn mentions(text: &str, named: &[EntityId], members: &[MemberFacts]) -> Vec<
 }
 
 /// Lower-case handles that follow an `@` in prose.
-fn handles_in(text: &str) -> Vec<String> {
+pub fn handles_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fenced = false;
     for line in text.split('\n') {
@@ -122,8 +124,9 @@ pub fn deliver(
     members: &[MemberFacts],
     spoken: u32,
 ) -> Vec<Delivery> {
-    let by_agent =
-        members.iter().any(|member| member.entity == message.sender && member.kind == EntityKind::Agent);
+    let sender = members.iter().find(|member| member.entity == message.sender);
+    let by_agent = sender.is_some_and(|member| member.kind == EntityKind::Agent);
+    let handle = sender.map_or("", |member| member.name.as_str());
     members
         .iter()
         .filter(|member| member.entity != message.sender)
@@ -132,7 +135,8 @@ pub fn deliver(
         .map(|(member, agent)| {
             let named = mentioned.contains(&member.entity);
             let fate = fate(agent, by_agent, named, spoken);
-            let urgent = !by_agent && (message.urgent || asked_by(agent, message));
+            let said = !by_agent && (message.urgent || asked_by(agent, message));
+            let urgent = said || by_rules(&agent.urgency, message, handle, named && !by_agent, by_agent);
             Delivery {
                 agent: member.entity.agent(),
                 event: event_of(message, seq, named, urgent),
@@ -151,6 +155,25 @@ fn asked_by(agent: &AgentFacts, message: &NewMessage) -> bool {
         .requesters
         .iter()
         .any(|requester| requester.principal == message.principal && requester.space == Some(message.space))
+}
+
+/// What the config calls urgent. An agent's message is only where it names that agent (or all).
+fn by_rules(urgency: &Urgency, message: &NewMessage, handle: &str, named: bool, by_agent: bool) -> bool {
+    urgency.all
+        || urgency.names(handle)
+        || (urgency.mentions && named)
+        || (!by_agent && urgency.matches(&message.text))
+}
+
+/// Whether an event that nobody said in a space is urgent: by its sender's word or by the config.
+pub fn is_urgent(event: &Event, urgency: &Urgency) -> bool {
+    let by_service = match &event.data {
+        EventData::Service { name, payload } => {
+            urgency.names(name) || (!urgency.patterns.is_empty() && urgency.matches(&payload.to_string()))
+        }
+        _ => false,
+    };
+    event.urgent || urgency.all || by_service
 }
 
 fn fate(agent: &AgentFacts, by_agent: bool, named: bool, spoken: u32) -> Fate {
@@ -262,6 +285,7 @@ mod tests {
                 waiting: 0,
                 inbox_max: 100,
                 requesters: Vec::new(),
+                urgency: Urgency::default(),
             }),
         }
     }
@@ -332,5 +356,28 @@ mod tests {
         let members = [agent, member(3, "h", false), member(4, "g", false)];
         assert!(deliver(&said(3, "stop"), 1, &[], &members, 0)[0].event.urgent);
         assert!(!deliver(&said(4, "stop"), 1, &[], &members, 0)[0].event.urgent);
+    }
+
+    #[test]
+    fn the_rules_of_the_config_make_urgent_what_they_name() {
+        let urgent = |urgency: Urgency, sender: u128, text: &str, named: &[EntityId]| {
+            let mut agent = member(2, "b", true);
+            agent.agent.as_mut().unwrap().urgency = urgency;
+            let members = [agent, member(3, "boss", false), member(4, "other", true)];
+            deliver(&said(sender, text), 1, named, &members, 0)
+                .iter()
+                .find(|delivery| delivery.agent == id(2).agent())
+                .unwrap()
+                .event
+                .urgent
+        };
+        let mentions = || Urgency { mentions: true, ..Urgency::default() };
+        assert!(urgent(mentions(), 3, "x", &[id(2)]) && !urgent(mentions(), 3, "x", &[]));
+        assert!(!urgent(mentions(), 4, "x", &[id(2)]), "an agent that names another does not break in");
+        let senders = || Urgency { senders: vec!["@Boss".into(), "other".into()], ..Urgency::default() };
+        assert!(urgent(senders(), 3, "x", &[]) && urgent(senders(), 4, "x", &[]));
+        let patterns = || Urgency { patterns: vec!["prod*down".into()], ..Urgency::default() };
+        assert!(urgent(patterns(), 3, "PROD is down", &[]) && !urgent(patterns(), 4, "prod is down", &[]));
+        assert!(urgent(Urgency { all: true, ..Urgency::default() }, 4, "x", &[]));
     }
 }

@@ -90,10 +90,11 @@ pub enum Channel {
 }
 
 /// How far its content is to be trusted; a batch has its lowest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// Anyone outside.
+    #[default]
     Outside,
     /// Another agent.
     Agent,

@@ -146,7 +146,7 @@ impl fmt::Display for ContentRef {
 
 /// The happening that a chain of messages goes back to; agent messages are counted per root
 /// (SYSTEM.md §9). Text, since roots are message ids, event ids and cycle ids alike.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RootId(pub String);
 

@@ -15,8 +15,8 @@ use crate::id::RootId;
 use crate::life::Requester;
 use crate::limits;
 
-/// What one waking takes, and what follows from it for the cycle.
-#[derive(Clone, Debug, PartialEq)]
+/// What one waking takes, and what follows from it for the cycle. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// The taken events, oldest first.
     pub events: Vec<Waiting>,
@@ -26,6 +26,8 @@ pub struct Batch {
     pub root: RootId,
     /// The hop they carry.
     pub hop: u32,
+    /// Whether only agents caused it.
+    pub by_agents: bool,
     /// The lowest trust among them.
     pub trust: Trust,
     /// In words, for the run.
@@ -35,20 +37,23 @@ pub struct Batch {
 /// Takes what waits, oldest first: at most `max_events` (fewer while suspects wait) and at most
 /// `max_bytes` as shown, but always one. `None` where nothing waits.
 pub fn take(waiting: &[Waiting], max_events: u32, cap: Option<u32>, max_bytes: usize) -> Option<Batch> {
-    let most = max_events.min(cap.unwrap_or(u32::MAX)).max(1) as usize;
-    let mut bytes = 0;
-    let mut events: Vec<Waiting> = Vec::new();
-    for event in waiting.iter().take(most) {
-        bytes += shown_size(event);
-        if !events.is_empty() && bytes > max_bytes {
-            break;
-        }
-        events.push(event.clone());
-    }
-    (!events.is_empty()).then(|| batch(events))
+    let events = fitting(waiting, max_events.min(cap.unwrap_or(u32::MAX)), max_bytes);
+    (!events.is_empty()).then(|| batch(events.to_vec()))
 }
 
-fn batch(events: Vec<Waiting>) -> Batch {
+/// The first of them, at most `max_events` and at most `max_bytes` as shown, but always one.
+pub fn fitting(waiting: &[Waiting], max_events: u32, max_bytes: usize) -> &[Waiting] {
+    let mut bytes = 0;
+    let fits = |(place, event): &(usize, &Waiting)| {
+        bytes += shown_size(event);
+        *place == 0 || bytes <= max_bytes
+    };
+    let count = waiting.iter().take(max_events.max(1) as usize).enumerate().take_while(fits).count();
+    &waiting[..count]
+}
+
+/// What follows for a cycle from living these events.
+pub fn batch(events: Vec<Waiting>) -> Batch {
     let mut requesters: Vec<Requester> = Vec::new();
     for event in &events {
         let requester = delivery::requester(&event.event);
@@ -65,8 +70,9 @@ fn batch(events: Vec<Waiting>) -> Batch {
         Some(waiting) => (waiting.event.envelope.root.clone(), waiting.event.envelope.hop + 1),
         None => (RootId(String::new()), 1),
     };
+    let by_agents = cause.is_some_and(|waiting| waiting.event.envelope.trust == Trust::Agent);
     let trust = events.iter().map(|w| w.event.envelope.trust).min().unwrap_or(Trust::Outside);
-    Batch { requesters, root, hop, trust, woke_for: woke_for(&events), events }
+    Batch { requesters, root, hop, by_agents, trust, woke_for: woke_for(&events), events }
 }
 
 fn woke_for(events: &[Waiting]) -> String {
@@ -110,17 +116,78 @@ pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) ->
     if let Some(notice) = notice {
         let _ = writeln!(out, "[NOTICE] {notice}\n");
     }
-    let n = events.len();
-    let plural = if n == 1 { "event" } else { "events" };
-    let _ = writeln!(out, "[INBOX — {n} new {plural}, now {}]\n", second(now));
-    for (index, waiting) in shown_order(events).into_iter().enumerate() {
-        let _ = writeln!(out, "{}. {}", index + 1, line(waiting, now));
-    }
-    if n > 1 {
+    let _ = writeln!(out, "[INBOX — {}, now {}]\n", new_events(events.len()), second(now));
+    list(&mut out, events, now);
+    if events.len() > 1 {
         out.push_str("You may address these in any order. Consider priorities and how they relate.");
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+/// The entry that shows events in the middle of a cycle.
+pub fn format_injection(events: &[Waiting], now: Timestamp) -> String {
+    let mut out = format!("[MID-CYCLE UPDATE — {}]\n\n", new_events(events.len()));
+    list(&mut out, events, now);
+    out.push_str("This came while you were at work. Take it into account before you go on.");
+    out
+}
+
+/// A glimpse of what waits, `shown` being the oldest of `count` events.
+pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
+    let mut out = format!("[INBOX PREVIEW — {count} new event(s) waiting]\n");
+    for waiting in shown.iter().take(limits::PREVIEW_LINES) {
+        let _ = writeln!(out, "- {}", glimpse(waiting, now));
+    }
+    let left = (count as usize).saturating_sub(shown.len().min(limits::PREVIEW_LINES));
+    if left > 0 {
+        let _ = writeln!(out, "- and {left} more");
+    }
+    out.push_str(
+        "(These will be fully processed in your next cycle. If any are urgent or change your current task, \
+         adapt accordingly.)",
+    );
+    out
+}
+
+/// Sender, place and the first words; the name and the first words where nobody said it.
+fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
+    let short = |text: &str| {
+        let cut: String = text.chars().take(limits::PREVIEW_CHARS).collect();
+        if cut.len() < text.len() { format!("{cut}…") } else { cut }
+    };
+    match (&waiting.event.data, waiting.said.first()) {
+        (EventData::SaidRange { from, to, .. }, _) => format!("messages {from} to {to} of a space"),
+        (_, Some(said)) => format!(
+            "{} in {}, {}: {}",
+            plain_name(&said.sender_name),
+            quoted(&said.space_name),
+            ago(said.at, now),
+            quoted(&short(&said.text))
+        ),
+        (EventData::Service { name, payload }, _) => {
+            format!("service {}: {}", quoted(name), short(&payload.to_string()))
+        }
+        (EventData::Plan { name, instruction, .. }, _) => {
+            format!("plan {}: {}", quoted(name), quoted(&short(instruction)))
+        }
+        (EventData::Timer { reason }, _) => format!("timer: {}", quoted(&short(reason))),
+        (EventData::ToolResult { tool, text, .. }, _) => {
+            format!("tool result {}: {}", quoted(tool), quoted(&short(text)))
+        }
+        (EventData::Heartbeat, _) => "heartbeat".to_owned(),
+        (EventData::Said { space, .. }, None) => format!("a message in the space {space}"),
+    }
+}
+
+fn new_events(n: usize) -> String {
+    format!("{n} new {}", if n == 1 { "event" } else { "events" })
+}
+
+fn list(out: &mut String, events: &[Waiting], now: Timestamp) {
+    for (index, waiting) in shown_order(events).into_iter().enumerate() {
+        let _ = writeln!(out, "{}. {}", index + 1, line(waiting, now));
+    }
 }
 
 /// Tiers as SYSTEM.md §2 shows them: people and mentions, outcomes, alarms and services, agents.

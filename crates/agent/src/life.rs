@@ -11,6 +11,7 @@ use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Principal, Trust, Waiting};
 use crate::id::{AgentId, ContentRef, CycleId, GoalId, PlanId, RootId, SpaceId};
+use crate::inbox::Batch;
 use crate::run::{StepReceipt, Usage};
 
 /// Whether the agent may live at all.
@@ -126,7 +127,7 @@ pub struct OpenCycle {
     pub continued: bool,
     /// Whether `done` was called in the open step, with its summary.
     pub finishing: Option<Finishing>,
-    /// Spaces it has spoken in.
+    /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
     /// Volatile layers sent so far.
     pub layers: Vec<LayerRef>,
@@ -134,6 +135,88 @@ pub struct OpenCycle {
     pub steps: Vec<StepReceipt>,
     /// Tokens as reported.
     pub usage: Usage,
+    /// Whether only agents caused it, as far as is lived.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_agents: bool,
+    /// Events lived besides the taken ones: shown in the middle of the cycle.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub injected: u32,
+    /// Generations aborted for news.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interrupts: u32,
+    /// Events that the agent asked to see at the next step.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub peek: u32,
+    /// What the last preview has shown.
+    #[serde(default, skip_serializing_if = "Glimpse::is_none")]
+    pub previewed: Glimpse,
+    /// Whose voice answered last, where it was not the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voice: Option<String>,
+    /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub held_back: bool,
+}
+
+impl OpenCycle {
+    /// A cycle at its first step, over these events, of which nothing is lived yet.
+    pub fn new(id: CycleId, config_rev: u64, opened_at: Timestamp, batch: &Batch) -> Self {
+        Self {
+            id,
+            config_rev,
+            opened_at,
+            taken: batch.events.iter().map(|waiting| waiting.seq).collect(),
+            step: 0,
+            attempts: 1,
+            lived: false,
+            requesters: batch.requesters.clone(),
+            root: batch.root.clone(),
+            hop: batch.hop,
+            trust: batch.trust,
+            woke_for: batch.woke_for.clone(),
+            tokens: 0,
+            mistakes: 0,
+            nudges: 0,
+            continued: false,
+            finishing: None,
+            addressed: Vec::new(),
+            layers: Vec::new(),
+            steps: Vec::new(),
+            usage: Usage::default(),
+            by_agents: batch.by_agents,
+            injected: 0,
+            interrupts: 0,
+            peek: 0,
+            previewed: Glimpse::default(),
+            voice: None,
+            held_back: false,
+        }
+    }
+}
+
+/// What a preview has shown of the inbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Glimpse {
+    /// The highest seq among its lines.
+    pub newest: u64,
+    /// How many events waited.
+    pub count: u32,
+}
+
+impl Glimpse {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// That the cycle ends when the open step's calls are settled.

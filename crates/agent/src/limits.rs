@@ -31,6 +31,13 @@ pub const PREVIEW_LINES: usize = 5;
 /// Characters of text in a line of a preview.
 pub const PREVIEW_CHARS: usize = 50;
 
+/// Events that one `peek_inbox` shows at most.
+pub const PEEK_MAX: u32 = 10;
+/// Urgent events, with what their senders said before, that one look brings.
+pub const URGENT_MAX: u32 = 100;
+/// Generations of one cycle that news may abort; after that it is shown at the next step.
+pub const INTERRUPTS_PER_CYCLE: u32 = 3;
+
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
 /// Tokens of one cycle (default of `limits.token_budget`).

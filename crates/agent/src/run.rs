@@ -101,6 +101,15 @@ pub struct StepReceipt {
     pub model_ms: u64,
     /// Attempts it took.
     pub attempts: u32,
+    /// Events shown to it besides the cycle's own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub injected: u32,
+    /// Generations of it that were aborted for news.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interrupts: u32,
+    /// The model that answered, where it was not the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// When the last attempt was sent, in milliseconds after the cycle opened. Runs of earlier
     /// versions do not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +120,11 @@ pub struct StepReceipt {
     /// Its calls, in order. Runs of earlier versions know only their tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallReceipt>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a cycle took, in short.

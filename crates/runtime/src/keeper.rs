@@ -112,7 +112,7 @@ impl Keeping {
     async fn run(mut self) {
         loop {
             match self.next_event().await {
-                Event::Signal(Signal::Due(Waken { agent, at })) => self.due(agent, at),
+                Event::Signal(Signal::Due(waken)) => self.signalled(waken),
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Tick => self.tick().await,
                 Event::Finished(agent, result) => self.finished(agent, result),
@@ -145,6 +145,17 @@ impl Keeping {
         let now = clock.now().as_millisecond();
         let to_alarm = self.alarms.first().map_or(u64::MAX, |(at, _)| u64::try_from(at - now).unwrap_or(0));
         Duration::from_millis(to_sweep.min(to_alarm))
+    }
+
+    /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
+    /// the agent back otherwise.
+    fn signalled(&mut self, waken: Waken) {
+        let Waken { agent, at, urgent } = waken;
+        match self.awake.get(&agent) {
+            Some(awake) if urgent => awake.knock.notify_one(),
+            _ => {}
+        }
+        self.due(agent, at);
     }
 
     fn due(&mut self, agent: AgentId, at: Timestamp) {

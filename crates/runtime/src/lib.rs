@@ -8,6 +8,7 @@ pub mod clock;
 pub mod live;
 pub mod node;
 
+mod choir;
 mod failure;
 mod hands;
 mod keeper;

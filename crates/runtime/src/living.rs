@@ -9,7 +9,7 @@ use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Window};
 use agent::limits;
-use agent::port::{Memo, Model, StoreError, specs};
+use agent::port::{StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
+use crate::choir::Choir;
 use crate::failure;
 use crate::hands::{self, Answered, Outward};
 use crate::node::Node;
@@ -43,8 +44,7 @@ struct Waking<'a> {
     agent: AgentId,
     cycle: Cycle,
     config: Arc<agent::config::AgentConfig>,
-    model: Arc<dyn Model>,
-    memo: Memo,
+    choir: Choir,
     knock: &'a Notify,
     outward: Outward,
     /// Held until the first decision is committed, where this agent may have been the cause of a
@@ -98,20 +98,17 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
         (Window::Unchanged, None) => (Vec::new(), None),
     };
     let config = Arc::clone(&read.config);
-    let model = match ports.voices.voice(config.model.as_deref()) {
-        Ok(model) => model,
-        Err(error) => crate::think::mute(config.model.as_deref(), error),
-    };
-    let memo = memo.filter(|(_, of)| *of == model.info().name).map(|(memo, _)| memo).unwrap_or_default();
+    let choir = Choir::of(&*ports.voices, &config, memo);
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
-        model: model.info().clone(),
+        model: choir.own().clone(),
+        others: choir.others(),
         fresh: CycleId(ports.ids.uuid()),
     };
     let cycle = Cycle::begin(read, window, setup, now);
     let outward = Outward::default();
     let spent = None;
-    let mut waking = Waking { house, agent, cycle, config, model, memo, knock, outward, suspected, spent };
+    let mut waking = Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -157,14 +154,19 @@ impl Waking<'_> {
         self.show(AgentState::Thinking);
         let mut opening = submit(self.house, self.cycle.lease(), open.clone());
         let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
-        let lease = self.cycle.lease();
-        let (model, config) = (Arc::clone(&self.model), Arc::clone(&self.config));
-        let (knock, stopping) = (self.knock, &self.house.stopping);
-        let asking =
-            Asking { ports: &self.house.ports, model: &model, config: &config, lease, knock, stopping };
+        let (model, memo) = self.choir.speak(self.cycle.voice());
+        let asking = Asking {
+            ports: &self.house.ports,
+            model: &model,
+            config: &self.config,
+            cycle: &self.cycle,
+            lease: self.cycle.lease(),
+            knock: self.knock,
+            stopping: &self.house.stopping,
+        };
         let mut early = None;
         let outcome = {
-            let thinking = asking.ask(&prompt, &mut self.memo, &mut stage);
+            let thinking = asking.ask(&prompt, memo, &mut stage);
             tokio::pin!(thinking);
             let outcome = loop {
                 tokio::select! {
@@ -172,11 +174,18 @@ impl Waking<'_> {
                     asked = &mut thinking, if early.is_none() => early = Some(asked),
                 }
             };
-            if matches!(outcome, CommitOutcome::Committed { .. }) && early.is_none() {
-                early = Some(thinking.await);
+            if let (CommitOutcome::Committed { glance, .. }, None) = (&outcome, &early) {
+                // What came between waking and opening may be urgent.
+                early = Some(match self.cycle.outdated_by(glance) {
+                    true => Asked::Interrupted(Interrupt::News(glance.clone(), 0)),
+                    false => thinking.await,
+                });
             }
             outcome
         };
+        if matches!(early, Some(Asked::Interrupted(_))) {
+            stage.void();
+        }
         let verdict = self.told(outcome, &open);
         self.cycle.committed(verdict, self.now());
         if let Some(asked) = early {
@@ -188,15 +197,17 @@ impl Waking<'_> {
     async fn think(&mut self, prompt: &Prompt) -> Asked {
         self.show(AgentState::Thinking);
         let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
+        let (model, memo) = self.choir.speak(self.cycle.voice());
         let asking = Asking {
             ports: &self.house.ports,
-            model: &self.model,
+            model: &model,
             config: &self.config,
+            cycle: &self.cycle,
             lease: self.cycle.lease(),
             knock: self.knock,
             stopping: &self.house.stopping,
         };
-        asking.ask(prompt, &mut self.memo, &mut stage).await
+        asking.ask(prompt, memo, &mut stage).await
     }
 
     fn heard(&mut self, asked: Asked) {
@@ -208,6 +219,7 @@ impl Waking<'_> {
             }
             Asked::Interrupted(interrupt) => {
                 match interrupt {
+                    Interrupt::News(glance, tokens) => return self.cycle.outdated(glance, tokens),
                     Interrupt::Canceled(glance) => self.cycle.glanced(glance),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
                 }
@@ -275,6 +287,7 @@ impl Waking<'_> {
             CommitOutcome::Lost => Verdict::Lost,
             CommitOutcome::Refused(refusals) => Verdict::Refused(refusals),
             CommitOutcome::Canceled => Verdict::Canceled,
+            CommitOutcome::Barred => Verdict::Barred,
         }
     }
 
@@ -321,9 +334,9 @@ impl Waking<'_> {
             Ok(Rested::Idle | Rested::Lost) | Err(_) => live.rest(self.agent, None),
         }
         if matches!(rested, Ok(Rested::Idle | Rested::Ended { .. } | Rested::Parked { .. })) {
-            let model = self.model.info().name.clone();
+            let (memo, model) = self.choir.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
-            self.house.warm.keep(self.agent, Kept { commit_n, window, memo: self.memo, model });
+            self.house.warm.keep(self.agent, Kept { commit_n, window, memo, model });
         }
         rested
     }

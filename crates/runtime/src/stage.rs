@@ -30,7 +30,12 @@ pub(crate) struct Stage {
     live: Arc<Live>,
     parts: HashMap<u32, Shown>,
     calls: u32,
+    /// Bytes generated so far, of whatever kind.
+    bytes: u64,
 }
+
+/// Bytes that a generated token stands for, about.
+const BYTES_PER_TOKEN: u64 = 4;
 
 enum Shown {
     Thought { reasoning: bool },
@@ -72,6 +77,7 @@ impl Stage {
             live: Arc::clone(live),
             parts: HashMap::new(),
             calls: 0,
+            bytes: 0,
         }
     }
 
@@ -79,15 +85,24 @@ impl Stage {
     pub(crate) fn show(&mut self, piece: &Piece) {
         match piece {
             Piece::Start { part, kind } => self.begin(*part, kind),
-            Piece::Delta { part, text } => self.delta(*part, text),
+            Piece::Delta { part, text } => {
+                self.bytes += text.len() as u64;
+                self.delta(*part, text);
+            }
             Piece::Alive | Piece::Done(_) => {}
         }
+    }
+
+    /// About how many tokens were generated; what a provider reports comes only at the end.
+    pub(crate) fn generated_tokens(&self) -> u64 {
+        self.bytes.div_ceil(BYTES_PER_TOKEN)
     }
 
     /// The generation is void: what was shown of it is withdrawn.
     pub(crate) fn void(&mut self) {
         self.parts.clear();
         self.calls = 0;
+        self.bytes = 0;
         self.live.reset_drafts(self.agent);
     }
 

@@ -1,5 +1,5 @@
 //! One thought: a model call with its own time-outs, streamed to watchers, tried again by class of
-//! failure, and given up the moment the cycle is canceled.
+//! failure, and given up the moment the cycle is canceled or news makes it void.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use agent::changes::Glance;
 use agent::config::{AgentConfig, ModelTimeouts};
-use agent::cycle::Thought;
+use agent::cycle::{Cycle, Thought};
 use agent::life::Lease;
 use agent::limits;
-use agent::port::{
-    BoxStream, Clock, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, Reply,
-    ReplyPart, Toolbox, Wait,
-};
+use agent::port::{Clock, Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
@@ -35,8 +32,20 @@ pub(crate) enum Asked {
 pub(crate) enum Interrupt {
     /// The cycle was canceled.
     Canceled(Glance),
+    /// Something urgent came, after about so many tokens of the generation.
+    News(Glance, u64),
     /// The node stops, and the model took longer than a stop may.
     Stopping,
+}
+
+impl Interrupt {
+    /// The same, with what was generated until then.
+    fn after(self, tokens: u64) -> Self {
+        match self {
+            Self::News(glance, _) => Self::News(glance, tokens),
+            other => other,
+        }
+    }
 }
 
 /// Everything that a thought needs besides the prompt.
@@ -44,6 +53,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) model: &'a Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
+    pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
     pub(crate) knock: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
@@ -63,6 +73,7 @@ impl Asking<'_> {
                     generate(&**self.model, prompt, memo, &self.config.model_timeouts, &**clock, stage);
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
                     Err(interrupt) => {
+                        let interrupt = interrupt.after(stage.generated_tokens());
                         stage.void();
                         return Asked::Interrupted(interrupt);
                     }
@@ -113,8 +124,12 @@ impl Asking<'_> {
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
                     let glance = self.ports.store.glance(self.lease).await.ok().flatten();
-                    if let Some(glance) = glance.filter(|glance| glance.cancel) {
-                        return Err(Interrupt::Canceled(glance));
+                    match glance {
+                        Some(glance) if glance.cancel => return Err(Interrupt::Canceled(glance)),
+                        Some(glance) if self.cycle.outdated_by(&glance) => {
+                            return Err(Interrupt::News(glance, 0));
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -181,34 +196,4 @@ fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
             None => Ok(()),
         })
         .collect()
-}
-
-/// A voice that cannot speak: every request fails as finding the voice did.
-pub(crate) fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
-    let info = ModelInfo {
-        name: name.unwrap_or("none").to_owned(),
-        context_window: limits::WINDOW_HOSTED,
-        max_output: 0,
-        reasoning_replay: ReasoningReplay::None,
-        forced_tool_choice: false,
-        price: None,
-        rehearsal: false,
-    };
-    Arc::new(Mute { info, error })
-}
-
-struct Mute {
-    info: ModelInfo,
-    error: ModelError,
-}
-
-impl Model for Mute {
-    fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    fn stream(&self, _: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        let error = self.error.clone();
-        Box::pin(futures_util::stream::once(async move { Err(error) }))
-    }
 }

@@ -76,7 +76,9 @@ impl Scripted {
         let seen = Seen::of(prompt);
         let rule = self.rules.iter().find(|rule| seen.fits(&rule.when));
         match rule {
-            Some(rule) => rule.steps.get(seen.step).cloned().unwrap_or_else(|| vec![Act::Done(None)]),
+            Some(rule) => {
+                rule.steps.get(seen.step_of(rule)).cloned().unwrap_or_else(|| vec![Act::Done(None)])
+            }
             None if seen.step == 0 => vec![Act::Skip(Some(NO_RULE.to_owned()))],
             None => vec![Act::Done(None)],
         }
@@ -188,6 +190,8 @@ struct Seen<'a> {
     inbox: String,
     /// Which lived cycle it is, from 1 on.
     cycle: u64,
+    /// What it was shown since it began, each with the steps that it had thought by then.
+    shown: Vec<(usize, String)>,
 }
 
 impl<'a> Seen<'a> {
@@ -207,7 +211,24 @@ impl<'a> Seen<'a> {
         let inbox = own(EntryKind::Inbox).map(|entry| entry.message.text()).collect::<Vec<_>>().join("\n");
         let begun = entries.iter().filter(|entry| entry.kind == EntryKind::Inbox);
         let cycle = begun.map(|entry| entry.cycle).collect::<BTreeSet<_>>().len() as u64;
-        Self { entries, step, inbox, cycle }
+        Self { entries, step, inbox, cycle, shown: shown_meanwhile(prompt) }
+    }
+
+    /// Which step of the rule it is at: one that is about what it was shown begins there.
+    fn step_of(&self, rule: &Rule) -> usize {
+        self.step - self.shown_at(&rule.when).unwrap_or(0)
+    }
+
+    /// How many steps it had thought when it was shown what the condition is about.
+    fn shown_at(&self, when: &Condition) -> Option<usize> {
+        if when.shown.is_empty() {
+            return None;
+        }
+        let holds = |text: &str| {
+            let text = text.to_lowercase();
+            when.shown.iter().all(|word| found_in(&text, word))
+        };
+        self.shown.iter().find(|(_, text)| holds(text)).map(|(step, _)| *step)
     }
 
     fn fits(&self, when: &Condition) -> bool {
@@ -216,6 +237,7 @@ impl<'a> Seen<'a> {
             words.iter().all(|word| found_in(&text, word))
         };
         when.cycle.is_none_or(|cycle| cycle == self.cycle)
+            && (when.shown.is_empty() || self.shown_at(when).is_some())
             && holds(&self.inbox, &when.inbox)
             && (when.knows.is_empty() || holds(&self.everything(), &when.knows))
     }
@@ -230,6 +252,28 @@ impl<'a> Seen<'a> {
         let (_, rest) = line.split_once(" | id: ")?;
         rest.split_once(']').map(|(id, _)| id.to_owned())
     }
+}
+
+/// Injections and previews of the cycle in hand. The workspace is what is shown first, behind the inbox.
+fn shown_meanwhile(prompt: &Prompt) -> Vec<(usize, String)> {
+    let mut shown = Vec::new();
+    let mut step = None;
+    let mut first = true;
+    for item in &prompt.items {
+        match item {
+            Item::Entry(entry) if entry.cycle != prompt.cycle => {}
+            Item::Entry(entry) => match entry.kind {
+                EntryKind::Inbox => step = Some(0),
+                EntryKind::Assistant => step = step.map(|step| step + 1),
+                EntryKind::Injection => shown.push((step.unwrap_or(0), entry.message.text())),
+                EntryKind::Outcomes | EntryKind::Notice => {}
+            },
+            Item::Layer(_) if step.is_none() => {}
+            Item::Layer(_) if std::mem::take(&mut first) => {}
+            Item::Layer(text) => shown.push((step.unwrap_or(0), text.to_string())),
+        }
+    }
+    shown
 }
 
 /// Whether lower-case `text` holds the words, in any case, as they are or as JSON writes them.

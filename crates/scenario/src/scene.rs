@@ -65,6 +65,9 @@ pub struct Rule {
 pub struct Condition {
     /// Words that the inbox of the cycle must hold.
     pub inbox: Vec<String>,
+    /// Words that the cycle must have been shown since it began, in an injection or a preview. The
+    /// rule's steps count from there.
+    pub shown: Vec<String>,
     /// Words that must be found anywhere in what the agent still sees.
     pub knows: Vec<String>,
     /// Which of its lived cycles it must be, from 1 on.

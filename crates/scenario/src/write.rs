@@ -73,9 +73,9 @@ fn changed(config: &Value, default: &Value) -> Map<String, Value> {
 
 fn script(out: &mut String, rule: &Rule) {
     let mut lines: Vec<String> = Vec::new();
-    let Condition { inbox, knows, cycle } = &rule.when;
+    let Condition { inbox, shown, knows, cycle } = &rule.when;
     let mut when: Vec<String> = cycle.iter().map(|cycle| format!("cycle: {cycle}")).collect();
-    for (key, words) in [("inbox", inbox), ("knows", knows)] {
+    for (key, words) in [("inbox", inbox), ("shown", shown), ("knows", knows)] {
         if !words.is_empty() {
             when.push(format!("{key}: {}", Value::from(words.clone())));
         }

@@ -7,13 +7,13 @@ use agent::changes::{Changes, CommitKind};
 use agent::config::AgentConfig;
 use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, RootId, SpaceId};
+use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
     Accept, Accepted, BoxStream, Bus, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
     ModelInfo, ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
     Voices,
 };
-use agent::run::Usage;
 use agent::space::NewMessage;
 use agent::update::{Topic, Update};
 use axum::Router;
@@ -312,28 +312,7 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
 pub(crate) async fn open_cycle(world: &World, cycle: CycleId, taken: &[u64]) {
     let at = world.doors.clock.now();
     let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    changes.open = Some(OpenCycle {
-        id: cycle,
-        config_rev: 1,
-        opened_at: at,
-        taken: taken.to_vec(),
-        step: 0,
-        attempts: 1,
-        lived: false,
-        requesters: Vec::new(),
-        root: RootId("r".to_owned()),
-        hop: 0,
-        trust: Trust::Member,
-        woke_for: String::new(),
-        tokens: 0,
-        mistakes: 0,
-        nudges: 0,
-        continued: false,
-        finishing: None,
-        addressed: Vec::new(),
-        layers: Vec::new(),
-        steps: Vec::new(),
-        usage: Usage::default(),
-    });
+    changes.open =
+        Some(OpenCycle { taken: taken.to_vec(), ..OpenCycle::new(cycle, 1, at, &Batch::default()) });
     world.doors.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::port::{Tool, Toolbox};
 
 use crate::typed::typed;
-use crate::{ending, enter_space, get_my_runs, goals, memories, read_messages, send_message};
+use crate::{ending, enter_space, get_my_runs, goals, memories, peek_inbox, read_messages, send_message};
 
 /// Why a tool cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +33,7 @@ pub fn prebuilt() -> ToolKit {
             typed::<enter_space::EnterSpace>(),
             typed::<send_message::SendMessage>(),
             typed::<read_messages::ReadMessages>(),
+            typed::<peek_inbox::PeekInbox>(),
             typed::<ending::Skip>(),
             typed::<ending::Done>(),
             typed::<memories::SetMemories>(),

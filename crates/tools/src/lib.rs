@@ -11,6 +11,7 @@ mod get_my_runs;
 mod goals;
 mod kit;
 mod memories;
+mod peek_inbox;
 mod place;
 mod read_messages;
 mod send_message;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::AgentConfig;
+use super::{AgentConfig, Awareness};
 use crate::limits;
 
 /// One key of an agent's config.
@@ -38,6 +38,10 @@ pub enum Kind {
     Names,
     /// A list of names, or `null`.
     MaybeNames,
+    /// Gates by range of steps, or the name of a preset.
+    Gates,
+    /// Rules that choose a model.
+    Routes,
     /// One of these words.
     OneOf(&'static [&'static str]),
 }
@@ -71,6 +75,8 @@ impl fmt::Display for Kind {
             Self::Whole => "whole number",
             Self::Names => "list of names",
             Self::MaybeNames => "list of names or null",
+            Self::Gates => "`observe-think-respond` or list of gates",
+            Self::Routes => "list of rules",
             Self::OneOf(words) => return f.write_str(&words.join(" or ")),
         })
     }
@@ -124,13 +130,13 @@ const fn key(name: &'static str, kind: Kind, bound: Bound, live: Live, doc: &'st
 }
 
 use Bound::{Bytes, Range};
-use Kind::{Flag, MaybeNames, MaybeText, Names, OneOf, Text, Whole};
+use Kind::{Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, Whole};
 use Live::{AtOnce, NextCycle};
 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
 /// All keys, in the order in which people read them.
-pub const KEYS: [ConfigKey; 24] = [
+pub const KEYS: [ConfigKey; 33] = [
     key("description", Text, Bound::None, NextCycle, "One sentence for people and other agents."),
     key(
         "instructions",
@@ -146,8 +152,65 @@ pub const KEYS: [ConfigKey; 24] = [
         NextCycle,
         "Which model thinks, as `provider/model`; `null` is the server's default.",
     ),
+    key(
+        "fallback",
+        Names,
+        Bound::None,
+        NextCycle,
+        "Models that are asked, in this order, where the provider of the one before cannot serve.",
+    ),
+    key(
+        "routing",
+        Routes,
+        Bound::None,
+        NextCycle,
+        "Other models for some steps: `from`, `to`, `above_tokens`, `up_to_tokens`, `model`; the first rule that fits decides.",
+    ),
     key("tools", MaybeNames, Bound::None, NextCycle, "Tools that it may use; `null` is all prebuilt ones."),
-    key("awareness", OneOf(&["none"]), Bound::None, NextCycle, "What it notices in the middle of a cycle."),
+    key(
+        "awareness",
+        OneOf(&Awareness::NAMES),
+        Bound::None,
+        NextCycle,
+        "What it notices in the middle of a cycle.",
+    ),
+    key("urgency.all", Flag, Bound::None, AtOnce, "Every event is urgent."),
+    key("urgency.mentions", Flag, Bound::None, AtOnce, "A person's message that names the agent is urgent."),
+    key(
+        "urgency.senders",
+        Names,
+        Bound::None,
+        AtOnce,
+        "What these say is urgent: handles of members, names of services.",
+    ),
+    key(
+        "urgency.patterns",
+        Names,
+        Bound::None,
+        AtOnce,
+        "What a person or a service says is urgent where one of these occurs in it: any case, `*` is anything.",
+    ),
+    key(
+        "gates",
+        Gates,
+        Bound::None,
+        NextCycle,
+        "Which tools may be called in which steps: `from`, `to`, `active_tools`, `tool_choice`; `skip` and `done` always may.",
+    ),
+    key(
+        "barrier",
+        Flag,
+        Bound::None,
+        NextCycle,
+        "A call that cannot be repeated is held where its requester has said something urgent since.",
+    ),
+    key(
+        "triage",
+        OneOf(&["off", "rules"]),
+        Bound::None,
+        NextCycle,
+        "With `rules`, what is not addressed to the agent is skipped without a model call.",
+    ),
     key("limits.max_steps", Whole, Range(1, 1_000), NextCycle, "Steps of one cycle."),
     key(
         "limits.token_budget",
@@ -261,7 +324,7 @@ mod tests {
                 MaybeText | MaybeNames => default.is_null(),
                 Flag => default.is_boolean(),
                 Whole => default.as_u64().is_some_and(|given| key.bound.takes(given)),
-                Names => default.is_array(),
+                Names | Gates | Routes => default.is_array(),
                 OneOf(words) => default.as_str().is_some_and(|word| words.contains(&word)),
             };
             assert!(fits, "`{}` is {} and by default {default}", key.name, key.kind);

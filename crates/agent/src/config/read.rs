@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{AgentConfig, Bound, KEYS};
+use super::{AgentConfig, Bound, Gates, KEYS, WantedChoice};
 use crate::cycle::names;
 
 /// Why a value is not an agent's config.
@@ -114,14 +114,62 @@ impl AgentConfig {
                 problems.push(BadConfig::OutOfBounds { key: key.name, wanted: key.bound.to_string(), got });
             }
         }
+        self.check_policies(problems);
         self.check_endings(problems);
+    }
+
+    /// Gates and routes must be ranges, each step in one gate at most, of tools that the agent has.
+    fn check_policies(&self, problems: &mut Vec<BadConfig>) {
+        let mut wrong = |key: &str, why: String| {
+            problems.push(BadConfig::WrongType { key: Some(key.to_owned()), why });
+        };
+        for route in &self.routing {
+            if route.to.is_some_and(|to| to < route.from) {
+                wrong("routing", format!("a rule cannot end before its first step, {}", route.from));
+            }
+            if route.model.trim().is_empty() {
+                wrong("routing", "each rule needs a `model`".to_owned());
+            }
+        }
+        let Gates::List(gates) = &self.gates else { return };
+        for (place, gate) in gates.iter().enumerate() {
+            if gate.to.is_some_and(|to| to < gate.from) {
+                wrong("gates", format!("a gate cannot end before its first step, {}", gate.from));
+            }
+            let ends = |gate: &super::Gate| gate.to.unwrap_or(u32::MAX);
+            if let Some(other) =
+                gates[..place].iter().find(|other| other.from <= ends(gate) && gate.from <= ends(other))
+            {
+                wrong(
+                    "gates",
+                    format!("two gates speak of the same step: {} and {}", other.steps(), gate.steps()),
+                );
+            }
+            for tool in gate.active_tools.iter().flatten() {
+                if self.tools.as_ref().is_some_and(|tools| !tools.contains(tool)) {
+                    wrong("gates", format!("`{tool}` is not among the agent's `tools`; add it there"));
+                }
+            }
+        }
     }
 
     /// A cycle must be able to end by what the config names for it.
     fn check_endings(&self, problems: &mut Vec<BadConfig>) {
-        let Some(tools) = &self.tools else { return };
-        let has = |tool: &str| tools.iter().any(|known| known == tool);
+        let has =
+            |tool: &str| self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool));
         let mut never = |key, why: String| problems.push(BadConfig::NeverEnds { key, why });
+        if self.stop.all_addressed && !self.may_at_last(SPEAKS) {
+            let why = "its last gate lets nobody call `send_message`; open it there, or end by `done`";
+            if !has(names::DONE) {
+                never("gates", why.to_owned());
+            }
+        }
+        if self.must_call_at_last() && !has(names::DONE) && !has(names::SKIP) {
+            let why = "its last gate wants a call in every step, and no tool that ends a cycle is among `tools`; \
+                       add `done`";
+            never("gates", why.to_owned());
+        }
+        let Some(_) = &self.tools else { return };
         if let Some(tool) = self.stop.on_tools.iter().find(|tool| !has(tool)) {
             never("stop.on_tools", format!("`{tool}` is not among the agent's `tools`; add it there"));
         }
@@ -133,6 +181,18 @@ impl AgentConfig {
             let why = "a bare text is not enough, and no tool that ends a cycle is among `tools`; add `done`";
             never("stop.require_tool", why.to_owned());
         }
+    }
+}
+
+impl AgentConfig {
+    /// Whether the last steps of a long cycle still may call the tool.
+    fn may_at_last(&self, tool: &str) -> bool {
+        self.gates.at(u32::MAX).is_none_or(|gate| gate.allows(tool))
+    }
+
+    /// Whether the last steps of a long cycle may not go without a call.
+    fn must_call_at_last(&self) -> bool {
+        self.gates.at(u32::MAX).is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
     }
 }
 
@@ -273,7 +333,10 @@ mod tests {
         );
         check(json!({"ephemeral": 1}), "`ephemeral`: wanted a boolean, got integer `1`");
         check(json!({"limits": 7}), "`limits`: wanted an object, got integer `7`");
-        check(json!({"awareness": "inject"}), "`awareness`: wanted `none`, unknown variant `inject`");
+        check(
+            json!({"awareness": "all"}),
+            "`awareness`: wanted one of `none`, `preview`, `inject`, `preview+inject`, `interrupt`, unknown variant `all`",
+        );
     }
 
     #[test]
@@ -307,7 +370,14 @@ mod tests {
             "`stop.all_addressed` could never end a cycle: `send_message` is not among the agent's `tools`; \
              add it there",
         );
+        check(
+            json!({"tools": ["send_message"], "gates": [{"from": 2, "tool_choice": "required"}]}),
+            "`gates` could never end a cycle: its last gate wants a call in every step, and no tool that ends \
+             a cycle is among `tools`; add `done`",
+        );
         for fine in [
+            json!({"tools": ["done"], "gates": [{"tool_choice": "required"}]}),
+            json!({"gates": "observe-think-respond"}),
             json!({"tools": []}),
             json!({"stop": {"require_tool": true}}),
             json!({"tools": ["skip"], "stop": {"require_tool": true}}),
@@ -315,6 +385,27 @@ mod tests {
         ] {
             assert!(AgentConfig::from_json(&fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn gates_are_ranges_that_do_not_overlap_of_tools_that_there_are() {
+        check(
+            json!({"gates": [{"from": 0, "to": 3}, {"from": 2}]}),
+            "`gates`: two gates speak of the same step: steps 0 to 3 and from step 2 on",
+        );
+        check(
+            json!({"gates": [{"from": 3, "to": 1}]}),
+            "`gates`: a gate cannot end before its first step, 3",
+        );
+        check(
+            json!({"tools": ["done"], "gates": [{"active_tools": ["look"]}]}),
+            "`gates`: `look` is not among the agent's `tools`; add it there",
+        );
+        check(
+            json!({"gates": "think"}),
+            "`gates`: wanted `observe-think-respond` or a list of gates, got \"think\"",
+        );
+        check(json!({"routing": [{"from": 1}]}), "`routing`: each rule needs a `model`");
     }
 
     #[test]

@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use super::{After, Cycle, Next, Rested, Setup, State};
 use crate::call::{CallState, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Settlement};
+use crate::config::Triage;
 use crate::entry::{Entry, EntryKind};
 use crate::event::{Fate, Waiting};
 use crate::inbox::{self, Batch};
 use crate::life::{Lease, Life, OpenCycle, Standing, Waking};
 use crate::message::ModelMessage;
+use crate::prepare::Waits;
+use crate::prompt::ToolChoice;
 use crate::run::{Ending, Usage};
-use crate::view::Budget;
-
-/// Bytes of shown text that a token stands for at least, on average. Used only to bound a batch.
-const BYTES_PER_TOKEN: u64 = 3;
+use crate::triage;
 
 impl Cycle {
     /// Decides what this waking is about. `window` holds the entries that the view shows.
@@ -41,10 +41,19 @@ impl Cycle {
             view: waking.view,
             window,
             layers: waking.layers,
-            open,
             taken,
             suspects_left,
-            inbox: None,
+            unlived: Vec::new(),
+            injected: Vec::new(),
+            cause: None,
+            waits: Waits::default(),
+            gate: None,
+            choice: ToolChoice::Auto,
+            voice: None,
+            fallen: 0,
+            previewed: open.previewed,
+            peeked: false,
+            aborted: 0,
             calls,
             running: Vec::new(),
             arrived: Vec::new(),
@@ -55,6 +64,7 @@ impl Cycle {
             setup,
             system,
             fixed_tokens,
+            open,
             state,
         }
     }
@@ -62,9 +72,11 @@ impl Cycle {
     pub(super) fn next_fresh(&mut self, now: Timestamp) -> Next {
         self.show_inbox(now);
         let changes = self.opening(now);
-        if self.poisoned() || self.needs_cut() || !self.overlap {
+        let prepared = self.prepare(now);
+        if self.poisoned() || prepared.view.is_some() || !self.overlap || self.is_idle() {
             return self.commit(changes, After::Opened);
         }
+        self.show(prepared, now);
         let changes = Box::new(changes);
         self.state = State::OpeningAndThinking(changes.clone());
         Next::OpenAndThink(changes, self.prompt())
@@ -90,6 +102,10 @@ impl Cycle {
     pub(super) fn look_at_open(&mut self, now: Timestamp) -> State {
         if self.poisoned() {
             return self.bury(now);
+        }
+        if !self.open.lived && !self.cancel && self.is_idle() {
+            let reason = Some("triage: not addressed to this agent".to_owned());
+            return self.skip(reason, Usage::default(), now);
         }
         if !self.open.lived || self.cancel {
             return State::Ready;
@@ -131,11 +147,19 @@ impl Cycle {
         State::Committing(Box::new(changes), After::Rest(rested))
     }
 
+    /// Whether the rules settle the whole batch without asking a model.
+    fn is_idle(&self) -> bool {
+        self.config.triage == Triage::Rules
+            && self.notice.is_none()
+            && !self.taken.is_empty()
+            && self.taken.iter().all(|waiting| !triage::is_addressed(waiting, &self.me, &self.facts))
+    }
+
     /// Renders the entry that step 0 is shown, once.
     pub(super) fn show_inbox(&mut self, now: Timestamp) {
         let text = inbox::format_inbox(&self.taken, now, self.notice.as_deref());
         let seq = self.head_seq + 1;
-        self.inbox = Some(Arc::new(Entry {
+        self.unlived = vec![Arc::new(Entry {
             seq,
             cycle: self.open.id,
             step: 0,
@@ -143,7 +167,7 @@ impl Cycle {
             message: ModelMessage::user(text),
             tokens: 0,
             at: now,
-        }));
+        })];
         let workspace = crate::workspace::render(&self.me, &self.facts, self.active_space, now);
         self.layers = vec![crate::life::Layer { after: seq, text: workspace.into() }];
     }
@@ -176,8 +200,7 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
         None => &waking.waiting,
     };
     let cap = cap_after_death(life, left_open, waiting);
-    let room = Budget::of(setup.model.context_window, setup.model.max_output, 0, 0).tokens / 4;
-    let max_bytes = usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
+    let max_bytes = super::step::batch_bytes(&setup.model);
     let batch = match resumed {
         Some(_) => None,
         None => inbox::take(waiting, waking.config.limits.events_per_cycle, cap, max_bytes),
@@ -194,10 +217,10 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
     let open = match (resumed, &batch) {
         (Some(open), _) => open.clone(),
         (None, Some(batch)) => {
-            let fresh = opened(batch, setup.fresh, waking.config_rev, now);
+            let fresh = OpenCycle::new(setup.fresh, waking.config_rev, now, batch);
             OpenCycle { attempts: 1 + deaths_alone(left_open, &fresh), ..fresh }
         }
-        (None, None) => opened(&nothing(), setup.fresh, waking.config_rev, now),
+        (None, None) => OpenCycle::new(setup.fresh, waking.config_rev, now, &Batch::default()),
     };
     let taken = batch.map(|batch| batch.events).unwrap_or_default();
     Chosen { state, taken, open, cap, suspects_left, canceled }
@@ -219,43 +242,6 @@ fn cap_after_death(life: &Life, left_open: Option<&OpenCycle>, waiting: &[Waitin
 fn deaths_alone(left_open: Option<&OpenCycle>, fresh: &OpenCycle) -> u32 {
     let same = |open: &&OpenCycle| !open.lived && open.taken.len() == 1 && open.taken == fresh.taken;
     left_open.filter(same).map_or(0, |open| open.attempts)
-}
-
-fn opened(batch: &Batch, id: crate::id::CycleId, config_rev: u64, now: Timestamp) -> OpenCycle {
-    OpenCycle {
-        id,
-        config_rev,
-        opened_at: now,
-        taken: batch.events.iter().map(|waiting| waiting.seq).collect(),
-        step: 0,
-        attempts: 1,
-        lived: false,
-        requesters: batch.requesters.clone(),
-        root: batch.root.clone(),
-        hop: batch.hop,
-        trust: batch.trust,
-        woke_for: batch.woke_for.clone(),
-        tokens: 0,
-        mistakes: 0,
-        nudges: 0,
-        continued: false,
-        finishing: None,
-        addressed: Vec::new(),
-        layers: Vec::new(),
-        steps: Vec::new(),
-        usage: Usage::default(),
-    }
-}
-
-fn nothing() -> Batch {
-    Batch {
-        events: Vec::new(),
-        requesters: Vec::new(),
-        root: crate::id::RootId(String::new()),
-        hop: 0,
-        trust: crate::event::Trust::Outside,
-        woke_for: String::new(),
-    }
 }
 
 /// What the model is told of an unsafe call that had begun when the process died.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::decide::outcomes;
-use super::{After, Cycle, Next, Rested, State, Thought};
+use super::{After, Cycle, Next, Rested, State};
 use crate::call::{CallState, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, Changes, CommitKind, Rest, Settlement};
 use crate::entry::{Entry, EntryKind};
@@ -39,6 +39,20 @@ impl Cycle {
         self.ended(ending, reason)
     }
 
+    /// What the cycle cost: each step at the price of the model that answered it.
+    fn cost_of(&self, open: &OpenCycle) -> Option<u64> {
+        let price_of = |name: &Option<String>| match name {
+            None => self.setup.model.price,
+            Some(name) => {
+                self.setup.others.iter().find(|(_, info)| info.name == *name).and_then(|(_, info)| info.price)
+            }
+        };
+        if open.steps.iter().all(|step| step.model.is_none()) {
+            return cost(self.setup.model.price?, &open.usage);
+        }
+        open.steps.iter().map(|step| cost(price_of(&step.model)?, &step.usage)).sum()
+    }
+
     fn receipt(
         &self,
         open: &OpenCycle,
@@ -52,12 +66,12 @@ impl Cycle {
             agent: self.agent,
             ordinal: self.cycles + 1,
             woke_for: open.woke_for.clone(),
-            events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX),
+            events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
             opened_at: open.opened_at,
             ended_at: now,
             steps: open.steps.clone(),
             usage: open.usage,
-            cost_micros: self.setup.model.price.and_then(|price| cost(price, &open.usage)),
+            cost_micros: self.cost_of(open),
             model: self.setup.model.name.clone(),
             config_rev: open.config_rev,
             ending,
@@ -67,12 +81,13 @@ impl Cycle {
     }
 
     /// `skip` as the only call of step 0: the log is not touched, there is no run.
-    pub(super) fn skip(&self, reason: Option<String>, thought: &Thought, now: Timestamp) -> State {
+    pub(super) fn skip(&self, reason: Option<String>, usage: Usage, now: Timestamp) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
         let fate = Fate::Skipped { reason: reason.clone() };
-        changes.settle = self.taken.iter().map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
-        changes.usage = thought.reply.usage;
+        let shown = self.taken.iter().chain(&self.injected);
+        changes.settle = shown.map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
+        changes.usage = usage;
         changes.rest = Some(Rest { not_before: None, reason: None });
         changes.retire = self.config.ephemeral;
         if self.failures > 0 {
@@ -104,7 +119,7 @@ impl Cycle {
     /// Answers open calls as canceled and appends what the log needs to be whole, with a notice.
     pub(super) fn close_log(&self, changes: &mut Changes, notice: &str, now: Timestamp) {
         let mut entries: Vec<Entry> = Vec::new();
-        if let Some(inbox) = self.inbox.as_ref().filter(|_| !self.open.lived) {
+        if let Some(inbox) = self.unlived.first().filter(|_| !self.open.lived) {
             entries.push(self.entry(1, EntryKind::Inbox, inbox.message.clone(), now));
         } else if self.unanswered() {
             let mut rows = self.calls.clone();

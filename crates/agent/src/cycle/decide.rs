@@ -8,12 +8,11 @@ use jiff::Timestamp;
 use super::bad::{kept, native, unusable};
 use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
 use crate::call::{CallRow, CallState, Effect, Outcome};
-use crate::changes::{Changes, CommitKind, Inward, Refusal, Settlement};
+use crate::changes::{Changes, CommitKind, Inward, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
-use crate::event::Fate;
 use crate::id::{CallId, ContentRef};
-use crate::life::{Finishing, LayerRef, OpenCycle};
+use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
@@ -25,7 +24,7 @@ impl Cycle {
         }
         let calls = self.plan(&thought);
         if let Some(reason) = skip_of(&calls).filter(|_| !self.open.lived && self.open.step == 0) {
-            self.state = self.skip(reason, &thought, now);
+            self.state = self.skip(reason, thought.reply.usage, now);
             return;
         }
         let inward = calls.iter().any(runs_inward);
@@ -52,7 +51,7 @@ impl Cycle {
             } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
                 Some(format!("arguments of at most {} bytes are accepted", limits::ARGUMENTS_MAX_BYTES))
             } else {
-                spec.map_or_else(|| Some(self.unknown_tool(name)), |_| verdict.err())
+                spec.map_or_else(|| Some(self.unknown_tool(name)), |_| self.gated(name).or(verdict.err()))
             };
             let outcome = refusal.map(Outcome::error);
             let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -132,8 +131,8 @@ impl Cycle {
             let (cycle, step) = (self.open.id, self.open.step);
             entries.push(Entry { seq, cycle, step, kind, message, tokens: 0, at: now });
         };
-        if let Some(inbox) = self.inbox.as_ref().filter(|_| !self.open.lived) {
-            push(EntryKind::Inbox, inbox.message.clone());
+        for shown in self.shown_entries() {
+            push(shown.kind, shown.message.clone());
         }
         push(EntryKind::Assistant, assistant(decision, &self.window));
         let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
@@ -151,8 +150,9 @@ impl Cycle {
     fn decision_changes(&self, decision: &Decision, now: Timestamp) -> (Changes, Option<Rested>) {
         let mut changes = self.changes(CommitKind::Decide, now);
         let mut open = self.open.clone();
+        self.live_shown(&mut changes, &mut open);
         if !open.lived {
-            self.live_taken(&mut changes, &mut open);
+            self.begin_to_live(&mut changes, &mut open);
         }
         changes.entries.clone_from(&decision.entries);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
@@ -161,6 +161,7 @@ impl Cycle {
             changes.inward.extend(call.inward.clone());
         }
         changes.shows = self.shown(decision, now);
+        open.peek = changes.inward.peek;
         self.count_up(decision, &mut open);
         if self.failures > 0 {
             changes.failures = Some(0);
@@ -180,16 +181,8 @@ impl Cycle {
         (changes, rested)
     }
 
-    /// Step 0: everything taken is lived by this decision, and what was shown beside it is kept.
-    fn live_taken(&self, changes: &mut Changes, open: &mut OpenCycle) {
-        let fate = Fate::Lived { cycle: open.id, step: open.step };
-        changes.settle = self.taken.iter().map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
-        changes.layers.clone_from(&self.layers);
-        open.layers = self
-            .layers
-            .iter()
-            .map(|l| LayerRef { after: l.after, content: ContentRef::of(l.text.as_bytes()) })
-            .collect();
+    /// Step 0: the cycle has begun; what was told once is told.
+    fn begin_to_live(&self, changes: &mut Changes, open: &mut OpenCycle) {
         open.lived = true;
         if self.notice.is_some() {
             changes.notice = Some(None);
@@ -242,8 +235,7 @@ impl Cycle {
 
     pub(super) fn after_decision(&mut self, rested: Option<Rested>, now: Timestamp) -> State {
         self.spans.clear();
-        self.inbox = None;
-        self.taken.clear();
+        self.forget_shown();
         if let Some(rested) = rested {
             return self.rest_or_cut(rested, now);
         }

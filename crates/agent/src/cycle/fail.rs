@@ -15,6 +15,12 @@ use crate::run::Ending;
 
 impl Cycle {
     pub(super) fn failed(&mut self, error: &ModelError, now: Timestamp) {
+        if error.fault() == Fault::Surroundings && self.fallen < self.config.fallback.len() {
+            // The config names who is asked instead; the receipt says who answered.
+            self.fallen += 1;
+            self.state = State::Ready;
+            return;
+        }
         self.state = match error.fault() {
             Fault::Surroundings => self.wait_for_surroundings(error, now),
             Fault::Content if self.open.lived => self.retry_or_break_off(error, now),

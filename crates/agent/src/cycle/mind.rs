@@ -42,7 +42,12 @@ impl Cycle {
             let text = crate::workspace::render(&self.me, &self.facts, self.active_space, now);
             self.layers = vec![Layer { after: self.head_seq, text: text.into() }];
         }
-        if let Some(view) = self.smaller_view() {
+        let mut prepared = self.prepare(now);
+        let view = prepared.view.take();
+        if !self.unlived.is_empty() || self.open.lived {
+            self.show(prepared, now);
+        }
+        if let Some(view) = view {
             self.window.retain(|entry| view.shows(entry.seq));
             self.view = view;
         }
@@ -50,7 +55,7 @@ impl Cycle {
         Mind {
             prompt: self.prompt(),
             summary: self.view.summary.clone(),
-            inbox: self.inbox.filter(|_| !self.open.lived),
+            inbox: self.unlived.first().filter(|_| !self.open.lived).cloned(),
             events: self.taken.len(),
             layers: self.layers,
             window: self.window,

@@ -26,6 +26,7 @@ mod mind;
 mod receipt;
 mod settle;
 mod show;
+mod step;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -39,14 +40,17 @@ use jiff::Timestamp;
 
 use crate::call::{CallRow, Outcome};
 use crate::changes::{Changes, Glance, Inward, Refusal};
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Awareness, Gate};
 use crate::entity::Entity;
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
-use crate::life::{Facts, Layer, Lease, OpenCycle};
+use crate::inbox;
+use crate::life::{Facts, Glimpse, Layer, Lease, OpenCycle};
+use crate::limits;
 use crate::port::{Done, ModelError, ModelInfo, Reply, ToolError, ToolSpec};
-use crate::prompt::Prompt;
+use crate::prepare::{self, Waits};
+use crate::prompt::{Prompt, ToolChoice};
 use crate::run::Ending;
 
 /// Names of the prebuilt tools whose meaning is part of the rules.
@@ -132,8 +136,10 @@ pub struct Thought {
 pub struct Setup {
     /// The tools of the agent, in a stable order.
     pub tools: Arc<[ToolSpec]>,
-    /// The model that thinks.
+    /// The agent's own model.
     pub model: ModelInfo,
+    /// The other models that its config names, as it names them.
+    pub others: Vec<(String, ModelInfo)>,
     /// Id for the cycle, should one open.
     pub fresh: CycleId,
 }
@@ -149,6 +155,8 @@ pub enum Verdict {
     Refused(Vec<Refusal>),
     /// Nothing was written: the cycle is canceled.
     Canceled,
+    /// Nothing was written: something urgent came before a call that cannot be repeated.
+    Barred,
 }
 
 /// When a call ran.
@@ -244,8 +252,27 @@ pub struct Cycle {
     taken: Vec<Waiting>,
     /// Whether suspects are left waiting behind the taken ones.
     suspects_left: bool,
-    /// The entry that step 0 is shown and its decision appends.
-    inbox: Option<Arc<Entry>>,
+    /// Entries that the step in hand is shown and its decision appends: the inbox entry where nothing
+    /// is lived yet, injections.
+    unlived: Vec<Arc<Entry>>,
+    /// Events that the step in hand is shown besides the taken ones.
+    injected: Vec<Waiting>,
+    /// What the messages of the step in hand descend from, where an injection changed it.
+    cause: Option<inbox::Batch>,
+    /// What waits beside them, as last seen.
+    waits: Waits,
+    /// What may be called in the step in hand.
+    gate: Option<Gate>,
+    choice: ToolChoice,
+    /// Who answers the step in hand; `None` is the agent's own model.
+    voice: Option<String>,
+    /// Voices of `fallback` that are asked instead, in this waking: so many providers failed.
+    fallen: usize,
+    previewed: Glimpse,
+    /// Whether the step in hand has shown what the agent asked to see.
+    peeked: bool,
+    /// Generations of the step in hand that were aborted for news.
+    aborted: u32,
     /// Calls of the step in hand that were decided and are not all settled.
     calls: Vec<CallRow>,
     /// Outward calls handed to the driver and not answered.
@@ -295,7 +322,12 @@ impl Cycle {
 
     /// What its messages descend from, and the hop that they carry.
     pub fn descent(&self) -> (&RootId, u32) {
-        (&self.open.root, self.open.hop)
+        self.cause.as_ref().map_or((&self.open.root, self.open.hop), |cause| (&cause.root, cause.hop))
+    }
+
+    /// Whose voice answers the step in hand: a name of the config, or `None` for the agent's own.
+    pub fn voice(&self) -> Option<&str> {
+        self.voice.as_deref()
     }
 
     /// Spaces, members, memories as last known.
@@ -358,6 +390,7 @@ impl Cycle {
                     self.cancel = true;
                     self.state = State::Ready;
                 }
+                Verdict::Barred => self.hold_back(),
                 Verdict::Refused(refusals) => self.refused(after, &refusals, now),
             },
             other => self.state = other,
@@ -367,6 +400,7 @@ impl Cycle {
     /// What the world did meanwhile, brought by a commit or looked up by the driver.
     pub fn glanced(&mut self, glance: Glance) {
         self.cancel |= glance.cancel;
+        self.waits = Waits::of(&glance);
         if glance.suspended {
             self.park.get_or_insert_with(|| "suspended".to_owned());
         }
@@ -382,6 +416,24 @@ impl Cycle {
 
     /// The driver gave up a generation in flight because of [`Cycle::interrupted`].
     pub fn abandoned(&mut self) {
+        self.state = State::Ready;
+    }
+
+    /// Whether a generation in flight should be given up for what this glance brings.
+    pub fn outdated_by(&self, glance: &Glance) -> bool {
+        self.config.awareness == Awareness::Interrupt
+            && self.open.interrupts < limits::INTERRUPTS_PER_CYCLE
+            && matches!(self.state, State::Thinking | State::OpeningAndThinking(_))
+            && prepare::is_news(&Waits::of(glance), &self.in_hand())
+    }
+
+    /// The driver gave up a generation in flight because of [`Cycle::outdated_by`], after about so many
+    /// tokens of it: they are charged, and the step begins anew.
+    pub fn outdated(&mut self, glance: Glance, tokens: u64) {
+        self.open.interrupts += 1;
+        self.open.tokens += tokens;
+        self.aborted += 1;
+        self.glanced(glance);
         self.state = State::Ready;
     }
 

@@ -48,6 +48,7 @@ impl Cycle {
             let change = CallChange { id: row.id.clone(), state: CallState::Started, outcome: None };
             let mut changes = self.changes(CommitKind::Start, now);
             changes.call_changes = vec![change];
+            changes.barrier = self.config.barrier;
             return self.commit(changes, After::Started);
         }
         let may = |row: &&CallRow| row.effect != Effect::Unsafe || row.state == CallState::Started;

@@ -37,8 +37,8 @@ impl Cycle {
                 data: Some(tool_data(&call.row)),
                 principal: Principal::Own,
                 trust: Trust::Agent,
-                root: self.open.root.clone(),
-                hop: self.open.hop,
+                root: self.descent().0.clone(),
+                hop: self.descent().1,
             });
         }
         shown

@@ -74,7 +74,7 @@ impl Cycle {
 
     /// `require_tool`: a bare text does not end the cycle, twice at most.
     pub(super) fn nudge_wanted(&self, decision: &Decision) -> bool {
-        self.config.stop.require_tool
+        self.must_call()
             && decision.calls.is_empty()
             && decision.thought.reply.stop == StopReason::End
             && self.open.nudges < limits::NUDGES_MAX

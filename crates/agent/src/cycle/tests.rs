@@ -1,5 +1,6 @@
 //! The machine without a runtime: every test plays the driver by hand and looks at the commits.
 
+mod aware;
 mod bad;
 
 use std::sync::Arc;
@@ -102,6 +103,7 @@ fn begin_with(waking: Waking) -> Cycle {
         tool(names::SKIP, Effect::Inward),
         tool(names::DONE, Effect::Inward),
         tool("note", Effect::Inward),
+        tool("peek", Effect::Inward),
         tool("look", Effect::ReadOnly),
         tool("fire", Effect::Unsafe),
     ];
@@ -118,7 +120,7 @@ fn begin_with(waking: Waking) -> Cycle {
         Window::Loaded(window) => window.clone(),
         Window::Unchanged => Vec::new(),
     };
-    let setup = Setup { tools: tools.into(), model, fresh: CycleId(Uuid::from_u128(50)) };
+    let setup = Setup { tools: tools.into(), model, others: Vec::new(), fresh: CycleId(Uuid::from_u128(50)) };
     Cycle::begin(waking, window, setup, at(1_000))
 }
 

@@ -10,7 +10,7 @@ use crate::changes::CommitKind;
 use crate::config::AgentConfig;
 use crate::entity::Entity;
 use crate::port::ToolSpec;
-use crate::prompt::{Item, Prompt, ToolChoice};
+use crate::prompt::{Item, Prompt};
 use crate::view::{self, Budget};
 use crate::workspace;
 
@@ -25,11 +25,13 @@ impl Cycle {
         if let Some(reason) = self.park.clone() {
             return self.next_parked(&reason, now);
         }
-        if let Some(view) = self.smaller_view() {
+        let mut prepared = self.prepare(now);
+        if let Some(view) = prepared.view.take() {
             let mut changes = self.changes(CommitKind::View, now);
             changes.view = Some(view);
             return self.commit(changes, After::Ready);
         }
+        self.show(prepared, now);
         self.state = State::Thinking;
         Next::Think(self.prompt())
     }
@@ -40,8 +42,7 @@ impl Cycle {
         if let Some(summary) = &self.view.summary {
             items.push(Item::Layer(summary.as_str().into()));
         }
-        let pending = self.inbox.iter().filter(|_| !self.open.lived);
-        for entry in self.window.iter().chain(pending) {
+        for entry in self.window.iter().chain(&self.unlived) {
             items.push(Item::Entry(Arc::clone(entry)));
             let behind = self.layers.iter().filter(|layer| layer.after == entry.seq);
             items.extend(behind.map(|layer| Item::Layer(Arc::clone(&layer.text))));
@@ -50,7 +51,7 @@ impl Cycle {
             system: Arc::clone(&self.system),
             tools: Arc::clone(&self.setup.tools),
             items,
-            choice: ToolChoice::Auto,
+            choice: self.forced(),
             cycle: self.open.id,
             reasoning_from: self.view.reasoning_from,
         }
@@ -58,21 +59,7 @@ impl Cycle {
 
     /// What entries may fill, beside everything else that is sent.
     pub(super) fn budget(&self) -> Budget {
-        let pending = self.inbox.iter().filter(|_| !self.open.lived);
-        let shown: usize = self.layers.iter().map(|layer| layer.text.len()).sum::<usize>()
-            + pending.map(|entry| entry.message.text().len()).sum::<usize>();
-        let model = &self.setup.model;
-        Budget::of(model.context_window, model.max_output, self.fixed_tokens, estimate(shown))
-    }
-
-    pub(super) fn smaller_view(&self) -> Option<crate::entry::View> {
-        let cycle = self.open.lived.then_some(self.open.id);
-        view::cut(&self.view, &self.window, self.budget(), cycle)
-    }
-
-    /// Whether the window must be cut before the model is asked.
-    pub(super) fn needs_cut(&self) -> bool {
-        self.smaller_view().is_some()
+        self.budget_of(self.voice())
     }
 
     /// The cycle is over: cut the view now rather than on the way of the next waking.
@@ -109,7 +96,7 @@ fn json_size(value: &Value) -> usize {
     }
 }
 
-fn estimate(bytes: usize) -> u64 {
+pub(super) fn estimate(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 

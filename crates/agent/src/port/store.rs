@@ -43,6 +43,8 @@ pub struct Waken {
     pub agent: AgentId,
     /// Not before this time (its `debounce`, or it is kept back).
     pub at: Timestamp,
+    /// Whether it may break into a cycle that is open.
+    pub urgent: bool,
 }
 
 /// What came of an accept.

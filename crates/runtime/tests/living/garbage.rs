@@ -142,7 +142,7 @@ async fn house(model: Wired, left: i64, written: bool) -> House {
     let left = Arc::new(AtomicI64::new(left));
     let counter = Arc::clone(&left);
     let wrap = move |inner| Arc::new(Cutting::new(inner, Arc::clone(&counter), written)) as Arc<_>;
-    let (world, _, gate) = ground(Arc::new(Only(Arc::clone(&model))), wrap);
+    let (world, _, gate) = ground(Arc::new(Only(Arc::clone(&model))), wrap, agent::call::Effect::ReadOnly);
     gate.open();
     let husam = world.human("husam").await.unwrap();
     let mut config = AgentConfig::default();

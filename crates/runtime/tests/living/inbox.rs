@@ -8,7 +8,7 @@ use models::scripted::Script;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::play::{Play, answer, done, inbox, send, step};
+use crate::play::{Play, answer, done, inbox, send, step, unaware};
 
 #[tokio::test]
 async fn an_id_sent_five_times_is_lived_once() {
@@ -40,7 +40,7 @@ async fn three_messages_within_a_second_while_it_is_busy_are_one_further_cycle()
     });
     let world = &play.world;
     let husam = world.human("husam").await.unwrap();
-    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let ada = world.agent("ada", unaware()).await.unwrap();
     let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     world.say(husam, lobby, "begin").await.unwrap();
     world.pass(Duration::from_millis(100)).await.unwrap();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agent::call::Effect;
+use agent::config::{AgentConfig, Awareness};
 use agent::entry::{Entry, EntryKind};
 use agent::port::{Model, ModelError, Store, Voices};
 use agent::prompt::{Item, Prompt};
@@ -44,8 +45,17 @@ impl Play {
 
     /// The same with another model and a store that is wrapped.
     pub(crate) fn with(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>) -> Self {
+        Self::set_up(model, wrap, Effect::ReadOnly)
+    }
+
+    /// The same, where the tool `slow` cannot be repeated.
+    pub(crate) fn unsafely(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
+        Self::set_up(Scripted::answering(author), |store| store, Effect::Unsafe)
+    }
+
+    fn set_up(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>, slow: Effect) -> Self {
         let model = Arc::new(model);
-        let (world, counters, gate) = ground(Arc::new(One(Arc::clone(&model))), wrap);
+        let (world, counters, gate) = ground(Arc::new(One(Arc::clone(&model))), wrap, slow);
         Self { world, model, counters, gate }
     }
 
@@ -58,12 +68,13 @@ impl Play {
 pub(crate) fn ground(
     voices: Arc<dyn Voices>,
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
+    slow: Effect,
 ) -> (World, Counters, Gate) {
     let clock = clock();
     let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
     let counters = Counters::new();
     let gate = Gate::closed();
-    let slow = testkit::hands::slow(&counters, Effect::ReadOnly, &gate);
+    let slow = testkit::hands::slow(&counters, slow, &gate);
     let build = testkit::hands::visible("build", Arc::clone(&slow));
     let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
     let ground = Ground {
@@ -120,4 +131,9 @@ pub(crate) fn answer(prompt: &Prompt, space: &str, text: &str) -> Script {
         0 => Script::new().call("send_message", &send(space, text)),
         _ => done(),
     }
+}
+
+/// A config under which everything that comes waits for the next cycle.
+pub(crate) fn unaware() -> AgentConfig {
+    AgentConfig { awareness: Awareness::None, ..AgentConfig::default() }
 }

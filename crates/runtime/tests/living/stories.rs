@@ -8,7 +8,7 @@ use agent::run::Ending;
 use models::scripted::Script;
 use serde_json::json;
 
-use crate::play::{Play, answer, done, entries, everything, inbox, send, step};
+use crate::play::{Play, answer, done, entries, everything, inbox, send, step, unaware};
 
 fn texts(heard: &[(String, String)], who: &str) -> Vec<String> {
     heard.iter().filter(|(name, _)| name == who).map(|(_, text)| text.clone()).collect()
@@ -50,7 +50,7 @@ async fn scenario_2_what_comes_while_it_works_is_one_further_cycle() {
     let world = &play.world;
     let husam = world.human("husam").await.unwrap();
     let ahmad = world.human("ahmad").await.unwrap();
-    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let ada = world.agent("ada", unaware()).await.unwrap();
     let project = world.space("project", &[husam, ada.entity()]).await.unwrap();
     let design = world.space("design", &[ahmad, ada.entity()]).await.unwrap();
 

@@ -79,6 +79,7 @@ impl Reader<'_> {
         for (key, value) in pairs {
             match key.text.as_str() {
                 "inbox" => condition.inbox = self.texts(value, "words that the inbox must hold"),
+                "shown" => condition.shown = self.texts(value, "words that it must be shown meanwhile"),
                 "knows" => condition.knows = self.texts(value, "words that the agent must have seen"),
                 "cycle" => {
                     let number = value.words().and_then(|words| words.parse::<u64>().ok());
@@ -91,7 +92,7 @@ impl Reader<'_> {
                         }
                     }
                 }
-                _ => self.unknown(key, &["inbox", "knows", "cycle"]),
+                _ => self.unknown(key, &["inbox", "shown", "knows", "cycle"]),
             }
         }
         condition

@@ -52,7 +52,12 @@ fn a_whole_file_is_read_as_it_is_meant() {
         rules[0].steps,
         [[Act::Think("hm".into()), Act::Say { space: Some("ops".into()), text: "4".into() }]]
     );
-    let when = Condition { inbox: vec!["x".into()], knows: vec!["y".into()], cycle: Some(2) };
+    let when = Condition {
+        inbox: vec!["x".into()],
+        knows: vec!["y".into()],
+        cycle: Some(2),
+        ..Condition::default()
+    };
     assert_eq!((&rules[1].when, rules[1].steps.len()), (&when, 2));
     assert_eq!(rules[2].steps, [[Act::Skip(None)]]);
     assert_eq!(scenario.story[0].when, When::Quiet);

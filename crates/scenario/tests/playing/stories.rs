@@ -30,7 +30,8 @@ async fn what_happens_at_one_moment_is_found_together() {
     let script = "      - say: all of you\n";
     let story = "  - at: 1s\n    husam says in lobby: one\n  - after: 0s\n    husam says in lobby: two\n  \
                  - after: 1ms\n    husam says in lobby: three\n";
-    let outcome = played(&file(script, story, "  - ada lived cycles: [{events: 2}, {events: 1}]\n")).await;
+    let file = file(script, story, "  - ada lived cycles: [{events: 2}, {events: 1}]\n");
+    let outcome = played(&file.replace("    script:", "    awareness: none\n    script:")).await;
     assert!(outcome.passed(), "{:?}", outcome.unmet);
 }
 

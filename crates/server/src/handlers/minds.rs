@@ -96,7 +96,7 @@ pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result
         Window::Unchanged => Vec::new(),
     };
     let tools = specs(&**toolbox, waking.config.tools.as_deref());
-    let setup = Setup { tools, model: model.clone(), fresh: CycleId(ids.uuid()) };
+    let setup = Setup { tools, model: model.clone(), others: Vec::new(), fresh: CycleId(ids.uuid()) };
     let mind = Cycle::begin(waking, window, setup, now).mind(now);
     let counts = tokens.count(texts(&mind)).await;
     Ok(Json(Mind::of(agent, &model, &mind, &counts)))

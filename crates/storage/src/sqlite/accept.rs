@@ -1,7 +1,7 @@
 //! Accepting: a message with the events it causes, or one event, made idempotent by the client's
 //! key, the message's id and the ledger.
 
-use agent::delivery::{refused_when_full, space_of};
+use agent::delivery::{is_urgent, refused_when_full, space_of};
 use agent::event::{Event, Fate};
 use agent::id::{AgentId, MessageId};
 use agent::life::Standing;
@@ -92,7 +92,11 @@ fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Out
     if head.waiting >= head.inbox_max && refused_when_full(event) {
         return Err(Denial::InboxFull(agent).into());
     }
-    let wake = admit(db, session, &mut head, event, space, &Fate::Waiting)?;
-    let wake = wake.map(|at| Ok::<_, super::fault::Fault>(Waken { agent, at: time(at)? })).transpose()?;
-    Ok(Accepted::Fresh { message: None, wake: wake.into_iter().collect() })
+    let urgent = is_urgent(event, &head.urgency);
+    let event = Event { urgent, ..event.clone() };
+    let wake = match admit(db, session, &mut head, &event, space, &Fate::Waiting)? {
+        Some(at) => vec![Waken { agent, at: time(at)?, urgent }],
+        None => Vec::new(),
+    };
+    Ok(Accepted::Fresh { message: None, wake })
 }

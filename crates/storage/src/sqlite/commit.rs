@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::Session;
 use super::due::due_at;
-use super::events::{Which, waiting};
+use super::events::{Which, urgent_waits, waiting};
 use super::facts::facts;
 use super::fault::{Fault, Outcome};
 use super::rows::{
@@ -23,9 +23,6 @@ use super::rows::{
 };
 use super::say::{Spoken, say};
 use super::{apply, notes, show};
-
-/// Urgent events that a glance brings in full.
-const URGENT_MAX: u32 = 100;
 
 /// The rows of one life, as far as a commit reads and writes them.
 struct Life {
@@ -103,6 +100,9 @@ pub(super) fn commit(
     if canceled && matches!(changes.kind, CommitKind::Decide | CommitKind::Start) {
         return Err(Fault::Canceled);
     }
+    if changes.barrier && barred(db, &life, changes)? {
+        return Err(Fault::Barred);
+    }
     let n = life.commit_n + 1;
     let mut echo = speak(db, session, lease.agent, changes)?;
     let noted = notes::write(db, life.agent, n, changes.at, &changes.inward, &changes.calls)?;
@@ -128,7 +128,7 @@ pub(super) fn commit(
     let facts = if seen || changes.open.is_none() { None } else { Some(facts(db, life.agent)?) };
     let glance = Glance { facts, ..look(db, &life, changes.cycle.0)? };
     if let Some(due) = life.due_at.filter(|_| changes.open.is_none()) {
-        echo.wake.push(Waken { agent: lease.agent, at: time(due)? });
+        echo.wake.push(Waken { agent: lease.agent, at: time(due)?, urgent: false });
     }
     Ok(CommitOutcome::Committed { n, glance, echo })
 }
@@ -144,6 +144,19 @@ fn may(life: &Life, lease: Lease, changes: &Changes) -> bool {
         CommitKind::View => lease.epoch == life.epoch,
         _ => lease.epoch == life.epoch && life.open_cycle == Some(changes.cycle.0),
     }
+}
+
+/// Whether someone whose event the open cycle lives has said something urgent that it has not taken.
+fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
+    if life.waiting <= life.taken || !urgent_waits(db, life.agent)? {
+        return Ok(false);
+    }
+    let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
+    let newer = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX)?;
+    Ok(newer.iter().any(|waiting| {
+        let principal = &waiting.event.envelope.principal;
+        waiting.event.urgent && requesters.iter().any(|requester| requester.principal == *principal)
+    }))
 }
 
 /// A commit that the writer cannot tell from lost: the audit decides whether it was done.
@@ -320,8 +333,10 @@ fn look(db: &Connection, life: &Life, cycle: Uuid) -> Outcome<Glance> {
     let count = life.waiting.saturating_sub(life.taken);
     let (mut preview, mut urgent) = (Vec::new(), Vec::new());
     if count > 0 {
-        preview = waiting(db, life.agent, &Which::Others, u32::try_from(limits::PREVIEW_LINES).unwrap_or(5))?;
-        urgent = waiting(db, life.agent, &Which::Urgent, URGENT_MAX)?;
+        preview = waiting(db, life.agent, &Which::Others, limits::PEEK_MAX)?;
+        if urgent_waits(db, life.agent)? {
+            urgent = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX)?;
+        }
     }
     Ok(Glance {
         waiting: count,

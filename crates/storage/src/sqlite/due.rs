@@ -1,6 +1,7 @@
 //! What is due, found by index: agents with work, and plans that become events.
 
-use agent::event::Fate;
+use agent::delivery::is_urgent;
+use agent::event::{Event, Fate};
 use agent::id::AgentId;
 use agent::life::Standing;
 use agent::port::{Due, Waken};
@@ -59,8 +60,10 @@ pub(super) fn fire_due(
     for (row, agent, n, plan) in plans {
         let Some((event, after)) = agent::plan::fire(&plan, now) else { continue };
         let mut head = Head::read(db, row)?;
+        let urgent = is_urgent(&event, &head.urgency);
+        let event = Event { urgent, ..event };
         if let Some(at) = admit(db, session, &mut head, &event, None, &Fate::Waiting)? {
-            wake.push(Waken { agent, at: time(at)? });
+            wake.push(Waken { agent, at: time(at)?, urgent });
         }
         put_plan(db, row, n, &after)?;
         touch(db, row)?;
@@ -72,7 +75,7 @@ pub(super) fn fire_due(
         let Some((row, agent, space)) = next else { break };
         let mut head = Head::read(db, row)?;
         if let Some(at) = release(db, session, &mut head, space, now)? {
-            wake.push(Waken { agent, at: time(at)? });
+            wake.push(Waken { agent, at: time(at)?, urgent: false });
         }
     }
     Ok(wake)

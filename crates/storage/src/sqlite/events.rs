@@ -1,6 +1,7 @@
 //! Rows of the ledger: writing an accepted event into an agent's inbox, and reading events back
 //! with the words they refer to.
 
+use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Trust, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::life::Standing;
@@ -30,11 +31,11 @@ pub(super) struct Head {
     pub(super) due_at: Option<i64>,
     pub(super) hold_until: Option<i64>,
     pub(super) held: u32,
+    pub(super) urgency: Urgency,
 }
 
 /// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
-pub(super) const HEAD: &str =
-    "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held";
+pub(super) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
 
 impl Head {
     pub(super) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
@@ -48,6 +49,10 @@ impl Head {
             due_at: row.get(at + 6)?,
             hold_until: row.get(at + 7)?,
             held: u32_at(row, at + 8)?,
+            urgency: match row.get::<_, Option<String>>(at + 9)? {
+                Some(text) => from_json(&text, "an urgency")?,
+                None => Urgency::default(),
+            },
         })
     }
 
@@ -291,8 +296,20 @@ pub(super) enum Which {
     Taken,
     /// Those that it did not take.
     Others,
-    /// The urgent ones of these.
+    /// The urgent ones of these, each with what its sender said before it.
     Urgent,
+}
+
+/// By the partial index over what is urgent: only where something is does the rest matter.
+const URGENT: &str = "w.taken = 0 AND ?2 = 0 AND EXISTS (SELECT 1 FROM waiting u \
+    JOIN event o ON o.agent = u.agent AND o.seq = u.seq \
+    WHERE u.agent = ?1 AND u.urgent = 1 AND u.taken = 0 AND u.seq >= w.seq \
+    AND o.principal_kind = e.principal_kind AND o.principal IS e.principal)";
+
+/// Whether anything urgent waits that is not taken.
+pub(super) fn urgent_waits(db: &Connection, agent: i64) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND urgent = 1 AND taken = 0 LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists([agent])?)
 }
 
 /// Waiting events, oldest first, with what they refer to.
@@ -301,7 +318,7 @@ pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
         Which::Due(at) => ("w.not_before <= ?2 AND w.taken = 0", ms(*at)),
         Which::Taken => ("w.taken = 1 AND ?2 = 0", 0),
         Which::Others => ("w.taken = 0 AND ?2 = 0", 0),
-        Which::Urgent => ("w.urgent = 1 AND w.taken = 0 AND ?2 = 0", 0),
+        Which::Urgent => (URGENT, 0),
     };
     let sql = format!(
         "SELECT {COLUMNS}, w.attempts FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \

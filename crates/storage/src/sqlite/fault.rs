@@ -24,6 +24,8 @@ pub(super) enum Fault {
     Lost,
     /// The cycle was canceled.
     Canceled,
+    /// Something urgent came before a call that cannot be repeated.
+    Barred,
 }
 
 /// What a command comes to.
@@ -60,7 +62,7 @@ impl From<Fault> for StoreError {
             Fault::Store(error) => error,
             Fault::Denied(denial) => Self::Damaged(denial.to_string()),
             Fault::Config(error) => Self::Damaged(error.to_string()),
-            Fault::Refused(_) | Fault::Lost | Fault::Canceled => {
+            Fault::Refused(_) | Fault::Lost | Fault::Canceled | Fault::Barred => {
                 Self::Damaged("an answer of `commit` came from elsewhere".into())
             }
         }

@@ -1,7 +1,7 @@
 //! What administrators and people do: agents, people, keys, and the first world. Spaces are in
 //! `registry_spaces`, events of the ledger in `registry_events`.
 
-use agent::config::{AgentConfig, WakeOn};
+use agent::config::{AgentConfig, Urgency, WakeOn};
 use agent::entity::{Entity, EntityKind, Space};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
@@ -72,10 +72,13 @@ fn create_agent(db: &Connection, new: NewAgent) -> Outcome<Entity> {
 fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: Timestamp) -> Outcome<()> {
     let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, ?, ?, ?)";
     run(db, sql, params![agent, int(rev), ms(at), to_json(config)?])?;
-    let sql = "UPDATE agent SET config_rev = ?, wake_on = ?, hop_limit = ?, inbox_max = ?, debounce = ? WHERE id = ?";
+    let sql = "UPDATE agent SET config_rev = ?, wake_on = ?, hop_limit = ?, inbox_max = ?, debounce = ?, \
+               urgency = ? WHERE id = ?";
     let wake_on = i64::from(config.wake_on == WakeOn::Mention);
     let (inbox_max, debounce) = (config.limits.inbox_max, int(config.debounce));
-    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, agent]).map(drop)
+    let urgency = Some(&config.urgency).filter(|urgency| **urgency != Urgency::default());
+    let urgency = urgency.map(to_json).transpose()?;
+    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, urgency, agent]).map(drop)
 }
 
 fn amend_agent(

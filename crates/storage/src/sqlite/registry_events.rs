@@ -133,7 +133,7 @@ pub(super) fn send_again(
         return Err(Denial::InboxFull(agent).into());
     }
     let waken = |at: Option<i64>| -> Outcome<Option<Waken>> {
-        at.map(|at| Ok(Waken { agent, at: time(at)? })).transpose()
+        at.map(|at| Ok(Waken { agent, at: time(at)?, urgent: false })).transpose()
     };
     let sent = match found.fate {
         Fate::Dead { .. } => {

@@ -70,7 +70,8 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
             }
             let due = hand_over(db, session, head, &delivery, place.id, seq)?;
             if let Some(at) = due {
-                wake.push(Waken { agent: delivery.agent, at: time(at)? });
+                let urgent = delivery.event.urgent;
+                wake.push(Waken { agent: delivery.agent, at: time(at)?, urgent });
             }
         }
     }
@@ -103,6 +104,7 @@ fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
                 waiting: head.waiting,
                 inbox_max: head.inbox_max,
                 requesters: requesters.map_or(Ok(Vec::new()), |text| from_json(&text, "requesters"))?,
+                urgency: head.urgency.clone(),
             })
         });
         let facts = MemberFacts {

@@ -57,6 +57,7 @@ impl Store for Sqlite {
                 Err(Fault::Refused(refusals)) => Ok(CommitOutcome::Refused(refusals)),
                 Err(Fault::Lost) => Ok(CommitOutcome::Lost),
                 Err(Fault::Canceled) => Ok(CommitOutcome::Canceled),
+                Err(Fault::Barred) => Ok(CommitOutcome::Barred),
                 other => Ok(other?),
             }
         })

@@ -117,7 +117,10 @@ pub async fn an_event_is_known_for_ever_and_wakes_once(b: Backend) {
     let w = world(b).await;
     let event = service("api:key:1");
     let fresh = w.event(w.ada, event.clone()).await;
-    assert_eq!(fresh, Accepted::Fresh { message: None, wake: vec![Waken { agent: w.ada, at: at(10) }] });
+    assert_eq!(
+        fresh,
+        Accepted::Fresh { message: None, wake: vec![Waken { agent: w.ada, at: at(10), urgent: false }] }
+    );
     assert_eq!(w.event(w.ada, event.clone()).await, Accepted::Duplicate { message: None });
     assert!(matches!(w.event(w.bob, event.clone()).await, Accepted::Fresh { .. }));
     let waiting = w.wake(w.ada).await.waiting;
@@ -214,7 +217,7 @@ pub async fn a_debounce_delays_the_waking_and_takes_along_what_came_meanwhile(b:
     let config = AgentConfig { debounce: 500, ..AgentConfig::default() };
     let w = world_with(b, config).await;
     let Accepted::Fresh { wake, .. } = w.say(w.family, "first").await else { panic!("wanted it accepted") };
-    assert_eq!(wake, [Waken { agent: w.ada, at: at(510) }]);
+    assert_eq!(wake, [Waken { agent: w.ada, at: at(510), urgent: false }]);
     let mut second = saying(w.husam, w.family, "second");
     second.at = at(400);
     w.accept(second).await;

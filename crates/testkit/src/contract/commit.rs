@@ -222,7 +222,7 @@ pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
     let mut living = w.open(w.ada).await;
     let calm = w.b.store.glance(living.lease).await.unwrap().unwrap();
     assert_eq!((calm.waiting, calm.cancel, calm.suspended, calm.preview.len()), (0, false, false, 0));
-    for n in 0..7 {
+    for n in 0..12 {
         w.accept(saying(w.bob.entity(), w.team, &format!("more {n}"))).await;
     }
     w.b.registry.add_member(w.family, w.bob.entity(), "guest".into(), at(20)).await.unwrap();
@@ -231,7 +231,7 @@ pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
     let decision = living.decision();
     let (brought, _) = living.done(&w, decision).await;
     for glance in [seen, brought] {
-        assert_eq!((glance.waiting, glance.preview.len(), glance.suspended), (7, 5, true));
+        assert_eq!((glance.waiting, glance.preview.len(), glance.suspended), (12, 10, true));
         assert_eq!(glance.preview[0].said[0].text, "more 0");
         assert_eq!(glance.urgent, []);
         let facts = glance.facts.expect("somebody joined a space of hers");
@@ -239,19 +239,47 @@ pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
     }
     let settle = living.changes(CommitKind::Settle);
     let (glance, _) = living.done(&w, settle).await;
-    assert_eq!((glance.waiting, glance.facts), (7, None));
+    assert_eq!((glance.waiting, glance.facts), (12, None));
 }
 
-/// The person whose message is being lived may break in; another's words wait.
+/// The person whose message is being lived may break in, with all that person said before; another's
+/// words wait.
 pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "deploy").await;
     let living = w.open(w.ada).await;
     w.say(w.team, "elsewhere").await;
+    w.accept(saying(w.bob.entity(), w.team, "from another")).await;
     w.say(w.family, "stop!").await;
+    w.say(w.team, "afterwards").await;
     let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
     let urgent: Vec<_> = glance.urgent.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
-    assert_eq!((glance.waiting, urgent), (2, vec!["stop!"]));
+    assert_eq!((glance.waiting, urgent), (4, vec!["elsewhere", "stop!"]));
+}
+
+/// A call that cannot be repeated does not begin after something urgent of whoever asked for it; what
+/// others say, and what is not urgent, does not hold it.
+pub async fn a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_requester(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "deploy").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.outward(0, true)];
+    let requester =
+        agent::life::Requester { principal: agent::event::Principal::Entity(w.husam), space: Some(w.family) };
+    living.open.requesters = vec![requester.clone()];
+    decision.open.as_mut().unwrap().requesters = vec![requester];
+    living.done(&w, decision).await;
+    w.accept(saying(w.bob.entity(), w.team, "from another")).await;
+    let mut start = living.changes(CommitKind::Start);
+    start.barrier = true;
+    living.done(&w, start).await;
+    w.say(w.family, "stop!").await;
+    let mut start = living.changes(CommitKind::Start);
+    start.barrier = true;
+    assert_eq!(w.commit(living.lease, start.clone()).await, CommitOutcome::Barred);
+    start.barrier = false;
+    living.done(&w, start).await;
 }
 
 /// Tokens of all its life: receipts once each, and what was skipped.

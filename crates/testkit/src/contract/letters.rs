@@ -55,7 +55,7 @@ pub async fn a_dead_event_is_sent_again_and_its_attempts_begin_anew(b: Backend) 
     w.ends(dead()).await;
     assert_eq!((w.due(9_000).await, w.waiting().await), (vec![], 0));
     let sent = w.again("poison", "unused", None).await.unwrap();
-    assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(900) })));
+    assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!((w.due(900).await, w.waiting().await), (vec![w.ada], 1));
     let waking = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap();
     assert_eq!((waking.waiting[0].seq, waking.waiting[0].attempts), (1, 0));
@@ -77,7 +77,7 @@ pub async fn a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it(b: Back
     w.accept(said).await;
     w.ends(Fate::Skipped { reason: None }).await;
     let sent = w.again(&name, "anew", None).await.unwrap();
-    assert_eq!(sent, SentAgain::Anew(id("anew"), Some(Waken { agent: w.ada, at: at(900) })));
+    assert_eq!(sent, SentAgain::Anew(id("anew"), Some(Waken { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!(w.state(w.ada, &name).await, "skipped");
     let waiting = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap().waiting;
     assert_eq!(waiting[0].event.cites, Some(id(&name)));

@@ -89,7 +89,7 @@ pub async fn events_given_back_keep_the_attempt_only_where_they_are_to_blame(b: 
         back.settle = living.settled(&Fate::Waiting);
         back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Backoff) });
         let (_, echo) = living.done(&w, back).await;
-        assert_eq!(echo.wake, [agent::port::Waken { agent: w.ada, at: at(900) }]);
+        assert_eq!(echo.wake, [agent::port::Waken { agent: w.ada, at: at(900), urgent: false }]);
         assert_eq!(w.due(899).await, []);
         assert_eq!(w.due(900).await, [w.ada]);
         let waking = w.wake(w.ada).await;

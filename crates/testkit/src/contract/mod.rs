@@ -99,6 +99,7 @@ macro_rules! contract_tests {
             commit::memories_are_versioned_and_the_last_word_stands,
             commit::a_glance_tells_what_others_did_meanwhile,
             commit::an_urgent_message_of_the_requester_is_shown_in_full,
+            commit::a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_requester,
             commit::totals_count_receipts_and_skips,
             commit::two_agents_speak_into_each_others_spaces_at_once,
             goals::goals_are_versioned_and_the_last_word_stands,

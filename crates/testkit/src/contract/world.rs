@@ -8,6 +8,7 @@ use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle, Waking};
 use agent::message::ModelMessage;
 use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
@@ -185,29 +186,8 @@ impl World {
 }
 
 fn fresh_cycle(taken: Vec<u64>) -> OpenCycle {
-    OpenCycle {
-        id: CycleId(fresh()),
-        config_rev: 1,
-        opened_at: at(1_000),
-        taken,
-        step: 0,
-        attempts: 1,
-        lived: false,
-        requesters: Vec::new(),
-        root: RootId("root".into()),
-        hop: 0,
-        trust: Trust::Member,
-        woke_for: "a test".into(),
-        tokens: 0,
-        mistakes: 0,
-        nudges: 0,
-        continued: false,
-        finishing: None,
-        addressed: Vec::new(),
-        layers: Vec::new(),
-        steps: Vec::new(),
-        usage: Usage::default(),
-    }
+    let batch = Batch { root: RootId("root".into()), trust: Trust::Member, ..Batch::default() };
+    OpenCycle { taken, woke_for: "a test".into(), ..OpenCycle::new(CycleId(fresh()), 1, at(1_000), &batch) }
 }
 
 /// A cycle being lived by hand.

@@ -36,6 +36,7 @@ fn names_are_in_a_stable_order_with_added_tools_behind_the_prebuilt() {
         "enter_space",
         "send_message",
         "read_messages",
+        "peek_inbox",
         "skip",
         "done",
         "set_memories",

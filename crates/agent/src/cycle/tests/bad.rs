@@ -26,14 +26,14 @@ fn what_is_too_large_or_too_much_is_a_failed_attempt_and_arguments_too_large_are
         say(&mut cycle, parts).0
     };
     for parts in [
-        vec![text(&"x".repeat(crate::limits::REPLY_WORDS_MAX_BYTES + 1))],
-        vec![call("look"); crate::limits::REPLY_CALLS_MAX + 1],
+        vec![text(&"x".repeat(limits::REPLY_WORDS_MAX_BYTES + 1))],
+        vec![call("look"); limits::REPLY_CALLS_MAX + 1],
     ] {
         let commits = huge(parts);
         assert_eq!(commits[0].kind, CommitKind::Close);
         assert!(commits[0].entries.is_empty() && commits[0].blame, "nothing of it is lived");
     }
-    let arguments = format!("{{\"n\":\"{}\"}}", "x".repeat(crate::limits::ARGUMENTS_MAX_BYTES));
+    let arguments = format!("{{\"n\":\"{}\"}}", "x".repeat(limits::ARGUMENTS_MAX_BYTES));
     let commits = huge(vec![ReplyPart::Call { name: "note".into(), arguments }]);
     assert_eq!(commits[0].calls[0].arguments, "{}");
     assert!(commits[0].entries.iter().all(|entry| entry.message.countable().len() < 1_000));

@@ -1,0 +1,310 @@
+//! What a cycle notices while it lasts, and what is decided before each step: the machine without a
+//! runtime, played by hand.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::call::{Effect, OutcomeStatus};
+use crate::changes::CommitKind;
+use crate::entry::EntryKind;
+use crate::event::Fate;
+use crate::life::Waking;
+use crate::prompt::Item;
+
+fn configured(config: &Value, waiting: Vec<Waiting>) -> Cycle {
+    let config = Arc::new(AgentConfig::from_json(config).unwrap());
+    begin_with(Waking { config, ..waking(waiting) })
+}
+
+fn urgent(seq: u64) -> Waiting {
+    let mut waiting = service(seq, 0);
+    waiting.event.urgent = true;
+    waiting
+}
+
+fn glance(waiting: Vec<Waiting>) -> Glance {
+    let urgent = waiting.iter().filter(|w| w.event.urgent).cloned().collect();
+    Glance { waiting: u32::try_from(waiting.len()).unwrap(), preview: waiting, urgent, ..Glance::default() }
+}
+
+/// Drives as [`drive`] does, but each commit brings what `waits` says.
+fn drive_seeing(cycle: &mut Cycle, waits: &[Waiting]) -> (Vec<Changes>, Next) {
+    let mut commits = Vec::new();
+    loop {
+        match cycle.next(at(2_000)) {
+            Next::Commit(changes) => {
+                let settled: Vec<u64> = changes.settle.iter().map(|s| s.seq).collect();
+                let left = waits.iter().filter(|w| !settled.contains(&w.seq)).cloned().collect();
+                commits.push(*changes);
+                cycle.committed(Verdict::Committed(glance(left)), at(2_000));
+            }
+            Next::Inward(rows) => {
+                let inward =
+                    |row: &CallRow| Inward { peek: u32::from(row.tool == "peek"), ..Inward::default() };
+                let done = |row: &CallRow| Ok(Done { outcome: Outcome::ok("done"), inward: inward(row) });
+                cycle.acted(rows.iter().map(done).collect());
+            }
+            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            other => return (commits, other),
+        }
+    }
+}
+
+fn shown(prompt: &Prompt) -> Vec<String> {
+    prompt
+        .items
+        .iter()
+        .map(|item| match item {
+            Item::Entry(entry) => format!("{}: {}", entry.kind.as_str(), entry.message.text()),
+            Item::Layer(text) => format!("layer: {text}"),
+        })
+        .collect()
+}
+
+#[test]
+fn an_injected_event_is_lived_by_the_decision_of_the_step_that_showed_it() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let (first, next) = drive_seeing(&mut cycle, &[urgent(2)]);
+    assert_eq!(first[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [1]);
+    let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+    let last = shown(&prompt).pop().unwrap();
+    assert!(last.starts_with("injection: [MID-CYCLE UPDATE — 1 new event]"), "{last}");
+    cycle.thought(Ok(reply(vec![text("seen")])), at(2_000));
+    let (second, next) = drive_seeing(&mut cycle, &[]);
+    assert_eq!(rested(&next).0, Ending::Rested);
+    assert!(
+        matches!(second[0].settle[0], ref s if s.seq == 2 && matches!(s.fate, Fate::Lived { step: 1, .. }))
+    );
+    let kinds: Vec<_> = second[0].entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Injection, EntryKind::Assistant]);
+    let run = second[0].run.as_ref().unwrap();
+    assert_eq!((run.events, run.steps[0].injected, run.steps[1].injected), (2, 0, 1));
+}
+
+#[test]
+fn a_failed_step_leaves_what_it_was_shown_waiting() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    drive_seeing(&mut cycle, &[urgent(2)]);
+    cycle.thought(Err(ModelError::Network("gone".into())), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[urgent(2)]);
+    assert_eq!(kinds(&commits), [CommitKind::Park]);
+    assert!(commits[0].settle.is_empty() && commits[0].entries.is_empty());
+}
+
+#[test]
+fn a_preview_is_shown_and_not_kept_in_the_log() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let (_, next) = drive_seeing(&mut cycle, &[service(2, 0)]);
+    let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+    assert!(shown(&prompt).pop().unwrap().starts_with("layer: [INBOX PREVIEW — 1 new event(s) waiting]"));
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let (commits, next) = drive_seeing(&mut cycle, &[service(2, 0)]);
+    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Assistant, EntryKind::Outcomes]);
+    assert!(commits[0].settle.is_empty() && commits[0].layers.len() == 1, "kept beside the run");
+    let Next::Think(later) = next else { panic!("wanted the next step, got {next:?}") };
+    let (before, after) = (shown(&prompt), shown(&later));
+    assert_eq!(after[..before.len()], before, "each request extends the one before");
+    assert_eq!(after.iter().filter(|item| item.contains("PREVIEW")).count(), 1, "nothing new came");
+}
+
+#[test]
+fn an_interruption_begins_the_step_again_with_what_came_three_times_at_most() {
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    let (_, next) = drive(&mut cycle);
+    let Next::Think(mut before) = next else { panic!("wanted a thought, got {next:?}") };
+    for n in 2..=4 {
+        let news = glance(vec![urgent(n)]);
+        assert!(cycle.outdated_by(&news));
+        cycle.outdated(news, 100);
+        let Next::Think(prompt) = cycle.next(at(2_000)) else { panic!() };
+        let (old, new) = (shown(&before), shown(&prompt));
+        assert_eq!(new[..old.len()], old, "each request extends the one before");
+        assert!(new.last().unwrap().contains("MID-CYCLE UPDATE"));
+        before = prompt;
+    }
+    assert!(!cycle.outdated_by(&glance(vec![urgent(5)])), "after three it is only injected");
+    cycle.thought(Ok(reply(vec![text("well")])), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[]);
+    assert_eq!(commits[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let run = commits[0].run.as_ref().unwrap();
+    assert_eq!((run.steps[0].interrupts, run.steps[0].injected), (3, 3));
+}
+
+#[test]
+fn other_modes_let_a_generation_end_and_what_is_shown_is_no_news() {
+    let mut cycle = configured(&json!({"awareness": "preview+inject"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    assert!(!cycle.outdated_by(&glance(vec![urgent(2)])));
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    assert!(!cycle.outdated_by(&glance(vec![service(2, 0)])), "it is not urgent");
+    cycle.outdated(glance(vec![urgent(2)]), 0);
+    cycle.next(at(2_000));
+    assert!(!cycle.outdated_by(&glance(vec![urgent(2)])), "it is shown already");
+}
+
+#[test]
+fn a_skip_settles_what_it_was_shown_as_well() {
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.outdated(glance(vec![urgent(2)]), 0);
+    cycle.next(at(2_000));
+    cycle.thought(Ok(reply(vec![call(names::SKIP)])), at(2_000));
+    let (commits, next) = drive_seeing(&mut cycle, &[]);
+    assert_eq!(rested(&next).0, Ending::Skipped);
+    assert_eq!(commits[0].settle.len(), 2);
+    assert!(commits[0].entries.is_empty());
+}
+
+#[test]
+fn a_peek_is_shown_at_the_next_step_and_lived_by_it() {
+    let mut cycle = configured(&json!({"awareness": "none"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("peek")])), at(2_000));
+    let (commits, next) = drive_seeing(&mut cycle, &[service(2, 0), service(3, 0)]);
+    assert_eq!(commits[0].open.as_ref().unwrap().peek, 1);
+    let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+    assert!(shown(&prompt).pop().unwrap().contains(r#"{"n":2}"#));
+    cycle.thought(Ok(reply(vec![text("ok")])), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[service(3, 0)]);
+    assert_eq!(commits[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_call_that_cannot_be_repeated_is_held_back_for_something_urgent_of_its_requester() {
+    let mut cycle = configured(&json!({"awareness": "none"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("fire"), call("fire"), call(names::DONE)])), at(2_000));
+    let mut barred = 0;
+    let (commits, next) = loop {
+        match cycle.next(at(2_000)) {
+            Next::Commit(changes) if changes.kind == CommitKind::Start => {
+                assert!(changes.barrier);
+                barred += 1;
+                cycle.committed(Verdict::Barred, at(2_000));
+                break drive_seeing(&mut cycle, &[urgent(2)]);
+            }
+            Next::Commit(_) => cycle.committed(Verdict::Committed(Glance::default()), at(2_000)),
+            Next::Inward(rows) => {
+                let done = |_: &CallRow| Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() });
+                cycle.acted(rows.iter().map(done).collect());
+            }
+            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(barred, 1);
+    let statuses: Vec<_> =
+        commits[0].call_changes.iter().map(|change| change.outcome.as_ref().unwrap().status).collect();
+    assert_eq!(statuses, [OutcomeStatus::Canceled, OutcomeStatus::Canceled], "neither of them began");
+    let Next::Think(prompt) = next else { panic!("it decides again although it said done: {next:?}") };
+    assert!(shown(&prompt).pop().unwrap().contains("MID-CYCLE UPDATE"), "shown whatever the awareness");
+}
+
+#[test]
+fn a_gate_refuses_calls_and_leaves_the_tools_as_they_are() {
+    let config = json!({"gates": [{"to": 0, "active_tools": ["look"]}]});
+    let mut cycle = configured(&config, vec![service(1, 0)]);
+    let (_, next) = drive(&mut cycle);
+    let Next::Think(prompt) = next else { panic!("wanted a thought, got {next:?}") };
+    assert_eq!(prompt.tools.len(), 6);
+    assert!(shown(&prompt).pop().unwrap().contains("[PHASE] step 0: you may call look, skip and done only."));
+    let (commits, next) = say(&mut cycle, vec![call("note")]);
+    let outcome = commits[0].calls[0].outcome.as_ref().unwrap();
+    assert_eq!(outcome.text, "`note` may not be called now (step 0); you may call look, skip and done");
+    let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+    assert!(shown(&prompt).pop().unwrap().contains("From now on you may call all of your tools"));
+    let (commits, _) = say(&mut cycle, vec![call("note")]);
+    assert_eq!(commits[0].calls[0].outcome.as_ref().unwrap().status, OutcomeStatus::Ok);
+}
+
+#[test]
+fn a_fallback_answers_where_a_provider_cannot_and_the_receipt_says_so() {
+    let config = json!({"fallback": ["other/one"]});
+    let mut cycle = configured(&config, vec![service(1, 0)]);
+    drive(&mut cycle);
+    assert_eq!(cycle.voice(), None);
+    cycle.thought(Err(ModelError::Auth("no".into())), at(2_000));
+    let Next::Think(_) = cycle.next(at(2_000)) else { panic!("the next one is asked") };
+    assert_eq!(cycle.voice(), Some("other/one"));
+    let (commits, _) = say(&mut cycle, vec![text("here")]);
+    let run = commits[0].run.as_ref().unwrap();
+    assert_eq!((run.model.as_str(), run.steps[0].model.is_some()), ("scripted", true));
+    let mut cycle = configured(&config, vec![service(1, 0)]);
+    drive(&mut cycle);
+    for _ in 0..2 {
+        cycle.thought(Err(ModelError::Auth("no".into())), at(2_000));
+        if let Next::Commit(changes) = cycle.next(at(2_000)) {
+            assert_eq!(changes.kind, CommitKind::Close, "all of them failed: it waits");
+        }
+    }
+}
+
+#[test]
+fn what_the_rules_settle_asks_no_model() {
+    let mut waiting = service(1, 0);
+    waiting.event.kind = EventKind::SpaceMessage;
+    waiting.event.envelope.trust = Trust::Agent;
+    let space = SpaceId(Uuid::from_u128(9));
+    let message = crate::id::MessageId(Uuid::from_u128(1));
+    waiting.event.data = EventData::Said { space, seq: 1, message };
+    let mut read = waking(vec![waiting]);
+    read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());
+    read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };
+    let mut cycle = begin_with(read);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
+    assert_eq!(rested(&next), (Ending::Skipped, Some("triage: not addressed to this agent")));
+    assert!(commits.iter().all(|changes| changes.entries.is_empty()));
+}
+
+fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
+    let member = |n: u128| crate::entity::Member {
+        entity: Entity { id: EntityId(Uuid::from_u128(n)), ..waking(vec![]).entity },
+        role: String::new(),
+        since: at(0),
+    };
+    let space = crate::entity::Space {
+        id,
+        name: "team".into(),
+        display_name: "Team".into(),
+        description: String::new(),
+        head_seq: 1,
+        rev: 1,
+        closed: false,
+        created_at: at(0),
+    };
+    crate::life::SpaceFacts { space, members: vec![member(1), member(2), member(3)] }
+}
+
+#[test]
+fn messages_descend_from_the_person_who_broke_into_a_cycle_that_agents_began() {
+    let mut first = service(1, 0);
+    first.event.envelope.trust = Trust::Agent;
+    let mut cycle = configured(&json!({}), vec![first]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    drive_seeing(&mut cycle, &[urgent(2)]);
+    assert_eq!(cycle.descent().0.0, "e2");
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[]);
+    let open = commits[0].open.as_ref().unwrap();
+    assert_eq!((open.root.0.as_str(), open.by_agents), ("e2", false));
+    assert_eq!(cycle.descent().0.0, "e2");
+}
+
+#[test]
+fn only_effects_that_cannot_be_repeated_stand_behind_the_barrier() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, next) = say(&mut cycle, vec![call("look")]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide]);
+    assert!(matches!(next, Next::Outward(rows) if rows[0].effect == Effect::ReadOnly));
+}

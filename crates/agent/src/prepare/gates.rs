@@ -1,0 +1,79 @@
+//! Phases: which tools may be called in this step, told to the model once for each range of steps.
+//! The definitions of the tools never change within a view; what is not allowed is refused.
+
+use super::{Prepared, Situation};
+use crate::config::{Gate, WantedChoice};
+use crate::cycle::names;
+use crate::prompt::ToolChoice;
+
+pub(super) fn gate(situation: &Situation<'_>, prepared: &mut Prepared) {
+    let gates = &situation.config.gates;
+    let Some(gate) = gates.at(situation.step) else {
+        if situation.step > 0 && gates.at(situation.step - 1).is_some_and(|before| restricts(&before)) {
+            prepared.layers.push("[PHASE] From now on you may call all of your tools.".to_owned());
+        }
+        return;
+    };
+    prepared.choice = match gate.tool_choice {
+        WantedChoice::Required => ToolChoice::Required,
+        // `skip` and `done` are always allowed, so calls are never forbidden to the vendor.
+        WantedChoice::Auto | WantedChoice::None => ToolChoice::Auto,
+    };
+    if gate.from == situation.step && (restricts(&gate) || situation.step > 0) {
+        prepared.layers.push(told(&gate));
+    }
+    prepared.gate = Some(gate);
+}
+
+fn restricts(gate: &Gate) -> bool {
+    gate.active_tools.is_some() || gate.tool_choice != WantedChoice::Auto
+}
+
+fn told(gate: &Gate) -> String {
+    let ends = format!("{} and {}", names::SKIP, names::DONE);
+    let steps = gate.steps();
+    let mut text = match (&gate.active_tools, gate.tool_choice) {
+        (_, WantedChoice::None) => format!("[PHASE] {steps}: call no tool but {ends}."),
+        (None, _) => format!("[PHASE] {steps}: you may call all of your tools."),
+        (Some(active), _) if active.is_empty() => format!("[PHASE] {steps}: call no tool but {ends}."),
+        (Some(active), _) => format!("[PHASE] {steps}: you may call {}, {ends} only.", active.join(", ")),
+    };
+    if gate.tool_choice == WantedChoice::Required {
+        text.push_str(" Call at least one tool in each of them.");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+    use super::*;
+    use crate::prepare::Waits;
+    use serde_json::{Value, json};
+
+    fn at(config: &Value, step: u32) -> Prepared {
+        check(config, |s| s.step = step, &Waits::default())
+    }
+
+    #[test]
+    fn a_phase_is_told_where_it_begins_and_where_the_last_one_ended() {
+        let config = json!({"gates": [{"from": 0, "to": 1, "active_tools": ["read_messages"], "tool_choice": "required"}]});
+        assert_eq!(
+            at(&config, 0).layers,
+            [
+                "[PHASE] steps 0 to 1: you may call read_messages, skip and done only. Call at least one tool in each of them."
+            ]
+        );
+        assert_eq!(
+            (at(&config, 1).layers, at(&config, 1).choice),
+            (Vec::<String>::new(), ToolChoice::Required)
+        );
+        assert_eq!(at(&config, 2).layers, ["[PHASE] From now on you may call all of your tools."]);
+        assert_eq!((at(&config, 3).layers, at(&config, 3).gate), (Vec::<String>::new(), None));
+    }
+
+    #[test]
+    fn a_gate_that_allows_all_from_the_start_says_nothing() {
+        assert!(at(&json!({"gates": [{"from": 0}]}), 0).layers.is_empty());
+    }
+}

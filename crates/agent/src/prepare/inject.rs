@@ -1,0 +1,86 @@
+//! Urgent events in full, in the middle of a cycle; and what the agent asked to see.
+
+use super::{Prepared, Situation, Waits};
+use crate::config::Awareness;
+use crate::event::Waiting;
+use crate::inbox;
+use crate::limits;
+
+/// Shows urgent events (each with all that its sender said before) where the config injects, and the
+/// oldest ones where the agent peeked. What the events of the next cycle are is not touched.
+pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
+    let mut chosen: Vec<Waiting> = Vec::new();
+    if wanted(situation) {
+        chosen.extend(situation.waits.urgent.iter().cloned());
+    }
+    if situation.lived {
+        let oldest = situation.waits.oldest.iter().filter(|waiting| !situation.is_in_hand(waiting.seq));
+        chosen.extend(oldest.take(situation.peek.min(limits::PEEK_MAX) as usize).cloned());
+    }
+    chosen.retain(|waiting| !situation.is_in_hand(waiting.seq));
+    chosen.sort_by_key(|waiting| waiting.seq);
+    chosen.dedup_by_key(|waiting| waiting.seq);
+    let most = situation.config.limits.events_per_cycle;
+    prepared.inject = inbox::fitting(&chosen, most, situation.max_bytes).to_vec();
+}
+
+/// Before anything is lived the batch is what the step is about; only an interruption adds to it.
+fn wanted(situation: &Situation<'_>) -> bool {
+    let awareness = situation.config.awareness;
+    if !situation.lived {
+        return situation.interrupted && awareness == Awareness::Interrupt;
+    }
+    awareness.injects() || situation.held_back
+}
+
+/// Whether something urgent waits that is not in hand.
+pub fn is_news(waits: &Waits, in_hand: &[u64]) -> bool {
+    waits.urgent.iter().any(|waiting| waiting.event.urgent && !in_hand.contains(&waiting.seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, service, waits};
+    use serde_json::json;
+
+    fn injected(config: &serde_json::Value, lived: bool, held_back: bool, interrupted: bool) -> Vec<u64> {
+        let waits = waits(vec![service(4, "a", false), service(5, "b", true)]);
+        let change = |s: &mut super::Situation<'_>| {
+            (s.lived, s.held_back, s.interrupted) = (lived, held_back, interrupted);
+        };
+        check(config, change, &waits).inject.iter().map(|waiting| waiting.seq).collect()
+    }
+
+    #[test]
+    fn urgent_events_are_shown_where_the_config_injects() {
+        for (mode, expected) in [
+            ("none", vec![]),
+            ("preview", vec![]),
+            ("inject", vec![5]),
+            ("preview+inject", vec![5]),
+            ("interrupt", vec![5]),
+        ] {
+            assert_eq!(injected(&json!({"awareness": mode}), true, false, false), expected, "{mode}");
+        }
+        assert_eq!(injected(&json!({"awareness": "none"}), true, true, false), [5], "a call was held back");
+    }
+
+    #[test]
+    fn before_anything_is_lived_only_an_interruption_shows_more() {
+        assert_eq!(injected(&json!({"awareness": "inject"}), false, false, false), [0u64; 0]);
+        assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, false), [0u64; 0]);
+        assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, true), [5]);
+    }
+
+    #[test]
+    fn a_peek_shows_the_oldest_and_nothing_twice() {
+        let waits = waits((1..=20).map(|n| service(n, "a", n == 2)).collect());
+        let seqs = |peek, in_hand: &'static [u64]| -> Vec<u64> {
+            let prepared = check(&json!({}), |s| (s.peek, s.in_hand) = (peek, in_hand), &waits);
+            prepared.inject.iter().map(|waiting| waiting.seq).collect()
+        };
+        assert_eq!(seqs(3, &[]), [1, 2, 3]);
+        assert_eq!(seqs(3, &[1]), [2, 3, 4]);
+        assert_eq!(seqs(99, &[]).len(), 10);
+    }
+}

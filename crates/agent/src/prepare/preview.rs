@@ -1,0 +1,64 @@
+//! A glimpse of what waits: a few lines at the end, not kept, once for each change of it.
+
+use super::{Prepared, Situation};
+use crate::inbox;
+use crate::life::Glimpse;
+
+/// Shows a preview of what waits and is not shown in full, where something of it is new.
+pub(super) fn glimpse(situation: &Situation<'_>, prepared: &mut Prepared) {
+    if !situation.lived || !situation.config.awareness.previews() {
+        return;
+    }
+    let shown = |seq| situation.is_in_hand(seq) || prepared.inject.iter().any(|waiting| waiting.seq == seq);
+    let left: Vec<_> = situation.waits.oldest.iter().filter(|waiting| !shown(waiting.seq)).cloned().collect();
+    let Some(newest) = left.last().map(|waiting| waiting.seq) else { return };
+    let injected = u32::try_from(prepared.inject.len()).unwrap_or(u32::MAX);
+    let count =
+        situation.waits.count.saturating_sub(injected).max(u32::try_from(left.len()).unwrap_or(u32::MAX));
+    let now = Glimpse { newest, count };
+    if newest <= situation.previewed.newest && count <= situation.previewed.count {
+        return;
+    }
+    prepared.previewed = now;
+    prepared.layers.push(inbox::format_preview(&left, count, situation.now));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check, service, waits};
+    use serde_json::json;
+
+    #[test]
+    fn what_waits_is_previewed_once_for_each_change_of_it() {
+        let now = waits(vec![service(7, "jira", false)]);
+        let prepared = check(&json!({}), |_| {}, &now);
+        assert_eq!(
+            prepared.layers,
+            [
+                "[INBOX PREVIEW — 1 new event(s) waiting]\n- service \"jira\": {\"n\":7}\n(These will be fully \
+              processed in your next cycle. If any are urgent or change your current task, adapt accordingly.)"
+            ]
+        );
+        let again = check(&json!({}), |s| s.previewed = prepared.previewed, &now);
+        assert!(again.layers.is_empty(), "nothing new");
+        let more = waits(vec![service(7, "jira", false), service(8, "jira", false)]);
+        let later = check(&json!({}), |s| s.previewed = prepared.previewed, &more);
+        assert!(
+            later.layers[0].starts_with("[INBOX PREVIEW — 2 new event(s) waiting]"),
+            "{:?}",
+            later.layers
+        );
+    }
+
+    #[test]
+    fn what_is_injected_is_not_previewed_as_well() {
+        let now = waits(vec![service(7, "a", true)]);
+        let prepared = check(&json!({}), |_| {}, &now);
+        assert!(prepared.layers.is_empty() && prepared.inject.len() == 1);
+        assert!(
+            check(&json!({"awareness": "inject"}), |_| {}, &waits(vec![service(1, "a", false)]))
+                .layers
+                .is_empty()
+        );
+    }
+}

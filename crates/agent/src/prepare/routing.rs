@@ -1,0 +1,35 @@
+//! Whose voice answers this step.
+
+use super::{Prepared, Situation};
+
+/// A provider that cannot serve is replaced by what the config names for it; else the first rule that
+/// fits decides; where none does, the agent's own model thinks.
+pub(super) fn choose(situation: &Situation<'_>, prepared: &mut Prepared) {
+    if let Some(fallback) = situation.fallback {
+        prepared.voice = Some(fallback.to_owned());
+        return;
+    }
+    let tokens = situation.tokens();
+    let route = situation.config.routing.iter().find(|route| route.fits(situation.step, tokens));
+    prepared.voice = route.map(|route| route.model.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+    use crate::prepare::Waits;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_rule_that_fits_chooses_the_model() {
+        let config = json!({"routing": [
+            {"from": 0, "to": 0, "model": "small/one"},
+            {"above_tokens": 1_000, "model": "large/one"},
+            {"from": 5, "model": "last/one"},
+        ]});
+        let voice = |step| check(&config, |s| s.step = step, &Waits::default()).voice;
+        assert_eq!(voice(0).as_deref(), Some("small/one"));
+        assert_eq!(voice(1), None);
+        assert_eq!(voice(6).as_deref(), Some("last/one"));
+    }
+}

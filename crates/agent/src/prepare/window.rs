@@ -1,0 +1,59 @@
+//! What of the log is sent: cut where it would not fit, and without old reasoning where another model
+//! is asked in the middle of a cycle.
+
+use super::{Prepared, Situation};
+use crate::entry::View;
+use crate::view;
+
+pub(super) fn fit(situation: &Situation<'_>, prepared: &mut Prepared) {
+    let budget = (situation.budget)(prepared.voice.as_deref());
+    if let Some(cut) = view::cut(situation.view, situation.window, budget, situation.cycle) {
+        prepared.view = Some(cut);
+        return;
+    }
+    let Some(head) = situation.window.last().map(|entry| entry.seq) else { return };
+    let changed = situation.lived && situation.last_voice.is_some_and(|last| *last != prepared.voice);
+    if changed && situation.view.reasoning_from <= head {
+        let view = situation.view;
+        prepared.view = Some(View { rev: view.rev + 1, reasoning_from: head + 1, ..view.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+    use crate::entry::{Entry, EntryKind};
+    use crate::id::CycleId;
+    use crate::message::ModelMessage;
+    use crate::prepare::Waits;
+    use jiff::Timestamp;
+    use serde_json::json;
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    #[test]
+    fn another_model_in_the_middle_of_a_cycle_is_not_sent_the_reasoning_of_the_last_one() {
+        let entry = |seq| {
+            Arc::new(Entry {
+                seq,
+                cycle: CycleId(Uuid::nil()),
+                step: 0,
+                kind: EntryKind::Assistant,
+                message: ModelMessage::user("x"),
+                tokens: 10,
+                at: Timestamp::UNIX_EPOCH,
+            })
+        };
+        let window = [entry(1), entry(2)];
+        let config = json!({"routing": [{"from": 1, "model": "other/one"}]});
+        let (own, other) = (None, Some("other/one".to_owned()));
+        // The situation borrows for as long as the test.
+        let window: &'static [Arc<Entry>] = Box::leak(Box::new(window));
+        let view = |last: &Option<String>| {
+            let last: &'static Option<String> = Box::leak(Box::new(last.clone()));
+            check(&config, |s| (s.window, s.last_voice) = (window, Some(last)), &Waits::default()).view
+        };
+        assert_eq!(view(&own).map(|view| (view.rev, view.reasoning_from)), Some((1, 3)));
+        assert_eq!(view(&other), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! What an agent notices in the middle of a cycle: injected, previewed, interrupted, held back.
+
+use std::time::Duration;
+
+use agent::config::{AgentConfig, Awareness};
+use agent::entry::EntryKind;
+use agent::port::Heard;
+use agent::run::Ending;
+use agent::update::{Topic, Update};
+use futures_util::FutureExt;
+use models::scripted::Script;
+use serde_json::json;
+
+use crate::play::{Play, done, everything, inbox, send, step};
+
+fn aware(awareness: Awareness) -> AgentConfig {
+    AgentConfig { awareness, ..AgentConfig::default() }
+}
+
+#[tokio::test]
+async fn a_correction_of_the_one_who_asked_is_shown_at_the_next_step_and_remembered() {
+    let play = Play::new(|prompt| match (everything(prompt).contains("wrong dataset"), step(prompt)) {
+        (false, 0) => Script::new().call("slow", &json!({})),
+        (true, 1) => Script::new().call("send_message", &send("lab", "the marketing one")),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lab = world.space("lab", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lab, "analyze the sales").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    let correction = world.say(husam, lab, "wrong dataset, the marketing one").await.unwrap();
+    play.gate.open();
+    world.quiet().await.unwrap();
+
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].events, runs[0].steps[1].injected), (1, 2, 1));
+    let mind = world.mind(ada).await.unwrap();
+    let kinds: Vec<_> = mind.iter().map(|entry| entry.kind).collect();
+    use EntryKind::{Assistant, Inbox, Injection, Outcomes};
+    assert_eq!(
+        kinds[..5],
+        [Inbox, Assistant, Outcomes, Injection, Assistant],
+        "the correction is in the log"
+    );
+    let fate = world.fate(ada, &correction.to_string()).await.unwrap();
+    assert!(matches!(fate, agent::event::Fate::Lived { step: 1, .. }), "{fate:?}");
+}
+
+#[tokio::test]
+async fn an_urgent_word_aborts_a_generation_and_watchers_are_told_that_its_draft_is_void() {
+    let play = Play::new(|prompt| match everything(prompt).contains("stop") {
+        true if step(prompt) == 0 => Script::new().call("send_message", &send("ops", "stopped")),
+        true => done(),
+        false => Script::new().raw_call("send_message", r#"{"space":"ops","text":"deploying "#, 8).hang(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", aware(Awareness::Interrupt)).await.unwrap();
+    let ops = world.space("ops", &[husam, ada.entity()]).await.unwrap();
+    let mut updates = world.ports().live.bus().subscribe(Topic::Space(ops));
+    world.say(husam, ops, "deploy").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.model.asked(1).await;
+    assert_eq!(world.node().unwrap().live().drafts(ops).len(), 1, "it is being said");
+    world.say(husam, ops, "stop").await.unwrap();
+    world.quiet().await.unwrap();
+
+    assert_eq!(play.model.dropped(), 1, "the connection is dropped at once");
+    let heard: Vec<_> = world.heard(ops).await.unwrap().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(heard, ["deploy", "stop", "stopped"], "nobody reads the half-said text");
+    let run = world.runs(ada).await.unwrap().remove(0);
+    assert_eq!((run.ending, run.events, run.steps[0].interrupts), (Ending::Rested, 2, 1));
+    let mut resets = 0;
+    while let Some(Some(heard)) = updates.next().now_or_never() {
+        resets += u32::from(
+            matches!(&heard, Heard::Update(update) if matches!(***update, Update::DraftReset { .. })),
+        );
+    }
+    assert_eq!(resets, 1);
+}
+
+#[tokio::test]
+async fn an_unsafe_call_is_held_back_for_what_its_requester_said_meanwhile() {
+    let play = Play::unsafely(|prompt| match step(prompt) {
+        0 => Script::new().call("slow", &json!({})).call("fire", &json!({})).call("done", &json!({})),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", aware(Awareness::None)).await.unwrap();
+    let ops = world.space("ops", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, ops, "launch in two stages").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    world.say(husam, ops, "not the second one!").await.unwrap();
+    play.gate.open();
+    world.quiet().await.unwrap();
+
+    assert_eq!((play.counters.effects("slow"), play.counters.effects("fire")), (1, 0));
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].events, runs[0].steps.len()), (1, 2, 2), "it decided again in one cycle");
+    let prompts = play.model.prompts();
+    let shown = everything(prompts.last().unwrap());
+    assert!(shown.contains("not begun") && shown.contains("not the second one!"), "{shown}");
+}
+
+#[tokio::test]
+async fn without_a_barrier_the_call_begins_all_the_same() {
+    let play = Play::unsafely(|prompt| match step(prompt) {
+        0 if inbox(prompt).contains("launch") => {
+            Script::new().call("slow", &json!({})).call("fire", &json!({}))
+        }
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let config = AgentConfig { barrier: false, ..aware(Awareness::None) };
+    let ada = world.agent("ada", config).await.unwrap();
+    let ops = world.space("ops", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, ops, "launch").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    world.say(husam, ops, "wait!").await.unwrap();
+    play.gate.open();
+    world.quiet().await.unwrap();
+    assert_eq!(play.counters.effects("fire"), 1);
+    assert_eq!(world.runs(ada).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_peek_takes_what_waits_into_the_cycle() {
+    let play = Play::new(|prompt| match (inbox(prompt).contains("begin"), step(prompt)) {
+        (true, 0) => Script::new().call("slow", &json!({})),
+        (true, 1) => Script::new().call("peek_inbox", &json!({"count": 1})),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let sara = world.human("sara").await.unwrap();
+    let ada = world.agent("ada", aware(Awareness::None)).await.unwrap();
+    let lobby = world.space("lobby", &[husam, sara, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "begin").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    for text in ["first", "second"] {
+        world.say(sara, lobby, text).await.unwrap();
+    }
+    play.gate.open();
+    world.quiet().await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.events).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(runs[0].steps[2].injected, 1);
+}

@@ -1,0 +1,39 @@
+//! `peek_inbox`: a look at what waits, in the middle of a cycle. What is shown is lived by the step that
+//! shows it; the machine does that, here it is only asked for.
+
+use agent::changes::Inward;
+use agent::limits;
+use agent::port::{Done, Hands, ToolError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::typed::{Hand, done};
+
+/// Events where the model names no number.
+const COUNT_DEFAULT: u32 = 5;
+
+/// Arguments of `peek_inbox`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PeekInboxArgs {
+    /// How many events at most, the oldest first; left out, 5.
+    #[schemars(range(min = 1, max = limits::PEEK_MAX))]
+    count: Option<u32>,
+}
+
+/// `peek_inbox`.
+pub(crate) struct PeekInbox;
+
+impl Hand for PeekInbox {
+    type Args = PeekInboxArgs;
+    const NAME: &'static str = "peek_inbox";
+    const DESCRIPTION: &'static str = "Shows the oldest events that wait for you now, in full and right behind this step. You have then \
+         taken them: deal with them in this waking, they do not come again. If nothing is shown, nothing waits.";
+
+    async fn act(args: PeekInboxArgs, _hands: Hands<'_>) -> Result<Done, ToolError> {
+        let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);
+        let reply = json!({"success": true, "shown_next": format!("what waits, at most {peek} events")});
+        Ok(done(&reply, Inward { peek, ..Inward::default() }))
+    }
+}
