@@ -82,6 +82,19 @@ pub enum OutcomeStatus {
     Canceled,
 }
 
+impl OutcomeStatus {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Pending => "pending",
+            Self::Unknown => "unknown",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
 /// What came back for a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {

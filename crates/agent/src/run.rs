@@ -104,6 +104,9 @@ pub struct StepReceipt {
     /// Events shown to it besides the cycle's own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub injected: u32,
+    /// How long the oldest of the events that it was first shown had waited, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
     /// Generations of it that were aborted for news.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
@@ -125,6 +128,30 @@ pub struct StepReceipt {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+impl StepReceipt {
+    /// Tokens generated in a second, between the first piece of the reply and its end.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        speed(self.usage.output?, self.model_ms.checked_sub(self.first_ms?)?)
+    }
+}
+
+impl Run {
+    /// Tokens generated in a second, over all steps of which both are known.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        let known = self
+            .steps
+            .iter()
+            .filter_map(|step| Some((step.usage.output?, step.model_ms.checked_sub(step.first_ms?)?)));
+        let (tokens, ms) = known.fold((0, 0), |sum, step| (sum.0 + step.0, sum.1 + step.1));
+        speed(tokens, ms)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate, shown with a digit or two")]
+fn speed(tokens: u64, ms: u64) -> Option<f64> {
+    (tokens > 0 && ms > 0).then(|| tokens as f64 * 1_000.0 / ms as f64)
 }
 
 /// What a cycle took, in short.

@@ -16,8 +16,10 @@ use agent::limits;
 use agent::port::{Done, Hands, Lookup, Tool, ToolError};
 use agent::update::{Topic, Update};
 use tokio::task::{self, JoinError, JoinSet};
+use tracing::Instrument;
 
 use crate::Ports;
+use crate::trace;
 
 /// Where calls of a cycle happen; owned, so that outward calls can run beside the loop.
 #[derive(Clone)]
@@ -107,7 +109,13 @@ fn timed_out(tool: &dyn Tool, timeout: Duration) -> ToolError {
 pub(crate) type Acted = (Vec<Result<Done, ToolError>>, Vec<(CallId, Span)>);
 
 /// Runs inward calls in order. A panic is that call's failure.
-pub(crate) async fn inward(cycle: &Cycle, agent: AgentId, ports: &Ports, rows: Vec<CallRow>) -> Acted {
+pub(crate) async fn inward(
+    cycle: &Cycle,
+    agent: AgentId,
+    ports: &Ports,
+    step: &tracing::Span,
+    rows: Vec<CallRow>,
+) -> Acted {
     let scene = Scene::of(cycle, agent, ports);
     let mut pending = Inward::default();
     let mut results = Vec::with_capacity(rows.len());
@@ -115,11 +123,13 @@ pub(crate) async fn inward(cycle: &Cycle, agent: AgentId, ports: &Ports, rows: V
     for row in rows {
         scene.tell_started(&row);
         let (there, before) = (scene.clone(), pending.clone());
+        let traced = trace::tool(step, &row);
         let (row, result) = {
-            let task = tokio::spawn(async move {
+            let work = async move {
                 let result = there.timed(there.run(&row, &before)).await;
                 (row, result)
-            });
+            };
+            let task = tokio::spawn(work.instrument(traced.clone()));
             match task.await {
                 Ok(ended) => ended,
                 Err(broken) => {
@@ -134,6 +144,7 @@ pub(crate) async fn inward(cycle: &Cycle, agent: AgentId, ports: &Ports, rows: V
             Ok(done) => done.outcome.status,
             Err(_) => OutcomeStatus::Error,
         };
+        trace::done(&traced, status);
         scene.tell_done(&row, status, span);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
@@ -167,17 +178,28 @@ pub(crate) struct Outward {
 
 impl Outward {
     /// Starts calls side by side; the machine hands out unsafe ones one after another.
-    pub(crate) fn start(&mut self, cycle: &Cycle, agent: AgentId, ports: &Ports, rows: Vec<CallRow>) {
+    pub(crate) fn start(
+        &mut self,
+        cycle: &Cycle,
+        agent: AgentId,
+        ports: &Ports,
+        step: &tracing::Span,
+        rows: Vec<CallRow>,
+    ) {
         let scene = Scene::of(cycle, agent, ports);
         for row in rows {
             let (there, call) = (scene.clone(), row.id.clone());
-            let task = self.running.spawn(async move {
+            let traced = trace::tool(step, &row);
+            let ended = traced.clone();
+            let work = async move {
                 there.tell_started(&row);
                 let (result, span) = there.timed(there.run(&row, &Inward::default())).await;
                 let outcome = outcome_of(result);
+                trace::done(&ended, outcome.status);
                 there.tell_done(&row, outcome.status, span);
                 (outcome, span)
-            });
+            };
+            let task = self.running.spawn(work.instrument(traced));
             self.calls.insert(task.id(), call);
         }
     }

@@ -7,6 +7,7 @@ pub mod bus;
 pub mod clock;
 pub mod live;
 pub mod node;
+pub mod trace;
 
 mod choir;
 mod failure;

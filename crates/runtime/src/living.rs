@@ -23,6 +23,7 @@ use crate::hands::{self, Answered, Outward};
 use crate::node::Node;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
+use crate::trace::Trace;
 use crate::warm::{Kept, Warm};
 
 /// Why wakings end when the node does.
@@ -52,6 +53,7 @@ struct Waking<'a> {
     suspected: Option<DropGuard>,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
+    trace: Trace,
 }
 
 impl House {
@@ -106,9 +108,10 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
         fresh: CycleId(ports.ids.uuid()),
     };
     let cycle = Cycle::begin(read, window, setup, now);
+    let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
     let spent = None;
-    let mut waking = Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent };
+    let mut waking = Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent, trace };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -127,7 +130,9 @@ impl Waking<'_> {
                     self.heard(asked);
                 }
                 Next::Inward(calls) => {
-                    let (results, spans) = hands::inward(&self.cycle, self.agent, self.ports(), calls).await;
+                    let step = self.trace.step(self.cycle.step());
+                    let (results, spans) =
+                        hands::inward(&self.cycle, self.agent, self.ports(), &step, calls).await;
                     spans.into_iter().for_each(|(call, span)| self.cycle.timed(call, span));
                     self.cycle.acted(results);
                 }
@@ -140,7 +145,8 @@ impl Waking<'_> {
                     self.cycle.committed(verdict, self.now());
                 }
                 Next::Outward(calls) => {
-                    self.outward.start(&self.cycle, self.agent, &self.house.ports, calls);
+                    let step = self.trace.step(self.cycle.step());
+                    self.outward.start(&self.cycle, self.agent, &self.house.ports, &step, calls);
                 }
                 Next::Await => self.wait().await?,
                 Next::Rest(rested) => return Ok(rested),
@@ -163,6 +169,7 @@ impl Waking<'_> {
             lease: self.cycle.lease(),
             knock: self.knock,
             stopping: &self.house.stopping,
+            step: self.trace.step(self.cycle.step()),
         };
         let mut early = None;
         let outcome = {
@@ -206,6 +213,7 @@ impl Waking<'_> {
             lease: self.cycle.lease(),
             knock: self.knock,
             stopping: &self.house.stopping,
+            step: self.trace.step(self.cycle.step()),
         };
         asking.ask(prompt, memo, &mut stage).await
     }
@@ -292,7 +300,10 @@ impl Waking<'_> {
     }
 
     fn publish(&mut self, n: u64, changes: &Changes, echo: Echo) {
-        self.spent = changes.run.as_ref().map(Spent::of).or(self.spent);
+        if let Some(run) = &changes.run {
+            self.trace.ended(run);
+            self.spent = Some(Spent::of(run));
+        }
         let live = &self.house.ports.live;
         for message in echo.said {
             live.drop_draft(message.id);

@@ -15,10 +15,12 @@ use agent::prompt::Prompt;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::Ports;
 use crate::failure;
 use crate::stage::Stage;
+use crate::trace;
 
 /// What came of asking.
 pub(crate) enum Asked {
@@ -57,6 +59,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) lease: Lease,
     pub(crate) knock: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
+    /// The step that the attempts are traced under.
+    pub(crate) step: Span,
 }
 
 impl Asking<'_> {
@@ -68,9 +72,11 @@ impl Asking<'_> {
         let mut attempt = 1;
         loop {
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
+            let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
                 let generation =
                     generate(&**self.model, prompt, memo, &self.config.model_timeouts, &**clock, stage);
+                let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
                     Err(interrupt) => {
                         let interrupt = interrupt.after(stage.generated_tokens());
@@ -82,11 +88,13 @@ impl Asking<'_> {
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
                         let thought =
                             Thought { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
+                        trace::answered(&span, &thought);
                         return Asked::Thought(Ok(thought));
                     }
                     Ok(Err(error)) => error,
                 }
             };
+            trace::failed(&span, &error);
             stage.void();
             let retries = self.config.limits.model_retries;
             let Some(pause) = failure::retry_model(&error, attempt, retries, &*self.ports.ids) else {

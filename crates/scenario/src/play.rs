@@ -8,6 +8,7 @@ use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::Standing;
 use agent::port::{Heard, Listener};
+use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub cycles: u64,
     /// Tokens of all agents; `None` where no model reported any.
     pub tokens: Option<u64>,
+    /// Runs of all agents, by agent, each oldest first.
+    pub runs: Vec<(String, Vec<Run>)>,
 }
 
 impl Outcome {
@@ -76,7 +79,15 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
         Err(error) => {
             let broken_off = Some(format!("what was lived cannot be read: {error}"));
             let (unmet, transcript) = (Vec::new(), Vec::new());
-            return Outcome { unmet, broken_off, transcript, took, cycles: 0, tokens: None };
+            return Outcome {
+                unmet,
+                broken_off,
+                transcript,
+                took,
+                cycles: 0,
+                tokens: None,
+                runs: Vec::new(),
+            };
         }
     };
     let unmet = match broken_off {
@@ -86,7 +97,8 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     let transcript = transcript::of(&lived, &player.happened, begun);
     let cycles = lived.agents.iter().map(|agent| agent.runs.len() as u64).sum();
     let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(|a, b| a + b);
-    Outcome { unmet, broken_off, transcript, took, cycles, tokens }
+    let runs = lived.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
+    Outcome { unmet, broken_off, transcript, took, cycles, tokens, runs }
 }
 
 pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {

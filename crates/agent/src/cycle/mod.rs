@@ -159,6 +159,21 @@ pub enum Verdict {
     Barred,
 }
 
+/// What a waking is about, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occasion<'a> {
+    /// The agent's handle.
+    pub name: &'a str,
+    /// Which of its cycles it is, or would be.
+    pub ordinal: u64,
+    /// Events that it took.
+    pub events: usize,
+    /// Tokens of the window as it woke.
+    pub window_tokens: u64,
+    /// How long the oldest of these events had waited, in milliseconds.
+    pub waited_ms: Option<u64>,
+}
+
 /// When a call ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::{Cycle, Decision, Span};
+use super::{Cycle, Decision, Occasion, Span, State};
 use crate::call::{CallRow, Outcome};
 use crate::changes::CallChange;
 use crate::id::CallId;
@@ -14,6 +14,26 @@ impl Cycle {
     /// When a call of the step in hand ran; told by the driver beside its result.
     pub fn timed(&mut self, call: CallId, span: Span) {
         self.spans.push((call, span));
+    }
+
+    /// How long the oldest of the events that the step is first shown has waited at `now`.
+    fn waited(&self, now: Timestamp) -> Option<u64> {
+        let oldest = self.taken.iter().chain(&self.injected).map(|waiting| waiting.event.at).min()?;
+        u64::try_from(now.as_millisecond() - oldest.as_millisecond()).ok()
+    }
+
+    /// What this waking is about, for whoever traces it; none where there is nothing to do.
+    pub fn occasion(&self) -> Option<Occasion<'_>> {
+        if matches!(self.state, State::Rest(_)) {
+            return None;
+        }
+        Some(Occasion {
+            name: &self.me.name,
+            ordinal: self.cycles + 1,
+            events: self.open.taken.len(),
+            window_tokens: self.window.iter().map(|entry| u64::from(entry.tokens)).sum(),
+            waited_ms: self.waited(self.open.opened_at),
+        })
     }
 
     /// The receipt of a decision; of calls that are still open it names the tool.
@@ -27,6 +47,7 @@ impl Cycle {
             model_ms: thought.model_ms,
             attempts: thought.attempts,
             injected: u32::try_from(self.injected.len()).unwrap_or(u32::MAX),
+            waited_ms: self.waited(thought.asked_at),
             interrupts: self.aborted,
             model: self.voice.as_ref().map(|voice| self.model(Some(voice)).name.clone()),
             started_ms: Some(self.offset(thought.asked_at)),

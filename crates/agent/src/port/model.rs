@@ -247,6 +247,23 @@ impl ModelError {
         )
     }
 
+    /// Its class in one word, for telemetry.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Overloaded { .. } => "overloaded",
+            Self::Failed { .. } => "failed",
+            Self::Network(_) => "network",
+            Self::TimedOut(_) => "timed_out",
+            Self::Cut(_) => "cut",
+            Self::Auth(_) => "auth",
+            Self::NoModel(_) => "no_model",
+            Self::TooLong(_) => "too_long",
+            Self::Invalid(_) => "invalid",
+            Self::Garbage(_) => "garbage",
+        }
+    }
+
     /// When the vendor wants us back.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

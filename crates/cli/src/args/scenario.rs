@@ -55,6 +55,9 @@ pub(crate) struct ScenarioRunArgs {
     /// Print the transcript of every run, not only of those that fail
     #[arg(long)]
     pub(crate) transcript: bool,
+    /// Print the runs of every agent as `viv show run` draws them
+    #[arg(long)]
+    pub(crate) runs: bool,
 }
 
 /// `viv scenario record`.

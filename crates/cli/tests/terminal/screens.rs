@@ -90,12 +90,12 @@ fn run() -> Value {
         "steps": [
             {"step": 0, "tools": ["look_up", "fetch_the_whole_catalogue_of_plants"], "model_ms": 1400,
              "usage": {"input": 1200, "cached": null, "output": 110, "reasoning": 64}, "attempts": 1,
-             "started_ms": 4, "first_ms": 620, "calls": [
+             "started_ms": 4, "first_ms": 620, "waited_ms": 1204, "calls": [
                 {"tool": "look_up", "started_ms": 1410, "took_ms": 240, "status": "ok"},
                 {"tool": "fetch_the_whole_catalogue_of_plants", "started_ms": 1410, "took_ms": 690, "status": "error"}]},
             {"step": 1, "tools": ["send_message"], "model_ms": 1050, "attempts": 2,
              "usage": {"input": 1400, "cached": 1024, "output": 70, "reasoning": 0},
-             "started_ms": 2130, "first_ms": 210,
+             "started_ms": 2130, "first_ms": 210, "injected": 1, "interrupts": 2, "model": "lab/small",
              "calls": [{"tool": "send_message", "started_ms": 3184, "took_ms": 2, "status": "ok"}]}],
         "usage": {"input": 2600, "cached": 1024, "output": 180, "reasoning": 64}, "cost_micros": 1830,
         "model": "lab/large", "config_rev": 3, "ending": "rested", "reason": null, "summary": "told about the garden"})

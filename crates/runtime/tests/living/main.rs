@@ -13,3 +13,4 @@ mod prefix;
 mod stops;
 mod stories;
 mod streaming;
+mod traces;

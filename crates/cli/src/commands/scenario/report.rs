@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::files::File;
 use super::run::Played;
+use crate::commands::show;
 use crate::output::{Screen, Style, columns, shortened, wrap};
 
 /// Columns of a line where nothing says how wide the terminal is.
@@ -74,6 +75,20 @@ pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
         if transcripts || (failed && !told) {
             told |= failed;
             transcript(screen, outcome);
+        }
+    }
+}
+
+/// Every run of every agent as a waterfall, on the scenario's clock.
+pub(super) fn runs(screen: &Screen, played: &Played) {
+    for outcome in &played.outcomes {
+        for (agent, runs) in &outcome.runs {
+            for run in runs {
+                screen.line("");
+                let title = format!("{} cycle {}", screen.clean_line(agent), run.ordinal);
+                screen.line(&screen.paint(Style::Bold, &title));
+                show::waterfall(screen, &run.clone().into());
+            }
         }
     }
 }

@@ -55,6 +55,9 @@ pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) 
         }
         if !screen.json {
             report::played(&screen, &played, args.transcript);
+            if args.runs {
+                report::runs(&screen, &played);
+            }
         }
         all.push(played);
     }

@@ -5,6 +5,8 @@ mod inbox;
 mod mind;
 mod run;
 
+pub(super) use run::waterfall;
+
 use crate::args::Show;
 use crate::client::Client;
 use crate::errors::{Exit, Result};

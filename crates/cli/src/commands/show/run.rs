@@ -50,7 +50,7 @@ fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
     };
     let mut pairs = vec![
         ("run", format!("{} (cycle {})", run.id, run.ordinal)),
-        ("woke for", line(&run.woke_for)),
+        ("woke for", woke_for(&line(&run.woke_for), run)),
         ("ending", ending),
         ("took", format!("{}, {}", span(length(run)), ago(run.ended_at, Timestamp::now()))),
         ("model", line(&run.model)),
@@ -61,6 +61,14 @@ fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
         pairs.push(("summary", line(summary)));
     }
     pairs
+}
+
+/// Why it woke, and how long the first of it had waited until the model was asked.
+fn woke_for(why: &str, run: &Run) -> String {
+    match run.steps.first().and_then(|step| step.waited_ms) {
+        Some(waited) => format!("{why}, asked {} after it came", span(waited)),
+        None => why.to_owned(),
+    }
 }
 
 fn length(run: &Run) -> u64 {
@@ -105,7 +113,8 @@ struct Glyphs {
     tool: char,
 }
 
-fn waterfall(screen: &Screen, run: &Run) {
+/// The steps of a run with their times and tokens.
+pub(in crate::commands) fn waterfall(screen: &Screen, run: &Run) {
     if run.steps.is_empty() {
         return;
     }
@@ -153,9 +162,13 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
         Some(_) => format!("step {}: {}", step.step, tokens(&step.usage.into())),
         None => format!("step {}: tokens unknown", step.step),
     };
+    if let Some(speed) = step.tokens_per_second() {
+        let _ = write!(heading, ", {speed:.0} tokens/s");
+    }
     if step.attempts > 1 {
         let _ = write!(heading, ", {} attempts", step.attempts);
     }
+    heading.push_str(&meanwhile(screen, step));
     if step.tools.is_empty() {
         heading.push_str(", no calls");
     }
@@ -183,6 +196,24 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
         end = end.max(until);
     }
     end
+}
+
+/// What came into the step: events besides the cycle's own, how often it began anew, who answered.
+fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
+    let mut text = String::new();
+    let events = if step.injected == 1 { "event" } else { "events" };
+    if step.injected > 0 {
+        let _ = write!(text, ", {} {events} shown meanwhile", step.injected);
+    }
+    if step.interrupts > 0 {
+        let times =
+            if step.interrupts == 1 { "once".to_owned() } else { format!("{} times", step.interrupts) };
+        let _ = write!(text, ", begun anew {times}");
+    }
+    if let Some(model) = &step.model {
+        let _ = write!(text, ", by {}", screen.clean_line(model));
+    }
+    text
 }
 
 /// The calls of a step; of receipts of earlier versions only their tools are known.

@@ -13,6 +13,7 @@ use storage::sqlite::{OpenError, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Global, UpArgs};
 use crate::assemble::{self, House};
@@ -164,7 +165,17 @@ fn log_filter(wanted: &str) -> Result<EnvFilter> {
 }
 
 fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
-    let log = tracing_subscriber::fmt().with_env_filter(log_filter(wanted)?).with_writer(std::io::stderr);
+    let mut filter = log_filter(wanted)?;
+    // Spans are asked for by their name: in every line of the log they would be in the way.
+    if !wanted.contains(runtime::trace::TARGET)
+        && let Ok(off) = format!("{}=off", runtime::trace::TARGET).parse()
+    {
+        filter = filter.add_directive(off);
+    }
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(std::io::stderr);
     // Fails only where a log is set up already.
     let _ = log.with_ansi(screen.colour).try_init();
     Ok(())

@@ -1,0 +1,140 @@
+//! Spans of a cycle, its steps, model calls and tools, by the semantic conventions for generative AI.
+//! Numbers, names and ids only: what is said, thought or passed to a tool is never among them.
+//!
+//! All spans have the target [`TARGET`], so that a subscriber takes or leaves them as one.
+
+use agent::call::{CallRow, OutcomeStatus};
+use agent::cycle::{Cycle, Thought};
+use agent::id::AgentId;
+use agent::port::{ModelError, ModelInfo, StopReason};
+use agent::run::Run;
+use tracing::Span;
+use tracing::field::Empty;
+
+/// What all spans are filed under.
+pub const TARGET: &str = "telemetry";
+
+/// The spans of a waking that are open.
+pub(crate) struct Trace {
+    cycle: Span,
+    step: Option<(u32, Span)>,
+}
+
+impl Trace {
+    /// A waking begins.
+    pub(crate) fn of(agent: AgentId, of: &Cycle) -> Self {
+        Self { cycle: cycle(agent, of), step: None }
+    }
+
+    /// The span of the step in hand, begun where it is new.
+    pub(crate) fn step(&mut self, step: u32) -> Span {
+        if self.step.as_ref().is_none_or(|(open, _)| *open != step) {
+            self.step = Some((step, begun(&self.cycle, step)));
+        }
+        self.step.as_ref().map_or_else(Span::none, |(_, span)| span.clone())
+    }
+
+    /// The cycle's receipt is written.
+    pub(crate) fn ended(&self, run: &Run) {
+        ended(&self.cycle, run);
+    }
+}
+
+/// The span of one waking of a cycle; none where nothing was due.
+fn cycle(agent: AgentId, cycle: &Cycle) -> Span {
+    let Some(occasion) = cycle.occasion() else { return Span::none() };
+    tracing::info_span!(
+        target: TARGET,
+        "invoke_agent",
+        otel.name = format!("agent-{agent}-cycle-{}", occasion.ordinal),
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.id = %agent,
+        gen_ai.agent.name = occasion.name,
+        gen_ai.conversation.id = %cycle.id(),
+        viv.inbox.size = occasion.events,
+        viv.window.tokens = occasion.window_tokens,
+        viv.queue_wait_ms = occasion.waited_ms,
+        viv.ending = Empty,
+        viv.steps = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        ms_to_first_chunk = Empty,
+        avg_completion_tokens_per_second = Empty,
+    )
+}
+
+fn ended(span: &Span, run: &Run) {
+    span.record("viv.ending", run.ending.as_str());
+    span.record("viv.steps", run.steps.len());
+    span.record("gen_ai.usage.input_tokens", run.usage.input);
+    span.record("gen_ai.usage.output_tokens", run.usage.output);
+    span.record("ms_to_first_chunk", run.steps.first().and_then(|step| step.first_ms));
+    span.record("avg_completion_tokens_per_second", run.tokens_per_second());
+}
+
+/// One step: its model call and its tools.
+fn begun(cycle: &Span, step: u32) -> Span {
+    if cycle.is_none() {
+        return Span::none();
+    }
+    tracing::info_span!(target: TARGET, parent: cycle, "step", otel.name = format!("step {step}"), viv.step = step)
+}
+
+/// One attempt at a model.
+pub(crate) fn chat(step: &Span, model: &ModelInfo, attempt: u32) -> Span {
+    let (provider, name) = model.name.split_once('/').unwrap_or(("", &model.name));
+    tracing::info_span!(
+        target: TARGET,
+        parent: step,
+        "chat",
+        otel.name = format!("chat {name}"),
+        gen_ai.operation.name = "chat",
+        gen_ai.provider.name = provider,
+        gen_ai.request.model = name,
+        viv.attempt = attempt,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        gen_ai.response.finish_reasons = Empty,
+        ms_to_first_chunk = Empty,
+        error.r#type = Empty,
+    )
+}
+
+/// What came of the attempt.
+pub(crate) fn answered(span: &Span, thought: &Thought) {
+    let usage = &thought.reply.usage;
+    span.record("gen_ai.usage.input_tokens", usage.input);
+    span.record("gen_ai.usage.output_tokens", usage.output);
+    span.record("ms_to_first_chunk", thought.first_ms);
+    let reason = match thought.reply.stop {
+        StopReason::End => "stop",
+        StopReason::Length => "length",
+        StopReason::Refused(_) => "content_filter",
+    };
+    span.record("gen_ai.response.finish_reasons", reason);
+}
+
+/// Why there is no answer, by class: a vendor's words may hold what was said.
+pub(crate) fn failed(span: &Span, error: &ModelError) {
+    span.record("error.type", error.class());
+}
+
+/// One call of a tool.
+pub(crate) fn tool(step: &Span, row: &CallRow) -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        parent: step,
+        "execute_tool",
+        otel.name = format!("execute_tool {}", row.tool),
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = row.tool,
+        gen_ai.tool.call.id = %row.id,
+        viv.tool.effect = row.effect.as_str(),
+        viv.tool.status = Empty,
+    )
+}
+
+/// How the call ended.
+pub(crate) fn done(span: &Span, status: OutcomeStatus) {
+    span.record("viv.tool.status", status.as_str());
+}
