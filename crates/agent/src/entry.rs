@@ -76,12 +76,15 @@ pub struct View {
     pub tail: u64,
     /// Reasoning of entries below this seq is never sent again (its prefix has changed).
     pub reasoning_from: u64,
+    /// Vendors' own blocks of entries below this seq are never sent again: a vendor has refused them.
+    #[serde(default)]
+    pub native_from: u64,
 }
 
 impl View {
     /// The view of an agent that never was compacted.
     pub fn whole() -> Self {
-        Self { rev: 0, summary: None, ranges: Vec::new(), tail: 1, reasoning_from: 1 }
+        Self { rev: 0, summary: None, ranges: Vec::new(), tail: 1, reasoning_from: 1, native_from: 1 }
     }
 
     /// Whether the view shows the entry.

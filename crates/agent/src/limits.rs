@@ -124,6 +124,8 @@ pub const MODEL_FIRST_BYTE_MS: u64 = 120_000;
 pub const MODEL_IDLE_MS: u64 = 60_000;
 /// A whole generation (default of `model_timeouts.total`).
 pub const MODEL_TOTAL_MS: u64 = 600_000;
+/// Times that one waking cuts what it sends to half, where a vendor finds it too long.
+pub const TOO_LONG_CUTS: u32 = 3;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
 /// First pause between two attempts; doubled each time.

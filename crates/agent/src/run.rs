@@ -110,6 +110,12 @@ pub struct StepReceipt {
     /// Generations of it that were aborted for news.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
+    /// Times that the view was cut to half for it, because the vendor found it too long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u32,
+    /// Whether the transcript was rebuilt for it, because the vendor refused it as invalid.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rebuilt: bool,
     /// The model that answered, where it was not the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -152,6 +158,11 @@ impl Run {
 #[expect(clippy::cast_precision_loss, reason = "a rate, shown with a digit or two")]
 fn speed(tokens: u64, ms: u64) -> Option<f64> {
     (tokens > 0 && ms > 0).then(|| tokens as f64 * 1_000.0 / ms as f64)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What a cycle took, in short.

@@ -45,6 +45,24 @@ pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<Cyc
     (next.tail != view.tail || next.ranges != view.ranges).then_some(next)
 }
 
+/// A view of half of what the present one shows, for a request that the vendor found too long whatever
+/// was estimated; `None` where nothing more can be left out. `cycle` is the one in hand, if something of
+/// it is lived; else all of the log may go.
+pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Option<View> {
+    let (first, last) = (window.first()?.seq, window.last()?.seq);
+    let room = window.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>() / 2;
+    let most = window.len();
+    let next = match newest(window, room, most, |entry| entry.kind == EntryKind::Inbox) {
+        Some(tail) if tail > first => Some(cut_at(view, window, Vec::new(), tail)),
+        _ => within_cycle(view, window, room, most, cycle),
+    };
+    let changed = |next: &View| next.tail != view.tail || next.ranges != view.ranges;
+    match (next.filter(changed), cycle) {
+        (None, None) => Some(cut_at(view, window, Vec::new(), last + 1)),
+        (next, _) => next,
+    }
+}
+
 /// Cuts inside the newest cycle: its inbox entry, and the newest complete steps that fit behind it.
 fn within_cycle(
     view: &View,
@@ -87,7 +105,8 @@ fn newest(window: &[Arc<Entry>], room: u64, most: usize, is_border: impl Fn(&Ent
 fn cut_at(view: &View, window: &[Arc<Entry>], ranges: Vec<(u64, u64)>, tail: u64) -> View {
     // The prefix of everything so far changes: its reasoning is stripped for good.
     let reasoning_from = window.last().map_or(1, |entry| entry.seq + 1);
-    View { rev: view.rev + 1, summary: view.summary.clone(), ranges, tail, reasoning_from }
+    let (rev, summary, native_from) = (view.rev + 1, view.summary.clone(), view.native_from);
+    View { rev, summary, ranges, tail, reasoning_from, native_from }
 }
 
 #[cfg(test)]
@@ -143,6 +162,28 @@ mod tests {
         let view = cut(&View::whole(), &window, Budget { tokens: 1_000 }, Some(cycle)).unwrap();
         assert_eq!(view.ranges, vec![(1, 1)]);
         assert_eq!(view.tail, 18);
+    }
+
+    #[test]
+    fn half_of_a_view_is_cut_again_and_again_until_nothing_more_can_go() {
+        let mut window = cycles(8, 100);
+        let mut view = View::whole();
+        let mut left = Vec::new();
+        while let Some(next) = halve(&view, &window, None) {
+            window.retain(|entry| next.shows(entry.seq));
+            view = next;
+            left.push(window.len());
+        }
+        assert_eq!(left, [8, 4, 2, 0], "whole cycles as long as one fits");
+        let cycle = CycleId(Uuid::from_u128(7));
+        let mut lived = cycles(8, 100);
+        view = View::whole();
+        while let Some(next) = halve(&view, &lived, Some(cycle)) {
+            lived.retain(|entry| next.shows(entry.seq));
+            view = next;
+        }
+        let kept: Vec<_> = lived.iter().map(|entry| (entry.seq, entry.kind)).collect();
+        assert_eq!(kept, [(15, EntryKind::Inbox), (16, EntryKind::Assistant)], "the cycle in hand stays");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::limits;
+use agent::message::{Native, Origin};
 use agent::port::{
     BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay, Reply,
     ReplyPart, StopReason,
@@ -33,6 +34,7 @@ pub struct Script {
     parts: Vec<ReplyPart>,
     usage: Usage,
     stop: StopReason,
+    native: Option<Native>,
 }
 
 impl Default for Script {
@@ -44,7 +46,13 @@ impl Default for Script {
 impl Script {
     /// An empty reply.
     pub fn new() -> Self {
-        Self { beats: Vec::new(), parts: Vec::new(), usage: Usage::default(), stop: StopReason::End }
+        Self {
+            beats: Vec::new(),
+            parts: Vec::new(),
+            usage: Usage::default(),
+            stop: StopReason::End,
+            native: None,
+        }
     }
 
     /// A script that fails at once.
@@ -138,6 +146,13 @@ impl Script {
         self
     }
 
+    /// A vendor's own block beside its parts.
+    pub fn native(mut self, wire: &str, model: &str, body: &str) -> Self {
+        let origin = Origin { wire: wire.to_owned(), model: model.to_owned() };
+        self.native = Some(Native { origin, body: body.to_owned(), call_ids: Vec::new() });
+        self
+    }
+
     fn beat(mut self, beat: Beat) -> Self {
         self.beats.push(beat);
         self
@@ -161,8 +176,8 @@ impl Script {
         self,
         dropped: Option<Arc<AtomicUsize>>,
     ) -> BoxStream<'static, Result<Piece, ModelError>> {
-        let Self { beats, parts, usage, stop } = self;
-        let done = Beat::Piece(Piece::Done(Reply { parts, native: None, usage, stop }));
+        let Self { beats, parts, usage, stop, native } = self;
+        let done = Beat::Piece(Piece::Done(Reply { parts, native, usage, stop }));
         let beats: VecDeque<Beat> = beats.into_iter().chain([done]).collect();
         let state = Playing { beats, dropped };
         Box::pin(stream::unfold(state, |mut state| async move {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{After, Cycle, Next, Rested, Setup, State};
+use super::{After, Cycle, Mended, Next, Rested, Setup, State};
 use crate::call::{CallState, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Settlement};
 use crate::config::Triage;
@@ -16,7 +16,7 @@ use crate::message::ModelMessage;
 use crate::prepare::Waits;
 use crate::prompt::ToolChoice;
 use crate::run::{Ending, Usage};
-use crate::triage;
+use crate::{transcript, triage};
 
 impl Cycle {
     /// Decides what this waking is about. `window` holds the entries that the view shows.
@@ -38,8 +38,8 @@ impl Cycle {
             notice: life.notice,
             active_space: life.active_space,
             facts: waking.facts,
+            window: transcript::without_refused(window, &waking.view),
             view: waking.view,
-            window,
             layers: waking.layers,
             taken,
             suspects_left,
@@ -54,6 +54,8 @@ impl Cycle {
             previewed: open.previewed,
             peeked: false,
             aborted: 0,
+            mended: Mended::default(),
+            mends: Mended::default(),
             calls,
             running: Vec::new(),
             arrived: Vec::new(),

@@ -12,8 +12,32 @@ use crate::life::{Finishing, RestReason};
 use crate::limits;
 use crate::port::{Fault, ModelError};
 use crate::run::Ending;
+use crate::{transcript, view};
 
 impl Cycle {
+    /// There is no reply. What a vendor refuses as too long is cut and asked again, a few times; what it
+    /// refuses as invalid is never sent again as it was: the transcript is rebuilt before, once.
+    pub(super) fn refused_by_model(&mut self, error: &ModelError, now: Timestamp) {
+        let cycle = self.open.lived.then_some(self.open.id);
+        let view = match error {
+            ModelError::TooLong(_) if self.mends.cut < limits::TOO_LONG_CUTS => {
+                view::halve(&self.view, &self.window, cycle)
+            }
+            ModelError::Invalid(_) if !self.mends.rebuilt => transcript::rebuilt(&self.view, &self.window),
+            _ => None,
+        };
+        let Some(view) = view else { return self.failed(error, now) };
+        for mended in [&mut self.mended, &mut self.mends] {
+            match error {
+                ModelError::TooLong(_) => mended.cut += 1,
+                _ => mended.rebuilt = true,
+            }
+        }
+        let mut changes = self.changes(CommitKind::View, now);
+        changes.view = Some(view);
+        self.state = State::Committing(Box::new(changes), After::Ready);
+    }
+
     pub(super) fn failed(&mut self, error: &ModelError, now: Timestamp) {
         if error.fault() == Fault::Surroundings && self.fallen < self.config.fallback.len() {
             // The config names who is asked instead; the receipt says who answered.

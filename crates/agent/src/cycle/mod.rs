@@ -52,6 +52,7 @@ use crate::port::{Done, ModelError, ModelInfo, Reply, ToolError, ToolSpec};
 use crate::prepare::{self, Waits};
 use crate::prompt::{Prompt, ToolChoice};
 use crate::run::Ending;
+use crate::transcript;
 
 /// Names of the prebuilt tools whose meaning is part of the rules.
 pub mod names {
@@ -201,6 +202,15 @@ struct Decision {
     counted: bool,
 }
 
+/// What was done to the view because a vendor refused what it was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mended {
+    /// Times that it was cut to half.
+    cut: u32,
+    /// Whether it was rebuilt.
+    rebuilt: bool,
+}
+
 #[derive(Clone, Debug)]
 enum State {
     /// The opening is not submitted yet.
@@ -288,6 +298,9 @@ pub struct Cycle {
     peeked: bool,
     /// Generations of the step in hand that were aborted for news.
     aborted: u32,
+    /// What was done to the view because the vendor refused it: for the step in hand, in this waking.
+    mended: Mended,
+    mends: Mended,
     /// Calls of the step in hand that were decided and are not all settled.
     calls: Vec<CallRow>,
     /// Outward calls handed to the driver and not answered.
@@ -464,7 +477,7 @@ impl Cycle {
         }
         match thought {
             Ok(thought) => self.decide(thought, now),
-            Err(error) => self.failed(&error, now),
+            Err(error) => self.refused_by_model(&error, now),
         }
     }
 
@@ -530,6 +543,7 @@ impl Cycle {
         if let Some(view) = &changes.view {
             self.view = view.clone();
             self.window.retain(|entry| view.shows(entry.seq));
+            self.window = transcript::without_refused(std::mem::take(&mut self.window), view);
         }
         if let Some(open) = &changes.open {
             self.open = open.clone();

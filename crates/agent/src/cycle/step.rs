@@ -130,6 +130,7 @@ impl Cycle {
         self.cause = None;
         self.peeked = false;
         self.aborted = 0;
+        self.mended = super::Mended::default();
     }
 
     /// Something urgent of a requester came before a call that cannot be repeated: none of them begins,

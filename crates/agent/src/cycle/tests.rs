@@ -2,6 +2,7 @@
 
 mod aware;
 mod bad;
+mod failing;
 
 use std::sync::Arc;
 use std::time::Duration;

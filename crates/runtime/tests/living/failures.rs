@@ -183,3 +183,57 @@ async fn a_crash_while_tools_run_repeats_what_may_be_and_tells_what_may_not() {
     let Part::ToolResult { text, .. } = &outcomes[0].message.parts[0] else { panic!("an outcome") };
     assert!(text.contains("success"), "what was settled before the crash stands: {text}");
 }
+
+#[tokio::test]
+async fn a_history_that_the_vendor_finds_too_long_is_cut_and_the_run_says_so() {
+    let play = Play::new(|prompt| {
+        if crate::play::entries(prompt).len() > 12 {
+            return Script::fails(ModelError::TooLong("prompt is too long".into()));
+        }
+        answer(prompt, "lobby", "ok")
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    for n in 0..6 {
+        world.say(husam, lobby, &format!("m{n}")).await.unwrap();
+        world.quiet().await.unwrap();
+    }
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs.len(), 6);
+    assert!(runs.iter().all(|run| run.ending == Ending::Rested), "{runs:?}");
+    let cuts: u32 = runs.iter().flat_map(|run| &run.steps).map(|step| step.cut).sum();
+    assert!((1..=4).contains(&cuts), "{cuts} cuts");
+    assert_eq!(world.mind(ada).await.unwrap().len(), 30, "the log itself is whole");
+    let asked = play.model.prompts();
+    for (prompt, next) in asked.iter().zip(&asked[1..]) {
+        let sizes = [prompt, next].map(|prompt| crate::play::entries(prompt).len());
+        assert!(sizes[0] <= 12 || sizes[1] < sizes[0], "what was too long is not sent again");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_the_vendor_refuses_is_rebuilt_once_and_never_sent_again_as_it_was() {
+    let play = Play::new(|prompt| {
+        let native = |entry: &&agent::entry::Entry| entry.message.native.is_some();
+        if step(prompt) == 0 && crate::play::entries(prompt).iter().any(native) {
+            return Script::fails(ModelError::Invalid("400: messages.1 is malformed".into()));
+        }
+        answer(prompt, "lobby", "ok").native("w", "m", "{}")
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    for n in 0..3 {
+        world.say(husam, lobby, &format!("m{n}")).await.unwrap();
+        world.quiet().await.unwrap();
+    }
+    let runs = world.runs(ada).await.unwrap();
+    let rebuilt: Vec<_> = runs.iter().map(|run| run.steps[0].rebuilt).collect();
+    assert_eq!(rebuilt, [false, true, true]);
+    assert_eq!(play.model.prompts().len(), 8, "two steps each, and one refused request in two of them");
+    let view = world.reader().view(ada).await.unwrap().unwrap();
+    assert_eq!(view.native_from, 11, "also after a restart: it stands in the view");
+}

@@ -130,11 +130,13 @@ pub(super) fn unhex(name: &ContentRef) -> Vec<u8> {
 
 /// A new view row.
 pub(super) fn view(db: &Connection, agent: i64, n: u64, view: &View) -> Outcome<()> {
-    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, ranges, summary) \
-               VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let (tail, reasoning_from) = (int(view.tail), int(view.reasoning_from));
+    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+    let (tail, reasoning_from, native_from) =
+        (int(view.tail), int(view.reasoning_from), int(view.native_from));
     let ranges = to_json(&view.ranges)?;
-    run(db, sql, params![agent, int(view.rev), int(n), tail, reasoning_from, ranges, view.summary]).map(drop)
+    let row = params![agent, int(view.rev), int(n), tail, reasoning_from, native_from, ranges, view.summary];
+    run(db, sql, row).map(drop)
 }
 
 /// The receipt.

@@ -136,7 +136,7 @@ fn stale(db: &Connection, session: &Session, agent: i64) -> Outcome<bool> {
 
 /// The newest view of an agent.
 pub(super) fn view(db: &Connection, agent: i64) -> Outcome<View> {
-    let sql = "SELECT rev, summary, ranges, tail, reasoning_from FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
     let found = first(db, sql, [agent], |row| {
         Ok(View {
             rev: u64_at(row, 0)?,
@@ -144,6 +144,7 @@ pub(super) fn view(db: &Connection, agent: i64) -> Outcome<View> {
             ranges: from_json(&row.get::<_, String>(2)?, "a view")?,
             tail: u64_at(row, 3)?,
             reasoning_from: u64_at(row, 4)?,
+            native_from: u64_at(row, 5)?,
         })
     })?;
     Ok(found.unwrap_or_else(View::whole))

@@ -252,8 +252,14 @@ pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
         .entries
         .extend([living.entry(3, EntryKind::Notice, "three"), living.entry(4, EntryKind::Notice, "four")]);
     living.done(&w, decision).await;
-    let view =
-        View { rev: 1, summary: Some("so far".into()), ranges: vec![(1, 1)], tail: 4, reasoning_from: 4 };
+    let view = View {
+        rev: 1,
+        summary: Some("so far".into()),
+        ranges: vec![(1, 1)],
+        tail: 4,
+        reasoning_from: 4,
+        native_from: 3,
+    };
     let mut change = living.changes(CommitKind::View);
     change.view = Some(view.clone());
     living.done(&w, change).await;

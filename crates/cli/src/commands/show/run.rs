@@ -210,6 +210,13 @@ fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
             if step.interrupts == 1 { "once".to_owned() } else { format!("{} times", step.interrupts) };
         let _ = write!(text, ", begun anew {times}");
     }
+    if step.cut > 0 {
+        let times = if step.cut == 1 { "once".to_owned() } else { format!("{} times", step.cut) };
+        let _ = write!(text, ", history cut to half {times} (too long)");
+    }
+    if step.rebuilt {
+        text.push_str(", history rebuilt (refused as invalid)");
+    }
     if let Some(model) = &step.model {
         let _ = write!(text, ", by {}", screen.clean_line(model));
     }

@@ -1,0 +1,86 @@
+//! What a vendor refuses: cut, rebuilt, or the content's failure.
+
+use super::*;
+use crate::entry::EntryKind;
+use crate::message::{ModelMessage, Native, Origin, Part, Role};
+
+/// A waking with four lived cycles behind it, each of 100 tokens, as one vendor wrote them.
+fn with_a_past() -> Cycle {
+    let mut waking = waking(vec![service(1, 0)]);
+    let origin = Origin { wire: "w".into(), model: "m".into() };
+    let native = Native { origin, body: "{}".into(), call_ids: Vec::new() };
+    let said = |text: &str| vec![Part::Text { text: text.into() }];
+    let mut window = Vec::new();
+    for n in 0..4u64 {
+        let entry = |seq, kind, message| {
+            let (cycle, step, tokens) = (CycleId(Uuid::from_u128(u128::from(n))), 0, 50);
+            Arc::new(Entry { seq, cycle, step, kind, message, tokens, at: at(0) })
+        };
+        let reply = ModelMessage { role: Role::Assistant, parts: said("hm"), native: Some(native.clone()) };
+        window.push(entry(n * 2 + 1, EntryKind::Inbox, ModelMessage::user("x")));
+        window.push(entry(n * 2 + 2, EntryKind::Assistant, reply));
+    }
+    waking.life.head_seq = 8;
+    waking.window = Window::Loaded(window);
+    begin_with(waking)
+}
+
+fn refuse(cycle: &mut Cycle, error: ModelError) -> (Vec<Changes>, Next) {
+    cycle.thought(Err(error), at(2_000));
+    drive(cycle)
+}
+
+fn natives(next: &Next) -> Vec<bool> {
+    let Next::Think(prompt) = next else { panic!("wanted to be asked again, got {next:?}") };
+    let assistants = prompt.items.iter().filter_map(|item| match item {
+        crate::prompt::Item::Entry(entry) if entry.kind == EntryKind::Assistant => Some(entry),
+        _ => None,
+    });
+    assistants.map(|entry| entry.message.native.is_some()).collect()
+}
+
+#[test]
+fn what_is_too_long_is_cut_to_half_and_asked_again_three_times_at_most() {
+    let mut cycle = with_a_past();
+    let (_, next) = drive(&mut cycle);
+    assert_eq!(natives(&next).len(), 4);
+    let too_long = || ModelError::TooLong("200000 tokens".into());
+    for left in [2, 1, 0] {
+        let (commits, next) = refuse(&mut cycle, too_long());
+        assert_eq!(kinds(&commits), [CommitKind::View]);
+        assert_eq!(natives(&next).len(), left);
+    }
+    let (commits, next) = refuse(&mut cycle, too_long());
+    assert!(commits[0].blame && matches!(next, Next::Rest(Rested::Parked { .. })), "the content's failure");
+    let mut again = with_a_past();
+    drive(&mut again);
+    refuse(&mut again, too_long());
+    let (commits, _) = say(&mut again, vec![text("now it fits")]);
+    let run = commits[0].run.as_ref().unwrap();
+    assert_eq!((run.steps[0].cut, run.steps[0].rebuilt), (1, false), "the run says so");
+}
+
+#[test]
+fn what_is_invalid_is_rebuilt_once_in_our_own_words_and_then_the_contents_failure() {
+    let mut cycle = with_a_past();
+    drive(&mut cycle);
+    let invalid = || ModelError::Invalid("400: no".into());
+    let (commits, next) = refuse(&mut cycle, invalid());
+    assert_eq!(kinds(&commits), [CommitKind::View]);
+    let view = commits[0].view.as_ref().unwrap();
+    assert_eq!((view.tail, view.reasoning_from, view.native_from), (1, 9, 9));
+    assert_eq!(natives(&next), [false; 4], "no block of a vendor is sent again");
+    let (commits, next) = refuse(&mut cycle, invalid());
+    assert!(commits[0].blame && matches!(next, Next::Rest(Rested::Parked { .. })));
+}
+
+#[test]
+fn with_nothing_behind_it_a_refused_request_is_the_contents_failure_at_once() {
+    for error in [ModelError::Invalid("400".into()), ModelError::TooLong("long".into())] {
+        let mut cycle = begin(vec![service(1, 0), service(2, 0)]);
+        drive(&mut cycle);
+        let (commits, _) = refuse(&mut cycle, error);
+        assert_eq!(commits[0].kind, CommitKind::Close);
+        assert_eq!((commits[0].blame, commits[0].batch_cap), (true, Some(Some(1))), "halved");
+    }
+}
