@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
 use crate::event::{Fate, Waiting};
-use crate::id::{CallId, CycleId, GoalId, PlanId, SpaceId};
+use crate::id::{CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
 use crate::port::Waken;
 use crate::run::{Run, Usage};
@@ -62,6 +62,15 @@ pub struct Settlement {
     pub seq: u64,
     /// Its new state in the ledger. [`Fate::Waiting`] gives it back untouched.
     pub fate: Fate,
+}
+
+/// An event of the cycle as its agent names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// By its place in the inbox.
+    Seq(u64),
+    /// By its id.
+    Id(EventId),
 }
 
 /// A message that an inward call says, with the call it belongs to.
@@ -209,6 +218,8 @@ pub struct Changes {
     /// With [`CommitKind::Start`]: refuse it where a requester of the open cycle has said something
     /// urgent that is not taken.
     pub barrier: bool,
+    /// Events of the cycle that the agent says are dealt with.
+    pub addressed: Vec<Named>,
     /// Whether the agent retires with this commit (an `ephemeral` one at its first rest).
     pub retire: bool,
 }
@@ -239,6 +250,7 @@ impl Changes {
             failures: None,
             notice: None,
             barrier: false,
+            addressed: Vec::new(),
             retire: false,
         }
     }

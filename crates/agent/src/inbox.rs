@@ -117,7 +117,7 @@ pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) ->
         let _ = writeln!(out, "[NOTICE] {notice}\n");
     }
     let _ = writeln!(out, "[INBOX — {}, now {}]\n", new_events(events.len()), second(now));
-    list(&mut out, events, now);
+    list(&mut out, events, 1, now);
     if events.len() > 1 {
         out.push_str("You may address these in any order. Consider priorities and how they relate.");
     }
@@ -125,10 +125,15 @@ pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) ->
     out
 }
 
-/// The entry that shows events in the middle of a cycle.
-pub fn format_injection(events: &[Waiting], now: Timestamp) -> String {
+/// Seqs of the events in the order in which they are listed.
+pub fn listed(events: &[Waiting]) -> impl Iterator<Item = u64> {
+    shown_order(events).into_iter().map(|waiting| waiting.seq)
+}
+
+/// The entry that shows events in the middle of a cycle; their numbers go on from `first`.
+pub fn format_injection(events: &[Waiting], first: usize, now: Timestamp) -> String {
     let mut out = format!("[MID-CYCLE UPDATE — {}]\n\n", new_events(events.len()));
-    list(&mut out, events, now);
+    list(&mut out, events, first, now);
     out.push_str("This came while you were at work. Take it into account before you go on.");
     out
 }
@@ -184,9 +189,9 @@ fn new_events(n: usize) -> String {
     format!("{n} new {}", if n == 1 { "event" } else { "events" })
 }
 
-fn list(out: &mut String, events: &[Waiting], now: Timestamp) {
+fn list(out: &mut String, events: &[Waiting], first: usize, now: Timestamp) {
     for (index, waiting) in shown_order(events).into_iter().enumerate() {
-        let _ = writeln!(out, "{}. {}", index + 1, line(waiting, now));
+        let _ = writeln!(out, "{}. {}", first + index, line(waiting, now));
     }
 }
 

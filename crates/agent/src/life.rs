@@ -153,6 +153,9 @@ pub struct OpenCycle {
     /// Whose voice answered last, where it was not the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voice: Option<String>,
+    /// Seqs of its events by the numbers under which they were listed, from 1 on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listed: Vec<u64>,
     /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
@@ -189,6 +192,7 @@ impl OpenCycle {
             peek: 0,
             previewed: Glimpse::default(),
             voice: None,
+            listed: Vec::new(),
             held_back: false,
         }
     }

@@ -33,6 +33,8 @@ pub const PREVIEW_CHARS: usize = 50;
 
 /// Events that one `peek_inbox` shows at most.
 pub const PEEK_MAX: u32 = 10;
+/// Events that one `done` names as dealt with.
+pub const ADDRESSED_MAX: usize = 256;
 /// Urgent events, with what their senders said before, that one look brings.
 pub const URGENT_MAX: u32 = 100;
 /// Generations of one cycle that news may abort; after that it is shown at the next step.

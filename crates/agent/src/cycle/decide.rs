@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::bad::{kept, native, unusable};
 use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
 use crate::call::{CallRow, CallState, Effect, Outcome};
-use crate::changes::{Changes, CommitKind, Inward, Refusal};
+use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
-use crate::id::{CallId, ContentRef};
+use crate::id::{CallId, ContentRef, EventId};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
@@ -162,6 +162,7 @@ impl Cycle {
         }
         changes.shows = self.shown(decision, now);
         open.peek = changes.inward.peek;
+        changes.addressed = addressed_by(decision, &open.listed);
         self.count_up(decision, &mut open);
         if self.failures > 0 {
             changes.failures = Some(0);
@@ -289,6 +290,31 @@ fn skip_of(calls: &[Planned]) -> Option<Option<String>> {
         [only] if only.row.tool == names::SKIP => Some(text_field(&only.row.arguments, "reason")),
         _ => None,
     }
+}
+
+/// Events that the decision's `done` names, by number or id.
+fn addressed_by(decision: &Decision, listed: &[u64]) -> Vec<Named> {
+    let ended = decision
+        .calls
+        .iter()
+        .map(|call| &call.row)
+        .filter(|row| row.tool == names::DONE && !row.outcome.as_ref().is_some_and(Outcome::failed));
+    let named = ended.filter_map(|row| {
+        let arguments: serde_json::Value = serde_json::from_str(&row.arguments).ok()?;
+        arguments.get("addressed")?.as_array().cloned()
+    });
+    let by_number = |number: u64| {
+        let at = usize::try_from(number).ok()?.checked_sub(1)?;
+        listed.get(at).copied().map(Named::Seq)
+    };
+    let one = |name: serde_json::Value| match name.as_str() {
+        None => by_number(name.as_u64()?),
+        Some(text) => match text.trim().parse() {
+            Ok(number) => by_number(number),
+            Err(_) => Some(Named::Id(EventId(text.trim().to_owned()))),
+        },
+    };
+    named.flatten().take(limits::ADDRESSED_MAX).filter_map(one).collect()
 }
 
 /// A string field of raw arguments.

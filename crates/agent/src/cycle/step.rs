@@ -55,11 +55,14 @@ impl Cycle {
     /// Shows what was prepared, at the end of all that is shown.
     pub(super) fn show(&mut self, prepared: Prepared, now: Timestamp) {
         if !prepared.inject.is_empty() {
-            let text = inbox::format_injection(&prepared.inject, now);
+            let text = inbox::format_injection(&prepared.inject, self.listed().len() + 1, now);
             let ahead = self.unlived.len() as u64 + 1;
             let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), now);
             self.unlived.push(Arc::new(entry));
-            self.injected.extend(prepared.inject);
+            let order: Vec<u64> = inbox::listed(&prepared.inject).collect();
+            let mut shown = prepared.inject;
+            shown.sort_by_key(|waiting| order.iter().position(|seq| *seq == waiting.seq));
+            self.injected.extend(shown);
             let more = inbox::batch(self.injected.clone());
             let deeper = !more.by_agents || more.hop > self.open.hop;
             self.cause = (self.open.by_agents && deeper).then_some(more);
@@ -76,6 +79,14 @@ impl Cycle {
         self.gate = prepared.gate;
         self.choice = prepared.choice;
         self.voice = prepared.voice;
+    }
+
+    /// Seqs of all events that the cycle was shown, by the numbers under which they were listed.
+    pub(super) fn listed(&self) -> Vec<u64> {
+        let mut listed = self.open.listed.clone();
+        listed.extend(inbox::listed(&self.taken));
+        listed.extend(self.injected.iter().map(|waiting| waiting.seq));
+        listed
     }
 
     /// Seqs of events that are taken or shown, and not settled.
@@ -97,6 +108,7 @@ impl Cycle {
                 changes.layers.push(layer.clone());
             }
         }
+        open.listed = self.listed();
         open.previewed = self.previewed;
         open.voice.clone_from(&self.voice);
         open.peek = 0;

@@ -204,7 +204,7 @@ pub struct LoggedEvent {
     #[schema(value_type = Object)]
     pub fate: Fate,
     /// How far it has come: `taken` by the open cycle, `shown` in it, and in the end `addressed` where the cycle
-    /// spoke in the event's space, else `read`; the other stages are states.
+    /// spoke in the event's space or named it as dealt with, else `read`; the other stages are states.
     #[schema(value_type = names::Stage)]
     pub stage: Stage,
     /// The cycle that has taken or lived it.

@@ -1,7 +1,7 @@
 //! The parts of a commit that only append or settle: log, calls, receipts, the ledger.
 
 use agent::call::CallRow;
-use agent::changes::{CallChange, Changes};
+use agent::changes::{CallChange, Changes, Named};
 use agent::entry::{Entry, View};
 use agent::event::Fate;
 use agent::id::ContentRef;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::events::State;
 use super::fault::{Outcome, damaged};
-use super::rows::{bytes, first, int, ms, run, to_json, usage_columns};
+use super::rows::{bytes, first, int, key, ms, run, to_json, usage_columns};
 use super::schema::FORMAT;
 
 /// Appends to the log; its new head.
@@ -70,6 +70,26 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
         run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq])?;
     }
     Ok((gone, u32::try_from(untaken).unwrap_or(u32::MAX)))
+}
+
+/// Marks events of the cycle that the agent names as dealt with. What is none of them is no error: a model
+/// may misremember a number.
+pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let cycle = bytes(changes.cycle.0);
+    for named in &changes.addressed {
+        match named {
+            Named::Seq(seq) => {
+                let sql = "UPDATE event SET addressed = 1 WHERE agent = ? AND seq = ? AND cycle = ?";
+                run(db, sql, params![agent, int(*seq), cycle])?;
+            }
+            Named::Id(id) => {
+                let sql = "UPDATE event SET addressed = 1 WHERE agent = ?1 AND id = ?2 AND \
+                           (cycle = ?3 OR range_of IN (SELECT seq FROM event WHERE agent = ?1 AND cycle = ?3))";
+                run(db, sql, params![agent, key(&id.0), cycle])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// New call rows.

@@ -118,6 +118,7 @@ pub(super) fn commit(
         open(db, &mut life, changes)?;
     }
     let (gone, untaken) = apply::settle(db, life.agent, changes)?;
+    apply::addressed(db, life.agent, changes)?;
     life.waiting = life.waiting.saturating_sub(gone);
     life.taken = life.taken.saturating_sub(untaken);
     rest(db, &mut life, n, changes)?;

@@ -394,10 +394,10 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
     })
 }
 
-/// Whether the cycle that lived the event said something in its space with the decision that saw it, or
-/// later.
-const ADDRESSED: &str = "EXISTS (SELECT 1 FROM message told INDEXED BY message_cycle JOIN call c ON c.id = told.call \
-    WHERE told.cycle = x.cycle AND told.space = e.space AND told.kind = 0 AND c.step >= x.step)";
+/// Whether its agent named the event as dealt with, or said something in its space with the decision that
+/// saw it, or later.
+const ADDRESSED: &str = "(e.addressed OR x.addressed OR EXISTS (SELECT 1 FROM message told INDEXED BY message_cycle JOIN call c ON c.id = told.call \
+    WHERE told.cycle = x.cycle AND told.space = e.space AND told.kind = 0 AND c.step >= x.step))";
 
 /// Rows of an agent's ledger, newest first: `condition` over `e` (the row) and `x` (the row whose
 /// state it has), with `?2` and `?3`.

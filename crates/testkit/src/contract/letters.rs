@@ -224,4 +224,10 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     living.done(&w, later).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
     assert_eq!((rows[0].stage, rows[0].ordinal), (Stage::Shown, Some(2)));
+    // What its agent names as dealt with is addressed, wherever it came from.
+    let mut named = living.changes(CommitKind::Settle);
+    named.addressed = vec![agent::changes::Named::Seq(rows[0].seq), agent::changes::Named::Seq(999)];
+    living.done(&w, named).await;
+    let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
+    assert_eq!((rows[0].stage, rows[1].stage), (Stage::Addressed, Stage::Read));
 }

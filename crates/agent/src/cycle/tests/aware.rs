@@ -84,6 +84,23 @@ fn an_injected_event_is_lived_by_the_decision_of_the_step_that_showed_it() {
 }
 
 #[test]
+fn done_names_events_by_the_numbers_under_which_they_were_listed() {
+    let mut cycle = configured(&json!({}), vec![service(11, 0), service(12, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let (_, next) = drive_seeing(&mut cycle, &[urgent(20)]);
+    let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
+    assert!(shown(&prompt).pop().unwrap().contains("\n3. [service"), "numbers go on");
+    let arguments = r#"{"addressed": [1, "3", 99, 0, "an-id"]}"#;
+    let done = ReplyPart::Call { name: names::DONE.into(), arguments: arguments.into() };
+    cycle.thought(Ok(reply(vec![done])), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[]);
+    use crate::changes::Named;
+    let id = EventId("an-id".into());
+    assert_eq!(commits[0].addressed, [Named::Seq(11), Named::Seq(20), Named::Id(id)]);
+}
+
+#[test]
 fn a_failed_step_leaves_what_it_was_shown_waiting() {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
