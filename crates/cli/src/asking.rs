@@ -8,6 +8,7 @@ use agent::id::CycleId;
 use agent::port::{Memo, ModelError, ModelRequest, Voices, Wait};
 use agent::prompt::{Item, Prompt, ToolChoice};
 use futures_util::StreamExt as _;
+use models::wire::failure::is_page;
 
 use crate::errors::{Exit, Failure};
 
@@ -38,8 +39,16 @@ pub(crate) async fn ask(voices: &dyn Voices, wait: Duration) -> Result<(), Model
 /// Why nothing more is asked of `name` at `url`: one message for each thing that is no model server.
 pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Duration) -> Failure {
     match error {
+        page if is_page(page) => {
+            let what = page.to_string();
+            // The class before it is for those who repair servers.
+            let what = what.split_once(": ").map_or(what.as_str(), |(_, what)| what);
+            let message = format!("`{url}` answers, but not as a model server would ({what})");
+            Failure::new(Exit::Failed, "not_a_model_server", message)
+                .hint("check `--base-url`: the address usually ends in `/v1`")
+        }
         ModelError::Network(why) => {
-            Failure::new(Exit::Failed, "model_unreachable", format!("cannot reach `{name}`: {why}"))
+            Failure::new(Exit::Unreachable, "model_unreachable", format!("cannot reach `{name}`: {why}"))
                 .hint("is its server running, and is the address right? name another with --base-url")
         }
         ModelError::TimedOut(_) => {
@@ -68,6 +77,12 @@ pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Durat
             Failure::new(Exit::Failed, "model_failed", format!("what answers at `{url}` failed: {message}"))
                 .hint("is it a model server? the address usually ends in `/v1`; name another with --base-url")
         }
+        ModelError::Invalid(why) | ModelError::TooLong(why) => Failure::new(
+            Exit::Failed,
+            "model_refused",
+            format!("`{url}` refused a plain question to `{name}`: {why}"),
+        )
+        .hint("check the model's name and `--base-url`"),
         other => Failure::new(
             Exit::Failed,
             "model_busy",

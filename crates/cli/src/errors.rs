@@ -72,6 +72,9 @@ impl Failure {
         let path: Vec<&str> =
             usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
         let help = format!("`{} --help`", path.join(" "));
+        if let Some(there) = habit(error, &path) {
+            return Self::usage(message).hint(there);
+        }
         Self::usage(message).hint(match (tip, meant(error, &path)) {
             (Some(tip), _) => format!("{tip}; {help} explains"),
             (None, Some(meant)) => {
@@ -105,6 +108,22 @@ impl Failure {
     pub(crate) fn to_json(&self) -> Value {
         json!({"error": {"code": self.code, "message": self.message, "hint": self.advice()}})
     }
+}
+
+/// What other programs call what is here, and where it is.
+fn habit(error: &clap::Error, path: &[&str]) -> Option<&'static str> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if path != ["viv"] {
+        return None;
+    }
+    Some(match word.as_str() {
+        "start" | "run" | "serve" => "`viv up` starts the server; `viv scenario run` plays scenarios",
+        "status" => "`viv ps` lists agents and what they do; `viv doctor` looks at everything",
+        "stop" | "down" => "Ctrl-C stops `viv up`; `viv agents cancel` ends a cycle",
+        "logs" | "log" => "`viv watch` follows everything; `viv tail` prints what happened last",
+        "new" | "create" => "`viv init` writes a project; `viv agents create` makes one agent",
+        _ => return None,
+    })
 }
 
 /// The command that somebody meant who wrote one that is none. The parser finds only long words: two
@@ -178,6 +197,22 @@ mod tests {
             "did you mean `viv show run`? `viv show --help` lists what there is"
         );
         assert!(hint("viv xx").starts_with("see `viv --help`"));
+    }
+
+    #[test]
+    fn words_of_other_programs_are_answered_with_ours() {
+        for (word, ours) in [
+            ("start", "`viv up`"),
+            ("run", "`viv up`"),
+            ("status", "`viv ps`"),
+            ("stop", "Ctrl-C"),
+            ("logs", "`viv watch`"),
+            ("new", "`viv init`"),
+        ] {
+            let error = crate::args::command().try_get_matches_from(["viv", word]).unwrap_err();
+            let failure = Failure::misread(&error);
+            assert!(failure.advice().contains(ours), "{word}: {failure}");
+        }
     }
 
     #[test]

@@ -238,14 +238,16 @@ pub(crate) fn error_width() -> usize {
         .unwrap_or(80)
 }
 
-/// Columns that a text takes.
+/// Columns that a text takes; colours take none.
 pub(crate) fn columns(text: &str) -> usize {
-    text.width()
+    let mut parts = text.split("\x1b[");
+    let begin = parts.next().map_or(0, UnicodeWidthStr::width);
+    begin + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
 }
 
-/// Columns that a character takes.
+/// Columns that a character takes, at most: one that asks for a picture makes the one before it wider.
 pub(crate) fn char_columns(c: char) -> usize {
-    c.width().unwrap_or(0)
+    if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(0) }
 }
 
 /// The beginning of a text, in at most `most` columns.
@@ -343,6 +345,14 @@ mod tests {
         let long = "x".repeat(60);
         assert_eq!(wrap(&long, Some(20), 2), [long]);
         assert_eq!(wrap("", Some(20), 2), [""]);
+    }
+
+    #[test]
+    fn colours_take_no_room_where_lines_are_folded() {
+        let screen = Screen { colour: true, ..Screen::plain(Some(24), true) };
+        let text = format!("{} the quick brown fox", screen.paint(Style::Green, "ok"));
+        assert_eq!(wrap(&text, Some(24), 2), ["\x1b[32mok\x1b[0m the quick brown fox"]);
+        assert_eq!((columns(&text), columns("漢字"), columns("")), (22, 4, 0));
     }
 
     #[test]

@@ -188,6 +188,7 @@ impl Call {
             return Err(ModelError::Overloaded { message: message.into(), retry_after: None });
         }
         Err(match status {
+            200..=299 if failure::looks_like_page(&text) => ModelError::Garbage(failure::page(status)),
             200..=299 => not_a_stream(&text),
             _ => failure::classify(status, &hints, &text),
         })

@@ -114,6 +114,9 @@ async fn ask(
     }
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
     let Some(list) = list["data"].as_array().or(list["models"].as_array()) else {
+        if failure::looks_like_page(&text) {
+            return Err(ModelError::Garbage(failure::page(status.as_u16())));
+        }
         let shown: String = text.chars().take(80).collect();
         return Err(ModelError::Garbage(format!("wanted a list of models, got `{shown}`")));
     };

@@ -26,6 +26,16 @@ pub(crate) struct AgentsArgs {
 /// What can be done with an agent.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsVerb {
+    /// List agents, as the command alone does
+    #[command(hide = true, alias = "ls")]
+    List {
+        /// Only agents in this state
+        #[arg(long, value_name = "STATE", value_parser = STATES)]
+        state: Option<String>,
+        /// Retired agents too
+        #[arg(long)]
+        all: bool,
+    },
     /// Make an agent
     Create(CreateArgs),
     /// Change an agent's config; live at its next cycle
@@ -102,6 +112,13 @@ pub(crate) struct SpacesArgs {
 /// What can be done with a space.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpacesVerb {
+    /// List spaces, as the command alone does
+    #[command(hide = true, alias = "ls")]
+    List {
+        /// Closed spaces too
+        #[arg(long)]
+        all: bool,
+    },
     /// Open a space
     Open(OpenSpaceArgs),
     /// Close a space: it takes no more messages
@@ -188,6 +205,13 @@ pub(crate) struct EntitiesArgs {
 /// What can be done with people.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EntitiesVerb {
+    /// List people and agents, as the command alone does
+    #[command(hide = true, alias = "ls")]
+    List {
+        /// Only people, or only agents
+        #[arg(long, value_name = "human|agent", value_parser = kind)]
+        kind: Option<EntityKind>,
+    },
     /// Add a person
     Add {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters

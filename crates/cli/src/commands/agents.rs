@@ -32,6 +32,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: AgentsArgs) -> Res
     }
     match verb {
         None => list(&client, &screen, state.as_deref(), all).await?,
+        Some(AgentsVerb::List { state, all }) => list(&client, &screen, state.as_deref(), all).await?,
         Some(AgentsVerb::Create(args)) => create(&client, &screen, args).await?,
         Some(AgentsVerb::Set { agent, values }) => set(&client, &screen, &agent, &values).await?,
         Some(AgentsVerb::Suspend(one)) => stand(&client, &screen, &one.agent, "suspend").await?,

@@ -18,6 +18,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> R
     }
     match args.verb {
         None => list(&client, &screen, args.kind.map(|kind| kind.as_str())).await?,
+        Some(EntitiesVerb::List { kind }) => list(&client, &screen, kind.map(|kind| kind.as_str())).await?,
         Some(EntitiesVerb::Add { name, display_name, external_id }) => {
             let mut body = json!({"name": name});
             for (field, value) in [("display_name", display_name), ("external_id", external_id)] {

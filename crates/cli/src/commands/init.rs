@@ -29,7 +29,7 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
         let names = taken.join("`, `");
         let message = format!("`{names}` in `{}` would be written over; nothing was written", dir.display());
         return Err(Failure::new(Exit::Refused, "would_overwrite", message)
-            .hint("name another folder: `viv init my-agents`"));
+            .hint(format!("name another folder: `viv init {}`", free_beside(dir).display())));
     }
     let mut written = Written::default();
     if let Err(error) = written.all(dir, &wanted) {
@@ -42,6 +42,16 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
     let advice = has_ignore_file && !ignores_data(&ignored);
     tell(&screen, dir, &wanted, advice);
     Ok(Exit::Answered)
+}
+
+/// A folder that nobody has yet, named after the one that is taken, in which nothing is in the way.
+fn free_beside(dir: &Path) -> PathBuf {
+    // `.` has no name of its own: what is new lies inside it.
+    let named = if dir.file_name().is_some() { dir.to_owned() } else { dir.join("my-agents") };
+    let name = named.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let numbered = (2u32..).map(|n| named.with_file_name(format!("{name}-{n}")));
+    let mut all = std::iter::once(named.clone()).chain(numbered);
+    all.find(|path| fs::symlink_metadata(path).is_err()).unwrap_or(named)
 }
 
 fn ignores_data(file: &Path) -> bool {
@@ -95,7 +105,7 @@ fn tell(screen: &Screen, dir: &Path, written: &[Template], advice: bool) {
     let shown = screen.clean_line(&dir.display().to_string());
     let elsewhere = dir != Path::new(".");
     let next = [
-        ("viv up", "starts the server with these agents"),
+        ("viv up", "starts the server with these agents; stop another one first (Ctrl-C)"),
         ("viv chat --agent helper", "in a second terminal: talk with the first"),
         ("viv event ops deploy '{\"ok\": false}'", "wake the other as a service would"),
         ("viv scenario run scenarios", "play what they must do, without a server"),

@@ -62,7 +62,8 @@ pub(crate) fn print(screen: &Screen, agent: &str, lived: &Lived) {
     }
     let name = screen.clean_line(agent);
     for reply in &lived.replies {
-        screen.line(&format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text)));
+        let said = format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text));
+        said.split('\n').for_each(|line| screen.wrapped(line, 2));
     }
     if let Some(note) = note(&name, lived) {
         screen.note(&screen.clean_line(&note));

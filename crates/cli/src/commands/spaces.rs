@@ -21,6 +21,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
     }
     match args.verb {
         None => list(&client, &screen, args.all).await?,
+        Some(SpacesVerb::List { all }) => list(&client, &screen, all).await?,
         Some(SpacesVerb::Open(args)) => open(&client, &screen, args).await?,
         Some(SpacesVerb::Close { space }) => close(&client, &screen, &space).await?,
         Some(SpacesVerb::Add { space, members, role }) => {

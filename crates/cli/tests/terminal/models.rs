@@ -7,6 +7,15 @@ use testkit::stubs::{Answer, Said, Stub, Vendor};
 use crate::world::{Ran, run, run_with};
 
 const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
+/// The smallest world.
+const SCENARIO: &str = "\
+scenario: one
+people: [mira]
+agents: {ada: {instructions: x, script: [{say: hi}]}}
+spaces: {home: [mira, ada]}
+story: [{mira says in home: hello}]
+expect: [{ada said in home: 1}]
+";
 const ROME: &str = r#"{"city":"Rome","unit":"celsius"}"#;
 
 fn viv(args: &[&str]) -> Ran {
@@ -114,6 +123,46 @@ async fn what_is_no_model_server_gets_one_clear_message() {
     let ran = viv(&["models", "try", "openai-compatible/x", "--base-url", "http://127.0.0.1:1/v1"]);
     all.push_str(&format!("{}--- exit {}\n", ran.err, ran.code));
     insta::assert_snapshot!("no_model_server", all);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_web_pages_is_asked_once_and_its_page_is_not_quoted() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    stub.demand(None);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("one.yaml"), SCENARIO).unwrap();
+    let (url, file) = (stub.url(), dir.path().join("one.yaml").display().to_string());
+    let model = ["openai-compatible/x", "--base-url", &url];
+    let tried = [&["models", "try"][..], &model].concat();
+    let played = [&["scenario", "run", &file, "--model"][..], &model].concat();
+    for (args, exit) in [(tried, 1), (played, 2)] {
+        let page = "<!DOCTYPE HTML>\n<html lang=\"en\"><p>Unsupported method ('POST').</p></html>\n";
+        stub.push(Answer::status(501, page).header("content-type", "text/html;charset=utf-8"));
+        let before = stub.requests().len();
+        let ran = run(dir.path(), &args);
+        let told = format!(
+            "error: `{url}` answers, but not as a model server would (HTTP 501, text/html)\n\
+             hint: check `--base-url`: the address usually ends in `/v1`\n"
+        );
+        assert_eq!((ran.err.as_str(), ran.code), (told.as_str(), exit), "{}", ran.shown());
+        assert_eq!(stub.requests().len(), before + 1, "{}", ran.shown());
+    }
+}
+
+#[test]
+fn a_model_server_that_is_not_there_is_unreachable_for_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("one.yaml"), SCENARIO).unwrap();
+    let file = dir.path().join("one.yaml").display().to_string();
+    let nobody = ["--base-url", "http://127.0.0.1:1/v1"];
+    for args in [
+        &["models", "try", "vllm/x"][..],
+        &["models", "try", "vllm"],
+        &["scenario", "run", &file, "--model", "vllm/x"],
+    ] {
+        let ran = run(dir.path(), &[args, &nobody].concat());
+        assert_eq!(ran.code, 5, "{args:?}: {}", ran.shown());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

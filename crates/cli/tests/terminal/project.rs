@@ -95,6 +95,13 @@ fn init_writes_a_project_that_starts_and_never_writes_over_one() {
     let before = fs::read(dir.path().join("agents/helper.md")).unwrap();
     let again = run(dir.path(), &["init", "--json"]);
     assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("would_overwrite")));
+    assert_eq!(again.error()["error"]["hint"], "name another folder: `viv init ./my-agents`");
+    for free in ["my-agents-2", "my-agents-3"] {
+        run(dir.path(), &["init", "my-agents"]);
+        let again = run(dir.path(), &["init", "my-agents", "--json"]);
+        assert_eq!(again.error()["error"]["hint"], format!("name another folder: `viv init {free}`"));
+        assert_eq!(run(dir.path(), &["init", free]).code, 0);
+    }
     assert_eq!(fs::read(dir.path().join("agents/helper.md")).unwrap(), before);
     let check = run(dir.path(), &["config", "check", "--model", "rehearsal", "--json"]);
     assert_eq!(check.json()["agents"], json!(["helper", "ops"]), "{}", check.shown());

@@ -49,10 +49,35 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
         498 | 503 | 529 => ModelError::Overloaded { message, retry_after },
         500..=599 if said.is_about(&BUSY) => ModelError::Overloaded { message, retry_after },
         _ if should_retry == Some("true") => failed(message),
+        // No model's door answers so: the address is wrong, and not what was sent there.
+        501 | 505 if said.page => ModelError::NoModel(message),
         501 | 505 => ModelError::Invalid(message),
         408 | 409 | 425 | 500..=599 => failed(message),
         _ => ModelError::Invalid(message),
     }
+}
+
+/// What stands in a failure's message instead of a page for browsers.
+const PAGE: &str = "text/html";
+
+/// Whether what came back was a page for browsers, which no model server sends.
+pub fn is_page(error: &ModelError) -> bool {
+    match error {
+        ModelError::NoModel(why) | ModelError::Invalid(why) | ModelError::Garbage(why) => why.ends_with(PAGE),
+        ModelError::Failed { message, .. } => message.ends_with(PAGE),
+        _ => false,
+    }
+}
+
+/// Whether a body is a page for browsers.
+pub(crate) fn looks_like_page(body: &str) -> bool {
+    let begin: String = body.trim_start().chars().take(14).collect::<String>().to_lowercase();
+    begin.starts_with("<!doctype html") || begin.starts_with("<html")
+}
+
+/// An answer that is a page, in a few words and without its markup.
+pub(crate) fn page(status: u16) -> String {
+    format!("HTTP {status}, {PAGE}")
 }
 
 /// The class of an error that came inside a stream which had begun well.
@@ -124,6 +149,8 @@ struct Said {
     retry_delay: Option<Duration>,
     /// Everything above in lower case, to be searched.
     all: String,
+    /// A page for browsers, of which nothing is shown.
+    page: bool,
 }
 
 impl Said {
@@ -148,7 +175,7 @@ impl Said {
         let kinds = field("type").unwrap_or_default();
         let retry_delay = retry_delay(error);
         let all = format!("{message} {code_name} {kinds}").to_lowercase();
-        Self { message, kind, code, retry_delay, all }
+        Self { message, kind, code, retry_delay, all, page: looks_like_page(body) }
     }
 
     fn is_about(&self, phrases: &[&str]) -> bool {
@@ -156,6 +183,9 @@ impl Said {
     }
 
     fn shown(&self, status: u16) -> String {
+        if self.page {
+            return page(status);
+        }
         let one_line = self.message.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut shown: String = one_line.chars().take(ERROR_SHOWN_MAX_CHARS).collect();
         if shown.len() < one_line.len() {
@@ -252,6 +282,19 @@ mod tests {
         check(503, &google(503, "The model is overloaded."), "overloaded");
         check(422, r#"{"detail":[{"loc":["body"]}]}"#, "invalid request");
         check(418, "[]", "invalid request: HTTP 418");
+    }
+
+    #[test]
+    fn a_page_for_browsers_is_named_and_not_quoted() {
+        let body = "\n<!DOCTYPE HTML>\n<html lang=\"en\"><p>Unsupported method ('POST').</p></html>";
+        for (status, class) in [(501, "no such model"), (404, "no such model"), (502, "the server failed")] {
+            let error = classify(status, &Hints::default(), body);
+            assert_eq!(error.to_string(), format!("{class}: HTTP {status}, text/html"));
+            assert!(is_page(&error) && error.fault() == Fault::Surroundings, "{error}");
+        }
+        let refused = classify(400, &Hints::default(), "<html><h1>Bad Request</h1></html>");
+        assert_eq!(refused.fault(), Fault::Content, "a gateway may mean what was sent");
+        assert!(!is_page(&classify(404, &Hints::default(), "not found")));
     }
 
     #[test]

@@ -76,15 +76,16 @@ impl Setup {
         }
         let mut at = self.any_of(provider)?.unwrap_or_default();
         at.base_url = base_url.map(str::to_owned).or(at.base_url);
-        let why = match reach(provider, &at, self.keys(), LIST_WAIT).await {
+        let (exit, why) = match reach(provider, &at, self.keys(), LIST_WAIT).await {
             Reach::Reachable(list) => match list.first() {
                 Some(first) => return Ok(format!("{}/{}", provider.name, first.model)),
-                None => "it serves no model".to_owned(),
+                None => (Exit::Failed, "it serves no model".to_owned()),
             },
-            other => other.why().unwrap_or_default().to_owned(),
+            Reach::Unreachable(why) => (Exit::Unreachable, why),
+            other => (Exit::Failed, other.why().unwrap_or_default().to_owned()),
         };
         let message = format!("cannot find out which models `{}` serves: {why}", provider.name);
-        Err(Failure::new(Exit::Failed, "model_unreachable", message)
+        Err(Failure::new(exit, "model_unreachable", message)
             .hint(format!("name one, such as `{}/MODEL`, and its address with --base-url", provider.name)))
     }
 }

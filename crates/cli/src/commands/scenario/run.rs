@@ -99,7 +99,9 @@ async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
         drop(progress);
         answer.map_err(|error| {
             let failure = asking::no_answer(&chosen.info.name, &chosen.address, &error, most);
-            Failure { exit: Exit::Usage, ..failure }
+            // What failed is not the scenario.
+            let exit = if failure.exit == Exit::Failed { Exit::Usage } else { failure.exit };
+            Failure { exit, ..failure }
         })?;
     }
     Ok(Some(chosen.voices))

@@ -25,6 +25,8 @@ const IN_FLIGHT: usize = 4_096;
 const THOUGHT_BYTES: usize = 64 * 1024;
 /// Columns of a call's arguments.
 const ARGUMENTS: usize = 60;
+/// Columns of a draft below which what stands before it is left out.
+const TEXT_LEAST: usize = 8;
 /// A call that takes longer is told when it begins, too.
 const LONG_CALL_MS: i64 = 400;
 /// Tools whose work is seen as a message or as the end of the cycle.
@@ -246,17 +248,7 @@ impl Log {
     /// What happens just now, in one row of at most `width` columns.
     pub(crate) fn unfinished(&self, now: Timestamp, width: usize) -> Option<String> {
         if let Some((_, draft)) = self.drafts.first_key_value().filter(|_| !self.brief) {
-            let more = self.drafts.len() - 1;
-            let more = if more > 0 { format!(" (+{more} writing)") } else { String::new() };
-            let lead = format!(
-                "{} {}{}{}: ",
-                clock(now, &self.zone),
-                self.names.of(draft.agent.entity()),
-                self.arrow(),
-                self.names.of_space(draft.space)
-            );
-            let room = width.saturating_sub(columns(&lead) + columns(&more)).max(8);
-            return Some(format!("{lead}{}{more}", end_of(&self.screen.clean_line(&draft.text), room)));
+            return Some(self.being_written(now, draft, width));
         }
         let working: Vec<String> = self
             .busy
@@ -269,6 +261,26 @@ impl Log {
             n => format!("{} and {} more", working[..2].join(", "), n - 2),
         };
         Some(self.screen.paint(Style::Dim, &shortened(&format!("({text})"), width)))
+    }
+
+    /// A draft in one row. What is short of room loses first who else writes, then time and place: a row
+    /// that reached the last column would leave a line behind with every piece.
+    fn being_written(&self, now: Timestamp, draft: &Draft, width: usize) -> String {
+        let who = self.names.of(draft.agent.entity());
+        let place = format!("{who}{}{}: ", self.arrow(), self.names.of_space(draft.space));
+        let others = self.drafts.len() - 1;
+        let more = if others > 0 { format!(" (+{others} writing)") } else { String::new() };
+        let time = clock(now, &self.zone);
+        let ways = [(format!("{time} {place}"), more), (format!("{time} {place}"), String::new())];
+        let ways = ways.into_iter().chain([(place, String::new()), (format!("{who}: "), String::new())]);
+        let text = self.screen.clean_line(&draft.text);
+        for (lead, more) in ways {
+            let room = width.saturating_sub(columns(&lead) + columns(&more));
+            if room >= TEXT_LEAST {
+                return shortened(&format!("{lead}{}{more}", end_of(&text, room)), width);
+            }
+        }
+        end_of(&text, width)
     }
 
     /// An agent does what is seen: before that its waking is told.

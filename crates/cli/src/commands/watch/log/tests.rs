@@ -113,6 +113,25 @@ fn a_cycle_reads_as_a_story() {
 }
 
 #[test]
+fn a_draft_never_takes_more_columns_than_there_are() {
+    for text in ["a long line of plain words", "漢字漢字漢字漢字漢字漢字", "👩‍👩‍👧 ❤️ ❤️ ❤️ ❤️ ❤️ ❤️ ❤️"]
+    {
+        for width in 8..60 {
+            let mut log = log(Some(width), false);
+            for n in [7, 8, 9] {
+                log.update(at(0), &draft(n, text, text.chars().count() as u64));
+                let row = log.unfinished(at(1), width).unwrap();
+                assert!(columns(&row) <= width, "{width} columns, got {}: {row}", columns(&row));
+                assert!(
+                    row.ends_with(text.chars().last().unwrap()) || row.ends_with(" writing)"),
+                    "{width}: the newest words are missing in {row}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn without_utf8_all_is_ascii() {
     let mut log = log(Some(80), false);
     log.screen.utf8 = false;
