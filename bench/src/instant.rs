@@ -27,6 +27,7 @@ pub(crate) fn voices(
 ) -> Arc<dyn Voices> {
     let info = ModelInfo {
         name: NAME.to_owned(),
+        provider: NAME.to_owned(),
         context_window: 1_000_000,
         max_output: 4_096,
         reasoning_replay: ReasoningReplay::None,

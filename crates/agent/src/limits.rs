@@ -128,6 +128,17 @@ pub const MODEL_IDLE_MS: u64 = 60_000;
 pub const MODEL_TOTAL_MS: u64 = 600_000;
 /// Times that one waking cuts what it sends to half, where a vendor finds it too long.
 pub const TOO_LONG_CUTS: u32 = 3;
+/// Providers whose breakers one node keeps.
+pub const BREAKERS_MAX: usize = 1_024;
+/// Agents that must meet what may be one request's own doing (silence, a cut stream) before their
+/// provider's breaker opens.
+pub const BREAKER_STRIKES: usize = 3;
+/// How long at least others wait while one agent asks for all whether a provider is back.
+pub const BREAKER_PROBE_MS: u64 = 5_000;
+/// How much later than the one before each agent that is turned away may come back.
+pub const BREAKER_SPREAD_MS: u64 = 200;
+/// The most of that.
+pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 /// Retries of a store that is busy, per commit.
 pub const STORE_RETRIES: u32 = 8;
 /// First pause between two attempts; doubled each time.

@@ -250,7 +250,10 @@ impl Address {
             ModelError::TooLong(text) => ModelError::TooLong(self.redact(text)),
             ModelError::Invalid(text) => ModelError::Invalid(self.redact(text)),
             ModelError::Garbage(text) => ModelError::Garbage(self.redact(text)),
-            error @ (ModelError::Network(_) | ModelError::TimedOut(_) | ModelError::Cut(_)) => error,
+            error @ (ModelError::Network(_)
+            | ModelError::TimedOut(_)
+            | ModelError::Cut(_)
+            | ModelError::Unasked { .. }) => error,
         }
     }
 }

@@ -147,6 +147,7 @@ impl Finding {
                     | ModelError::RateLimited { .. }
                     | ModelError::Overloaded { .. }
                     | ModelError::Failed { .. }
+                    | ModelError::Unasked { .. }
                     | ModelError::Garbage(_) => true,
                     ModelError::Cut(_) | ModelError::TooLong(_) | ModelError::Invalid(_) => false,
                 }

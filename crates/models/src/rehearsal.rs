@@ -42,6 +42,7 @@ impl Rehearsal {
     pub fn with_pause(clock: Arc<dyn Clock>, pause: Duration) -> Self {
         let info = ModelInfo {
             name: NAME.to_owned(),
+            provider: NAME.to_owned(),
             context_window: limits::WINDOW_HOSTED,
             max_output: 2_048,
             reasoning_replay: ReasoningReplay::None,

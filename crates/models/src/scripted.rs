@@ -228,6 +228,7 @@ impl Scripted {
         Self {
             info: ModelInfo {
                 name: "scripted".to_owned(),
+                provider: "scripted".to_owned(),
                 context_window: limits::WINDOW_HOSTED,
                 max_output: 4_096,
                 reasoning_replay: ReasoningReplay::Cycle,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::config;
+use agent::id::ContentRef;
 use agent::port::{Clock, Model, ModelError, ModelInfo, Price, Voices};
 
 use crate::bounds::VOICES_MAX;
@@ -183,6 +184,7 @@ impl VoiceBook {
             )));
         }
         let (info, wire) = set_up(provider, speaks, model, &config);
+        let info = ModelInfo { provider: shared(provider, &base_url, key.as_ref()), ..info };
         let address = Address { base_url, key, headers: config.headers.clone() };
         Ok(Arc::new(Voice::new(info, wire, address, Arc::clone(&self.clients))))
     }
@@ -202,6 +204,12 @@ impl Voices for VoiceBook {
         }
         Ok(voice)
     }
+}
+
+/// What models behind one server and one key share: a hash, since it is named in logs.
+fn shared(provider: &Provider, base_url: &str, key: Option<&Secret>) -> String {
+    let opened = format!("{base_url}\n{}", key.map_or("", Secret::open));
+    format!("{}:{}", provider.name, &ContentRef::of(opened.as_bytes()).0[..12])
 }
 
 fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
@@ -277,6 +285,7 @@ fn set_up(
     };
     let info = ModelInfo {
         name: config.name.clone(),
+        provider: provider.name.to_owned(),
         context_window,
         max_output,
         reasoning_replay: wire.replay(),
@@ -309,5 +318,22 @@ fn thinking(reasoning: Option<&Reasoning>, manual: bool) -> Thinking {
         }
         Some(Reasoning::Budget(_)) => Thinking::Adaptive { effort: None },
         Some(Reasoning::Effort(effort)) => Thinking::Adaptive { effort: Some(effort.clone()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_share_what_fails_together_by_server_and_key_and_show_neither() {
+        let provider = catalog::provider("anthropic").unwrap();
+        let of = |url: &str, key: &str| shared(provider, url, Some(&Secret::new(key)));
+        let one = of("https://a.example", "sk-canary-123");
+        assert_eq!(one, of("https://a.example", "sk-canary-123"));
+        assert!(
+            one != of("https://a.example", "sk-other-456") && one != of("https://b.example", "sk-canary-123")
+        );
+        assert!(one.starts_with("anthropic:") && !one.contains("canary") && !one.contains("example"));
     }
 }

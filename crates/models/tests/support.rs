@@ -213,6 +213,7 @@ pub(crate) fn voice_at(name: &str, url: &str) -> Arc<dyn Model> {
 pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> Voice {
     let info = agent::port::ModelInfo {
         name: "test/model".into(),
+        provider: "test".into(),
         context_window: 100_000,
         max_output: 1_000,
         reasoning_replay: wire.replay(),

@@ -64,6 +64,7 @@ impl Choir {
 fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
     let info = ModelInfo {
         name: name.unwrap_or("none").to_owned(),
+        provider: format!("mute:{}", name.unwrap_or("none")),
         context_window: limits::WINDOW_HOSTED,
         max_output: 0,
         reasoning_replay: ReasoningReplay::None,

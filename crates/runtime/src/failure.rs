@@ -1,25 +1,70 @@
-//! The one table from class of failure to behaviour (what the rules decide afterwards is in
-//! `agent::cycle`).
+//! The one table from class of failure to behaviour. What the rules decide afterwards is in
+//! `agent::cycle`. Each row is played: in `tests/living/table.rs` what a provider fails with, in
+//! `tests/living/garbage.rs` what is wrong with a reply.
 //!
-//! | class | within the waking | afterwards |
-//! |---|---|---|
-//! | rate limited, overloaded, failed | again after `retry-after` or a growing pause | parks; counts nothing |
-//! | network, time-outs, cut stream | again after a growing pause | parks; counts nothing |
-//! | auth, no such model | — | parks; counts nothing |
-//! | garbage | again after a growing pause | counts; batch halved, then dead |
-//! | too long, invalid request | — | counts; batch halved, then dead |
-//! | store busy | again after a growing pause | the waking ends; the sweep finds it |
-//! | store full, damaged, broken | — | the waking ends; the operator is told |
+//! | class | within the waking | the provider's breaker | afterwards |
+//! |---|---|---|---|
+//! | rate limited, overloaded | again after `retry-after` or a growing pause | opens at once | parks; counts nothing |
+//! | network, connect time-out | again after a growing pause | opens at once | parks; counts nothing |
+//! | auth | — | opens at once | parks; counts nothing |
+//! | first-byte, idle, total time-out | again after a growing pause | opens where several agents meet it | parks; counts nothing |
+//! | cut stream, failed server | again after a growing pause | opens where several agents meet it | parks; counts nothing |
+//! | no such model | — | stays closed | parks; counts nothing |
+//! | behind an open breaker | not asked | is open | parks until then; counts nothing |
+//! | garbage | again after a growing pause | stays closed | counts; batch halved, then dead |
+//! | context too long | again with half of the view, 3 times | stays closed | counts; batch halved, then dead |
+//! | invalid history | again with a rebuilt transcript, once | stays closed | counts; batch halved, then dead |
+//! | malformed arguments, unknown tool | — | — | an error outcome; the model reads it |
+//! | too many calls | — | — | those above the bound get an error outcome |
+//! | duplicate call ids | — | — | our own ids are sent back |
+//! | refused by policy | — | — | an error outcome; commits again without that call |
+//! | store busy | again after a growing pause | — | the waking ends; the sweep finds it |
+//! | store full, damaged, broken | — | — | the waking ends; the operator is told |
+//!
+//! Whatever parks may be asked of the voices under `fallback` before.
 
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::{Ids, ModelError, StoreError};
+use agent::port::{Ids, ModelError, StoreError, Wait};
+
+/// What a failure does to the breaker of its provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trips {
+    /// It says that the provider serves, or nothing of it.
+    Never,
+    /// It would meet everybody.
+    AtOnce,
+    /// It may be one request's own doing: a breaker opens when it meets several agents.
+    BySeveral,
+}
+
+/// How a class of failure is met, as the table says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behaviour {
+    /// Whether the very same request is sent again within the waking.
+    pub(crate) again: bool,
+    /// What the breaker does.
+    pub(crate) trips: Trips,
+}
+
+/// The rows of the table that are about the provider.
+pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
+    let trips = match error {
+        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => Trips::AtOnce,
+        ModelError::Network(_) | ModelError::TimedOut(Wait::Connect) | ModelError::Auth(_) => Trips::AtOnce,
+        ModelError::TimedOut(Wait::FirstByte | Wait::Idle | Wait::Total) => Trips::BySeveral,
+        ModelError::Cut(_) | ModelError::Failed { .. } => Trips::BySeveral,
+        ModelError::NoModel(_) | ModelError::Unasked { .. } => Trips::Never,
+        ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => Trips::Never,
+    };
+    Behaviour { again: error.retryable(), trips }
+}
 
 /// The pause before attempt number `attempt + 1`, or `None` where another attempt within this waking
 /// is of no use. `attempt` counts from 1.
 pub(crate) fn retry_model(error: &ModelError, attempt: u32, retries: u32, ids: &dyn Ids) -> Option<Duration> {
-    if !error.retryable() || attempt > retries {
+    if !behaviour(error).again || attempt > retries {
         return None;
     }
     match error.retry_after() {
@@ -51,7 +96,6 @@ fn jitter(ids: &dyn Ids, bound: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::port::Wait;
     use uuid::Uuid;
 
     struct NoJitter;
@@ -61,6 +105,32 @@ mod tests {
         }
         fn jitter(&self, _: u64) -> u64 {
             0
+        }
+    }
+
+    #[test]
+    fn each_class_does_to_the_breaker_what_the_table_says() {
+        let after = |message: &str| (message.to_owned(), None::<Duration>);
+        let (message, retry_after) = after("x");
+        let rows = [
+            (ModelError::RateLimited { message: message.clone(), retry_after }, true, Trips::AtOnce),
+            (ModelError::Overloaded { message: message.clone(), retry_after }, true, Trips::AtOnce),
+            (ModelError::Network("x".into()), true, Trips::AtOnce),
+            (ModelError::TimedOut(Wait::Connect), true, Trips::AtOnce),
+            (ModelError::Auth("x".into()), false, Trips::AtOnce),
+            (ModelError::TimedOut(Wait::FirstByte), true, Trips::BySeveral),
+            (ModelError::TimedOut(Wait::Idle), true, Trips::BySeveral),
+            (ModelError::TimedOut(Wait::Total), true, Trips::BySeveral),
+            (ModelError::Cut("x".into()), true, Trips::BySeveral),
+            (ModelError::Failed { message, retry_after }, true, Trips::BySeveral),
+            (ModelError::NoModel("x".into()), false, Trips::Never),
+            (ModelError::Unasked { message: "x".into(), retry_after: Duration::ZERO }, false, Trips::Never),
+            (ModelError::Garbage("x".into()), true, Trips::Never),
+            (ModelError::TooLong("x".into()), false, Trips::Never),
+            (ModelError::Invalid("x".into()), false, Trips::Never),
+        ];
+        for (error, again, trips) in rows {
+            assert_eq!(behaviour(&error), Behaviour { again, trips }, "{error}");
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::breaker::Breakers;
 use crate::living::{House, live};
 use crate::node::{Node, Signal};
 use crate::warm::Warm;
@@ -52,8 +53,10 @@ pub fn start(ports: Ports) -> Keeper {
     let (sender, signals) = mpsc::channel(limits::SIGNALS_MAX);
     let node = Node::new(sender, Arc::clone(&ports.live));
     let stopping = CancellationToken::new();
+    let breakers = Breakers::new(Arc::clone(&ports.clock), Arc::clone(&ports.ids));
     let house = Arc::new(House {
         ports,
+        breakers,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         suspects: Arc::new(Semaphore::new(1)),

@@ -9,6 +9,7 @@ pub mod live;
 pub mod node;
 pub mod trace;
 
+mod breaker;
 mod choir;
 mod failure;
 mod hands;

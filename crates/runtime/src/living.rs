@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
+use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
 use crate::hands::{self, Answered, Outward};
@@ -34,6 +35,7 @@ pub(crate) struct House {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) warm: Warm,
+    pub(crate) breakers: Breakers,
     /// After an unclean stop, agents that may have been the cause live one at a time.
     pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
@@ -157,12 +159,13 @@ impl Waking<'_> {
     /// Opening has no effects outside, thinking neither: they may overlap. Watchers may see a draft
     /// at once; what the model decides is held until the opening is durable.
     async fn open_and_think(&mut self, open: Changes, prompt: Prompt) -> Result<(), StoreError> {
-        self.show(AgentState::Thinking);
+        self.show_thinking();
         let mut opening = submit(self.house, self.cycle.lease(), open.clone());
         let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
         let (model, memo) = self.choir.speak(self.cycle.voice());
         let asking = Asking {
             ports: &self.house.ports,
+            breakers: &self.house.breakers,
             model: &model,
             config: &self.config,
             cycle: &self.cycle,
@@ -202,11 +205,12 @@ impl Waking<'_> {
     }
 
     async fn think(&mut self, prompt: &Prompt) -> Asked {
-        self.show(AgentState::Thinking);
+        self.show_thinking();
         let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
         let (model, memo) = self.choir.speak(self.cycle.voice());
         let asking = Asking {
             ports: &self.house.ports,
+            breakers: &self.house.breakers,
             model: &model,
             config: &self.config,
             cycle: &self.cycle,
@@ -321,6 +325,14 @@ impl Waking<'_> {
         let commit = Update::Commit { agent: self.agent, n, cycle, step, kind };
         live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(commit));
         self.house.node.signal(&echo.wake);
+    }
+
+    /// Nobody thinks whose provider is not even asked.
+    fn show_thinking(&mut self) {
+        let (model, _) = self.choir.speak(self.cycle.voice());
+        if !self.house.breakers.is_shut(&model.info().provider) {
+            self.show(AgentState::Thinking);
+        }
     }
 
     fn show(&self, state: AgentState) {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::changes::Glance;
-use agent::config::{AgentConfig, ModelTimeouts};
+use agent::config::AgentConfig;
 use agent::cycle::{Cycle, Thought};
 use agent::life::Lease;
 use agent::limits;
-use agent::port::{Clock, Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
+use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::Ports;
+use crate::breaker::{Breakers, Pass};
 use crate::failure;
 use crate::stage::Stage;
 use crate::trace;
@@ -53,6 +54,7 @@ impl Interrupt {
 /// Everything that a thought needs besides the prompt.
 pub(crate) struct Asking<'a> {
     pub(crate) ports: &'a Ports,
+    pub(crate) breakers: &'a Breakers,
     pub(crate) model: &'a Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
     pub(crate) cycle: &'a Cycle,
@@ -69,13 +71,16 @@ impl Asking<'_> {
         let clock = &self.ports.clock;
         // The decision will be counted: what that needs is loaded while the model answers.
         self.ports.tokens.warm();
+        let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
+            Ok(pass) => pass,
+            Err(shut) => return Asked::Thought(Err(shut)),
+        };
         let mut attempt = 1;
         loop {
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
-                let generation =
-                    generate(&**self.model, prompt, memo, &self.config.model_timeouts, &**clock, stage);
+                let generation = self.generate(prompt, memo, stage, &mut pass);
                 let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
                     Err(interrupt) => {
@@ -97,8 +102,10 @@ impl Asking<'_> {
             trace::failed(&span, &error);
             stage.void();
             let retries = self.config.limits.model_retries;
-            let Some(pause) = failure::retry_model(&error, attempt, retries, &*self.ports.ids) else {
-                return Asked::Thought(Err(error));
+            let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
+            let pause = match pass.failed(&error, again) {
+                Ok(pause) => pause,
+                Err(error) => return Asked::Thought(Err(error)),
             };
             tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
             let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
@@ -107,6 +114,59 @@ impl Asking<'_> {
                 return Asked::Interrupted(interrupt);
             }
             attempt += 1;
+        }
+    }
+
+    /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
+    /// its first piece.
+    async fn generate(
+        &self,
+        prompt: &Prompt,
+        memo: &mut Memo,
+        stage: &mut Stage,
+        pass: &mut Pass<'_>,
+    ) -> Result<(Reply, Option<u64>), ModelError> {
+        let (clock, timeouts) = (&self.ports.clock, &self.config.model_timeouts);
+        let began = clock.monotonic_ms();
+        let mut first = None;
+        let mut stream = self.model.stream(ModelRequest { prompt, memo, timeouts });
+        let mut total = clock.sleep(Duration::from_millis(timeouts.total));
+        let mut silence = clock.sleep(Duration::from_millis(timeouts.first_byte));
+        let mut wait = Wait::FirstByte;
+        let mut reset_at = clock.monotonic_ms();
+        loop {
+            let piece = tokio::select! {
+                biased;
+                piece = stream.next() => piece,
+                () = &mut silence => return Err(ModelError::TimedOut(wait)),
+                () = &mut total => return Err(ModelError::TimedOut(Wait::Total)),
+            };
+            match piece {
+                None => return Err(ModelError::Cut("it ended without an ending".into())),
+                Some(Err(error)) => return Err(error),
+                Some(Ok(Piece::Done(reply))) => {
+                    pass.served();
+                    return Ok((reply, first));
+                }
+                // A sign of life shows nothing yet.
+                Some(Ok(Piece::Alive)) => stage.show(&Piece::Alive),
+                Some(Ok(piece)) => {
+                    if first.is_none() {
+                        first = Some(clock.monotonic_ms().saturating_sub(began));
+                        pass.served();
+                    }
+                    stage.show(&piece);
+                }
+            }
+            // A timer per token would cost more than it guards: it is wound up again once a while, and
+            // waits that much longer.
+            let now = clock.monotonic_ms();
+            let slack = (timeouts.idle / 8).clamp(1, 1_000);
+            if wait == Wait::FirstByte || now.saturating_sub(reset_at) >= slack {
+                wait = Wait::Idle;
+                reset_at = now;
+                silence = clock.sleep(Duration::from_millis(timeouts.idle + slack));
+            }
         }
     }
 
@@ -141,53 +201,6 @@ impl Asking<'_> {
                     }
                 }
             }
-        }
-    }
-}
-
-/// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
-/// its first piece.
-async fn generate(
-    model: &dyn Model,
-    prompt: &Prompt,
-    memo: &mut Memo,
-    timeouts: &ModelTimeouts,
-    clock: &dyn Clock,
-    stage: &mut Stage,
-) -> Result<(Reply, Option<u64>), ModelError> {
-    let began = clock.monotonic_ms();
-    let mut first = None;
-    let mut stream = model.stream(ModelRequest { prompt, memo, timeouts });
-    let mut total = clock.sleep(Duration::from_millis(timeouts.total));
-    let mut silence = clock.sleep(Duration::from_millis(timeouts.first_byte));
-    let mut wait = Wait::FirstByte;
-    let mut reset_at = clock.monotonic_ms();
-    loop {
-        let piece = tokio::select! {
-            biased;
-            piece = stream.next() => piece,
-            () = &mut silence => return Err(ModelError::TimedOut(wait)),
-            () = &mut total => return Err(ModelError::TimedOut(Wait::Total)),
-        };
-        match piece {
-            None => return Err(ModelError::Cut("it ended without an ending".into())),
-            Some(Err(error)) => return Err(error),
-            Some(Ok(Piece::Done(reply))) => return Ok((reply, first)),
-            // A sign of life shows nothing yet.
-            Some(Ok(Piece::Alive)) => stage.show(&Piece::Alive),
-            Some(Ok(piece)) => {
-                first.get_or_insert_with(|| clock.monotonic_ms().saturating_sub(began));
-                stage.show(&piece);
-            }
-        }
-        // A timer per token would cost more than it guards: it is wound up again once a while, and
-        // waits that much longer.
-        let now = clock.monotonic_ms();
-        let slack = (timeouts.idle / 8).clamp(1, 1_000);
-        if wait == Wait::FirstByte || now.saturating_sub(reset_at) >= slack {
-            wait = Wait::Idle;
-            reset_at = now;
-            silence = clock.sleep(Duration::from_millis(timeouts.idle + slack));
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod file;
 mod lived;
 pub mod model;
+mod outage;
 pub mod play;
 pub mod scene;
 pub mod transcript;

@@ -21,6 +21,8 @@ use crate::scene::{Act, Condition, Rule, Scenario};
 
 /// What a step takes where the script names no time, so that causes stand before what they caused.
 const STEP_TAKES: Duration = Duration::from_millis(100);
+/// All scripts stand behind one provider, so that they fail together.
+const PROVIDER: &str = "script";
 /// Why a waking is let pass that the script does not know.
 const NO_RULE: &str = "no rule of its script fits";
 
@@ -62,6 +64,7 @@ impl Scripted {
     fn new(name: String, rules: Vec<Rule>, clock: Arc<dyn Clock>) -> Self {
         let info = ModelInfo {
             name,
+            provider: PROVIDER.to_owned(),
             context_window: limits::WINDOW_HOSTED,
             max_output: 4_096,
             reasoning_replay: ReasoningReplay::None,

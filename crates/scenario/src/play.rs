@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::bounds;
 use crate::lived::{Lived, Names};
 use crate::model::voice_of;
-use crate::scene::{Happening, Scenario, Server, What, When};
+use crate::scene::{Happening, Provider, Scenario, Server, What, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
 use crate::witness::Witness;
@@ -239,7 +239,7 @@ impl Player {
 
     /// In real time nobody waits until a provider that does not serve an agent changes its mind.
     async fn served(&mut self) -> Result<(), Stopped> {
-        if self.world.is_simulated() {
+        if self.world.is_simulated() || self.world.is_cut_off() {
             return Ok(());
         }
         if let Some(why) = self.world.witness().and_then(Witness::gone) {
@@ -327,6 +327,11 @@ impl Player {
                 self.note(format!("{agent} is canceled"));
             }
             What::Server(server) => self.server(*server).await?,
+            What::Provider(provider) => {
+                let fails = *provider == Provider::Fails;
+                self.world.cut_line(fails);
+                self.note(if fails { "the provider fails" } else { "the provider works" });
+            }
             What::Quiet => self.quiet().await?,
         }
         Ok(())

@@ -173,6 +173,8 @@ pub enum What {
     Canceled(String),
     /// Something happens to the server.
     Server(Server),
+    /// The provider of all models fails from now on, or works again.
+    Provider(Provider),
     /// Nothing but the waiting until everyone is quiet.
     Quiet,
 }
@@ -188,6 +190,15 @@ pub enum Server {
     Starts,
     /// It stops in good order and starts again.
     Restarts,
+}
+
+/// What happens to the provider of all models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// Every request fails.
+    Fails,
+    /// It serves again.
+    Works,
 }
 
 /// Something that must be true in the end.

@@ -21,6 +21,7 @@ use runtime::{Keeper, Ports};
 use serde_json::Value;
 
 use crate::clock::{SimClock, SimIds};
+use crate::outage::Outage;
 use crate::play::since;
 use crate::witness::Witness;
 
@@ -90,6 +91,8 @@ pub struct World {
     registry: Arc<dyn Registry>,
     reader: Arc<dyn Reader>,
     keeper: Option<Keeper>,
+    /// The line to the voices.
+    outage: Outage,
     /// Who listens to the voices, where they are real.
     witness: Option<Witness>,
 }
@@ -118,10 +121,11 @@ impl World {
         let witness =
             simulated.is_none().then(|| Witness::of(Arc::clone(&ground.voices), Arc::clone(&clock)));
         let voices = witness.clone().map_or(ground.voices, |witness| Arc::new(witness) as Arc<dyn Voices>);
+        let outage = Outage::of(voices);
         let ports = Ports {
             store: ground.store,
             lookup: ground.lookup,
-            voices,
+            voices: Arc::new(outage.clone()),
             toolbox: ground.toolbox,
             tokens,
             clock,
@@ -129,7 +133,7 @@ impl World {
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
         };
         let keeper = Some(runtime::start(ports.clone()));
-        Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper, witness }
+        Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper, outage, witness }
     }
 
     /// The clock of this world.
@@ -140,6 +144,16 @@ impl World {
     /// Whether time is simulated.
     pub fn is_simulated(&self) -> bool {
         self.simulated.is_some()
+    }
+
+    /// From now on every request to a model fails, or none does for that reason any more.
+    pub fn cut_line(&self, cut: bool) {
+        self.outage.cut(cut);
+    }
+
+    /// Whether every request to a model fails.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.outage.is_cut()
     }
 
     /// Who listens to the voices, where they are real.

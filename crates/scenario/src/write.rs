@@ -8,7 +8,8 @@ use agent::config::AgentConfig;
 use serde_json::{Map, Value};
 
 use crate::scene::{
-    Act, Actor, Condition, Count, Expectation, Expected, Happening, Rule, Scenario, Server, What, When, Words,
+    Act, Actor, Condition, Count, Expectation, Expected, Happening, Provider, Rule, Scenario, Server, What,
+    When, Words,
 };
 
 /// The text of a scenario.
@@ -161,6 +162,8 @@ fn happens(out: &mut String, happening: &Happening) {
             What::Server(Server::Killed) => "the server is killed:".to_owned(),
             What::Server(Server::Starts) => "the server starts:".to_owned(),
             What::Server(Server::Restarts) => "the server restarts:".to_owned(),
+            What::Provider(Provider::Fails) => "the provider fails:".to_owned(),
+            What::Provider(Provider::Works) => "the provider works:".to_owned(),
             What::Quiet => "everyone is quiet:".to_owned(),
         });
     }
@@ -293,7 +296,7 @@ mod tests {
              - skip\n  y: {}\nspaces:\n  s: [a, x]\n  t: [y]\nstory:\n  - a says in s: \"@x: hi\"\n  \
              - at: 2s\n    id: m 1\n    a says in s: \" odd \\t\"\n  - after: 1ms\n    svc calls x: {k: [1, null]}\n    \
              b joins s:\n  - b leaves s\n  - x is suspended\n  - x is resumed\n  - the server restarts\n  \
-             - everyone is quiet\nexpect:\n  - x said in s: {equals: \"a\\nb\", times: at most 2}\n  \
+             - the provider fails\n  - the provider works\n  - everyone is quiet\nexpect:\n  - x said in s: {equals: \"a\\nb\", times: at most 2}\n  \
              - x said in s\n  - a did not say in s: [u, v]\n  - x did not call read_messages\n  - x did not skip\n  \
              - s heard: [a, {x: hello}]\n  - x called read_messages: {with: s, times: 1}\n  - x skipped: at least 1\n  \
              - x lived cycles: 2\n  - x lived cycles: [{events: 1, ended: rested}, {}]\n  - x lived ids: [m 1]\n  \

@@ -88,6 +88,7 @@ impl Voices for Choir {
         match name.unwrap_or("rehearsal") {
             "rehearsal" => Ok(Arc::new(Voice(ModelInfo {
                 name: "rehearsal".to_owned(),
+                provider: "rehearsal".to_owned(),
                 context_window: 8_192,
                 max_output: 1_024,
                 reasoning_replay: ReasoningReplay::None,

@@ -52,16 +52,18 @@ impl Cycle {
         };
     }
 
-    /// Counts nothing; the agent rests longer each time, or as long as the vendor says.
+    /// Counts nothing; the agent rests longer each time, or as long as the vendor says. Who was not even
+    /// asked did not fail.
     fn wait_for_surroundings(&self, error: &ModelError, now: Timestamp) -> State {
-        let failures = self.failures + 1;
+        let asked = !matches!(error, ModelError::Unasked { .. });
+        let failures = self.failures + u32::from(asked);
         let pause = error
             .retry_after()
-            .unwrap_or_else(|| Duration::from_millis(pause_ms(failures)))
+            .unwrap_or_else(|| rest_after(failures))
             .min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
         let rest = Self::rest_until(later(now, pause), RestReason::Provider);
         let (mut changes, rested) = self.give_up(rest, &error.to_string(), false, now);
-        changes.failures = Some(failures);
+        changes.failures = asked.then_some(failures);
         State::Committing(Box::new(changes), After::Rest(rested))
     }
 
@@ -114,6 +116,11 @@ impl Cycle {
         let rested = self.finish(&mut changes, &open, finishing, now);
         State::Committing(Box::new(changes), After::Rest(rested))
     }
+}
+
+/// How long is rested after so many failures of the surroundings in a row.
+pub fn rest_after(failures: u32) -> Duration {
+    Duration::from_millis(pause_ms(failures))
 }
 
 /// Doubled for each failure in a row, within bounds. Jitter is the driver's: the rules draw nothing.

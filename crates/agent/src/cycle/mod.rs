@@ -32,6 +32,7 @@ mod stop;
 mod tests;
 mod think;
 
+pub use fail::rest_after;
 pub use mind::Mind;
 
 use std::sync::Arc;

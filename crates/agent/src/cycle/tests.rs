@@ -110,6 +110,7 @@ fn begin_with(waking: Waking) -> Cycle {
     ];
     let model = ModelInfo {
         name: "scripted".into(),
+        provider: "scripted".into(),
         context_window: 100_000,
         max_output: 1_000,
         reasoning_replay: ReasoningReplay::Cycle,

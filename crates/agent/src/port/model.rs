@@ -39,6 +39,9 @@ pub struct Price {
 pub struct ModelInfo {
     /// As `provider/model`; what runs and people are shown.
     pub name: String,
+    /// What fails together with it: the same for all models behind one server and one key. Shows
+    /// nothing of the key.
+    pub provider: String,
     /// Its own bound on tokens sent and generated together.
     pub context_window: u32,
     /// Tokens reserved for the reply.
@@ -206,6 +209,14 @@ pub enum ModelError {
     /// What came back is no reply.
     #[error("garbage: {0}")]
     Garbage(String),
+    /// Its provider fails for everybody just now: it was not asked.
+    #[error("{message}")]
+    Unasked {
+        /// What the provider failed with.
+        message: String,
+        /// When to come back.
+        retry_after: Duration,
+    },
 }
 
 /// Whose fault a failure is (SYSTEM.md §3).
@@ -228,7 +239,8 @@ impl ModelError {
             | Self::TimedOut(_)
             | Self::Cut(_)
             | Self::Auth(_)
-            | Self::NoModel(_) => Fault::Surroundings,
+            | Self::NoModel(_)
+            | Self::Unasked { .. } => Fault::Surroundings,
             Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) => Fault::Content,
         }
     }
@@ -261,6 +273,7 @@ impl ModelError {
             Self::TooLong(_) => "too_long",
             Self::Invalid(_) => "invalid",
             Self::Garbage(_) => "garbage",
+            Self::Unasked { .. } => "unasked",
         }
     }
 
@@ -270,6 +283,7 @@ impl ModelError {
             Self::RateLimited { retry_after, .. }
             | Self::Overloaded { retry_after, .. }
             | Self::Failed { retry_after, .. } => *retry_after,
+            Self::Unasked { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }

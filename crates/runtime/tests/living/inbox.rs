@@ -109,6 +109,7 @@ async fn agents_that_always_reply_stop_at_the_bound_while_a_person_is_still_serv
 async fn a_small_window_never_overflows() {
     let info = agent::port::ModelInfo {
         name: "small".into(),
+        provider: "small".into(),
         context_window: 4_096,
         max_output: 512,
         reasoning_replay: agent::port::ReasoningReplay::Cycle,

@@ -24,6 +24,15 @@ impl Voices for One {
     }
 }
 
+/// The agent's own model, and another one.
+pub(crate) struct Two(pub(crate) Arc<Scripted>, pub(crate) Arc<Scripted>);
+
+impl Voices for Two {
+    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::clone(if name.is_none() { &self.0 } else { &self.1 }) as Arc<dyn Model>)
+    }
+}
+
 /// A world and everything that a test looks at from outside.
 pub(crate) struct Play {
     pub(crate) world: World,

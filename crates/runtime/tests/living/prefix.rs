@@ -190,6 +190,7 @@ async fn every_prefix_of_the_commits_goes_on_to_the_same_end() {
 pub(crate) fn voice(wire: Arc<dyn Wire>) -> Voice {
     let info = ModelInfo {
         name: "checked".into(),
+        provider: "checked".into(),
         context_window: 100_000,
         max_output: 1_000,
         reasoning_replay: ReasoningReplay::Cycle,

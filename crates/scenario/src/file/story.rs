@@ -10,7 +10,7 @@ use super::node::{Is, Key, Node, shown};
 use super::value::{self, Reader};
 use super::{listed, section};
 use crate::bounds;
-use crate::scene::{Count, Happening, Room, Server, What, When};
+use crate::scene::{Count, Happening, Provider, Room, Server, What, When};
 
 /// What can happen, as sentences.
 const SENTENCES: &[&str] = &[
@@ -25,6 +25,8 @@ const SENTENCES: &[&str] = &[
     "the server is killed",
     "the server starts",
     "the server restarts",
+    "the provider fails",
+    "the provider works",
     "everyone is quiet",
 ];
 
@@ -44,6 +46,8 @@ struct Sofar {
     rooms: Vec<Room>,
     /// Whether a server runs.
     up: bool,
+    /// Whether the provider of the models works.
+    works: bool,
 }
 
 impl Reader<'_> {
@@ -53,7 +57,7 @@ impl Reader<'_> {
             let message = format!("nothing happens: a story needs a sentence such as `{}`", SENTENCES[0]);
             self.wrong(node.place, message);
         }
-        let mut sofar = Sofar { rooms: rooms.to_vec(), up: true };
+        let mut sofar = Sofar { rooms: rooms.to_vec(), up: true, works: true };
         let mut story = Vec::with_capacity(items.len());
         let mut course = Course { earliest: Duration::ZERO, line: node.place.line };
         for item in items {
@@ -64,6 +68,10 @@ impl Reader<'_> {
         if !sofar.up && !story.is_empty() {
             let message = "the server does not run in the end, so that nobody could do anything";
             self.flaws.add(Flaw::new(node.place, message).hint("end with `- the server starts`"));
+        }
+        if !sofar.works && !story.is_empty() {
+            let message = "the provider does not work in the end, so that nobody could think";
+            self.flaws.add(Flaw::new(node.place, message).hint("end with `- the provider works`"));
         }
         story
     }
@@ -194,6 +202,7 @@ impl Reader<'_> {
             [agent, "is", "resumed"] => What::Resumed(self.agent(key, agent, cast)?),
             [agent, "is", "canceled"] => What::Canceled(self.agent(key, agent, cast)?),
             ["the", "server", verb @ ..] => self.server(key, verb, sofar)?,
+            ["the", "provider", verb] => self.provider(key, verb, sofar)?,
             ["everyone", "is", "quiet"] => What::Quiet,
             _ => {
                 self.no_sentence(key);
@@ -255,6 +264,23 @@ impl Reader<'_> {
         }
         sofar.up = matches!(server, Server::Starts | Server::Restarts);
         Some(What::Server(server))
+    }
+
+    fn provider(&mut self, key: &Key, verb: &str, sofar: &mut Sofar) -> Option<What> {
+        let provider = match verb {
+            "fails" => Provider::Fails,
+            "works" => Provider::Works,
+            _ => {
+                self.no_sentence(key);
+                return None;
+            }
+        };
+        if (provider == Provider::Works) == sofar.works {
+            let state = if sofar.works { "works" } else { "fails" };
+            self.wrong(key.place, format!("`{}`: it {state} already at that time", shown(&key.text)));
+        }
+        sofar.works = provider == Provider::Works;
+        Some(What::Provider(provider))
     }
 
     fn no_sentence(&mut self, key: &Key) {
