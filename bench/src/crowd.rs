@@ -4,7 +4,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ const ROUNDS: usize = 100;
 /// Drafts of the run with coalescing, and the time between two.
 const DRAFTS: u64 = 2_000;
 const PACE: Duration = Duration::from_micros(500);
+/// Longest wait for the crowd.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
@@ -142,7 +145,7 @@ fn resident() -> Result<f64> {
 struct Crowd {
     child: Child,
     ask: ChildStdin,
-    said: BufReader<ChildStdout>,
+    said: Receiver<String>,
 }
 
 impl Drop for Crowd {
@@ -161,8 +164,13 @@ impl Crowd {
         command.args([CROWD_ARGUMENT, &address.to_string(), path, key, &count.to_string()]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no crowd")?;
         let ask = child.stdin.take().context("a process without input")?;
-        let said = BufReader::new(child.stdout.take().context("a process without output")?);
-        let mut crowd = Self { child, ask, said };
+        let output = BufReader::new(child.stdout.take().context("a process without output")?);
+        let (sender, said) = channel();
+        std::thread::spawn(move || {
+            // A receiver that is gone means that the measuring is over.
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let crowd = Self { child, ask, said };
         crowd.expect("heard")?;
         Ok(crowd)
     }
@@ -173,15 +181,15 @@ impl Crowd {
         self.expect("listening")
     }
 
-    fn all_heard(&mut self) -> Result<()> {
+    fn all_heard(&self) -> Result<()> {
         self.expect("heard")
     }
 
-    fn expect(&mut self, word: &str) -> Result<()> {
-        let mut line = String::new();
-        self.said.read_line(&mut line).context("the crowd is gone")?;
-        if line.trim() != word {
-            bail!("wanted `{word}` of the crowd, got `{}`", line.trim());
+    fn expect(&self, word: &str) -> Result<()> {
+        let line = self.said.recv_timeout(PATIENCE);
+        let line = line.with_context(|| format!("the crowd did not say `{word}` in {PATIENCE:?}"))?;
+        if line != word {
+            bail!("wanted `{word}` of the crowd, got `{line}`");
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::config::AgentConfig;
 use agent::event::{Principal, Trust};
@@ -26,6 +27,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::watched::{Marks, Watched, WatchedVoices};
+
+/// Longest wait for anything that must come: a measure ends with a word for what it missed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A house in which agents live.
 pub(crate) struct House {
@@ -195,8 +199,11 @@ impl House {
     /// Shuts everything.
     pub(crate) async fn stop(self) -> Result<()> {
         self.shutdown.cancel();
-        self.keeper.stop().await;
-        self.store.close().await.context("the store did not close in peace")
+        let stopped = tokio::time::timeout(PATIENCE, async {
+            self.keeper.stop().await;
+            self.store.close().await.context("the store did not close in peace")
+        });
+        stopped.await.with_context(|| format!("the house did not stop within {} s", PATIENCE.as_secs()))?
     }
 }
 
@@ -212,8 +219,13 @@ pub(crate) async fn serve(router: axum::Router, shutdown: CancellationToken) -> 
 pub(crate) struct Ears(Box<dyn Listener>);
 
 impl Ears {
-    /// Waits until a cycle of the agent ends well.
+    /// Waits until a cycle of the agent ends well, a bounded time.
     pub(crate) async fn ended(&mut self) -> Result<()> {
+        let ended = tokio::time::timeout(PATIENCE, self.ended_at_last()).await;
+        ended.with_context(|| format!("no cycle ended within {} s", PATIENCE.as_secs()))?
+    }
+
+    async fn ended_at_last(&mut self) -> Result<()> {
         loop {
             match self.0.next().await {
                 Some(Heard::Update(update)) => match &**update {

@@ -32,6 +32,8 @@ const TIMED: usize = 500;
 const PACE: Duration = Duration::from_millis(2);
 /// Deltas of the run at full speed.
 const MANY: usize = 12_000;
+/// Longest wait for a whole reply, and for anything that is to come of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// What one delta says.
 const WORD: &str = "word";
 
@@ -109,7 +111,7 @@ fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) 
 fn subscribe(address: SocketAddr, path: &str, key: &str) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(address).context("the server cannot be reached")?;
     socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
     let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\r\n");
     socket.write_all(head.as_bytes())?;
     let mut seen = Vec::new();
@@ -132,21 +134,30 @@ fn contains(text: &[u8], what: &[u8]) -> bool {
 fn watch(socket: &mut TcpStream, deltas: usize) -> Result<(Vec<Instant>, f64)> {
     let mut arrived = Vec::with_capacity(deltas);
     let (mut text, mut buffer) = (String::new(), vec![0; 1 << 16]);
+    let began = Instant::now();
+    // Its drafts may be lost to a slow listener; the message itself, which replaces them, is not. What
+    // the person said is a message too, and shorter.
+    let whole_text = WORD.repeat(deltas);
     while arrived.len() < deltas {
         let read = socket.read(&mut buffer).context("no delta came")?;
         let now = Instant::now();
+        // Signs of life come whatever else is missing.
+        if now - began > PATIENCE {
+            bail!("wanted {deltas} deltas within {} s, got {}", PATIENCE.as_secs(), arrived.len());
+        }
         if read == 0 {
             bail!("the stream ended after {} deltas", arrived.len());
         }
         text.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        let whole = text.rfind('}').map_or(0, |end| end + 1);
+        // Whole events only: what is cut is looked at when the rest of it is here.
+        let whole = text.rfind("\n\n").map_or(0, |end| end + 2);
         for (at, key) in text[..whole].match_indices("\"chars\":") {
             let digits = text[at + key.len()..whole].split(|c: char| !c.is_ascii_digit()).next();
             let chars: usize = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0);
             arrived.resize((chars / WORD.len()).max(arrived.len()), now);
         }
-        if text[..whole].contains("event: message") {
-            // Drafts may be lost to a slow listener; the message itself, which replaces them, is not.
+        let said = text[..whole].split("\n\n").filter(|event| event.contains("event: message\n"));
+        if said.into_iter().any(|event| event.contains(&whole_text)) {
             arrived.resize(deltas, now);
         }
         text.drain(..whole);
@@ -190,7 +201,7 @@ impl Model {
 
     /// When each delta was written, and what the thread that wrote them used.
     fn sent(&self) -> Result<(Vec<Instant>, f64)> {
-        self.sent.recv_timeout(Duration::from_secs(20)).context("the model was not asked")
+        self.sent.recv_timeout(PATIENCE).context("the model was not asked")
     }
 }
 
@@ -228,23 +239,30 @@ fn chunk(delta: &Value, reason: Option<&str>) -> String {
 
 /// The same bytes at the same pace through a task that copies.
 fn relay(threads: &Runtime, deltas: usize, pace: Duration) -> Result<Samples> {
-    let listener = threads.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
-    let address = listener.local_addr()?;
+    // One listener each: which of two connections is accepted first is nobody's promise.
+    let listen = || threads.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
+    let (here, there) = (listen()?, listen()?);
+    let (from, to) = (here.local_addr()?, there.local_addr()?);
     threads.spawn(async move {
-        let (mut from, _) = listener.accept().await?;
-        let (mut to, _) = listener.accept().await?;
+        let (mut from, _) = here.accept().await?;
+        let (mut to, _) = there.accept().await?;
         to.set_nodelay(true)?;
         tokio::io::copy(&mut from, &mut to).await
     });
-    let mut model = TcpStream::connect(address)?;
+    let mut model = TcpStream::connect(from)?;
     model.set_nodelay(true)?;
-    let mut socket = TcpStream::connect(address)?;
+    let mut socket = TcpStream::connect(to)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
     let word = word();
     let length = word.len();
     let watcher = std::thread::spawn(move || -> Result<Vec<Instant>> {
         let (mut arrived, mut bytes, mut buffer) = (Vec::new(), 0, vec![0; 1 << 16]);
         while arrived.len() < deltas {
-            bytes += socket.read(&mut buffer)?;
+            let read = socket.read(&mut buffer).context("nothing came through the relay")?;
+            if read == 0 {
+                bail!("the relay ended after {bytes} bytes");
+            }
+            bytes += read;
             let now = Instant::now();
             arrived.resize((bytes / length).max(arrived.len()), now);
         }

@@ -1,23 +1,26 @@
 //! Connections: accepts, bounds and ends them. Must not know routes.
 
+use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::limits;
 use axum::Router;
-use axum::http::Request;
+use axum::body::Body;
+use axum::http::response::Parts;
+use axum::http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::stream::Hangup;
+use crate::stream::{Line, Opened};
 
 /// Serves until `shutdown`; then takes no more connections, lets requests in hand end for a bounded
 /// time, and returns.
@@ -62,31 +65,81 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
 async fn talk(stream: TcpStream, router: Router, shutdown: CancellationToken, give_up: CancellationToken) {
     // Updates are small and must not wait for more.
     let _ = stream.set_nodelay(true);
-    let hangup = give_up.child_token();
-    let connection = {
-        let hangup = Hangup(hangup.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(hangup.clone());
-            let router = TowerToHyperService::new(router.clone());
-            async move { router.call(request).await }
-        });
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_millis(limits::HEAD_MS))
-            .max_headers(2 * limits::HEADERS_MAX)
-            .max_buf_size(4 * limits::HEADERS_MAX_BYTES)
-            .serve_connection(TokioIo::new(stream), service)
+    let Some((opened, head, stream)) = Box::pin(converse(stream, router, shutdown, &give_up)).await else {
+        return;
     };
-    tokio::pin!(connection);
+    tokio::select! {
+        () = Box::pin(opened.pour(head, stream)) => {}
+        () = give_up.cancelled() => {}
+    }
+}
+
+/// A stream that takes its connection over, and the head of its answer.
+type Handover = (Opened, Parts, TcpStream);
+
+/// Requests and answers, until the connection ends or is taken over.
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    shutdown: CancellationToken,
+    give_up: &CancellationToken,
+) -> Option<Handover> {
+    let (first, taken) = oneshot::channel();
+    let taken = async {
+        match taken.await {
+            Ok(taken) => taken,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::pin!(taken);
+    // Only the first request has nothing unwritten before it.
+    let first = Mutex::new(Some(first));
+    let service = service_fn(move |request| answer(router.clone(), request, &first));
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits::HEAD_MS))
+        .max_headers(2 * limits::HEADERS_MAX)
+        .max_buf_size(4 * limits::HEADERS_MAX_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // A connection that breaks is the client's business.
-        _ = connection.as_mut() => return,
-        () = hangup.cancelled() => return,
-        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+        _ = &mut connection => return None,
+        (opened, head) = &mut taken => {
+            return Some((opened, head, connection.into_parts().io.into_inner()));
+        }
+        () = give_up.cancelled() => return None,
+        () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
     }
     tokio::select! {
-        _ = connection => {}
-        () = hangup.cancelled() => {}
+        _ = &mut connection => None,
+        (opened, head) = taken => Some((opened, head, connection.into_parts().io.into_inner())),
+        () = give_up.cancelled() => None,
+    }
+}
+
+/// Where a request hands its connection over.
+type Taker = oneshot::Sender<(Opened, Parts)>;
+
+/// The router's answer. Where that is a stream which takes the connection over, there is none.
+fn answer(
+    router: Router,
+    mut request: Request<Incoming>,
+    first: &Mutex<Option<Taker>>,
+) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+    let taker = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let line = taker.filter(|_| request.method() == Method::GET).map(|taker| (taker, Line::default()));
+    if let Some((_, line)) = &line {
+        request.extensions_mut().insert(line.clone());
+    }
+    let router = TowerToHyperService::new(router);
+    async move {
+        let answer = router.call(request).await?;
+        let Some((taker, opened)) = line.and_then(|(taker, line)| Some((taker, line.opened()?))) else {
+            return Ok(answer);
+        };
+        // Whoever takes it drops this with the connection; if nobody does, that is gone already.
+        let _ = taker.send((opened, answer.into_parts().0));
+        std::future::pending().await
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::id::{CycleId, MessageId};
 use agent::limits;
-use agent::update::{AgentState, Update};
+use agent::update::{AgentState, Topic, Update};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -129,6 +129,99 @@ async fn one_connection_serves_many_requests_and_a_refusal_does_not_end_it() {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\"status\":\"ok\"") {
         bytes.push(socket.read_u8().await.unwrap());
+    }
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
+}
+
+fn stream_of_home() -> String {
+    format!("GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n\r\n")
+}
+
+#[tokio::test]
+async fn a_stream_is_an_answer_with_a_whole_head_that_ends_with_its_connection() {
+    let served = served().await;
+    let mut socket = connect(&served, &stream_of_home()).await;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(socket.read_line(&mut head).await.unwrap(), 0, "{head}");
+    }
+    let mut lines = head.trim_end().lines();
+    assert_eq!(lines.next(), Some("HTTP/1.1 200 OK"));
+    let lines: Vec<&str> = lines.collect();
+    for wanted in [
+        "content-type: text/event-stream",
+        "cache-control: no-store",
+        "x-accel-buffering: no",
+        "x-content-type-options: nosniff",
+        "connection: close",
+    ] {
+        assert_eq!(lines.iter().filter(|line| **line == wanted).count(), 1, "`{wanted}` in {head}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("date: ") && line.ends_with(" GMT")), "{head}");
+    assert!(!head.contains("length") && !head.contains("transfer-encoding"), "{head}");
+    line_with(&mut socket, "event: snapshot").await;
+    served.shutdown.cancel();
+    line_with(&mut socket, "event: closed").await;
+    let mut rest = String::new();
+    socket.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.starts_with("data: ") && rest.ends_with("}\n\n"), "{rest}");
+    served.server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_has_served_a_request_may_open_a_stream_and_its_head_alone_may_be_asked_for() {
+    let served = served().await;
+    let head = stream_of_home().replacen("GET", "HEAD", 1);
+    let mut socket = connect(&served, &head).await;
+    assert_eq!(line_with(&mut socket, "HTTP/1.1").await, "HTTP/1.1 200 OK");
+    line_with(&mut socket, "\r\n").await;
+    socket.get_mut().write_all(stream_of_home().as_bytes()).await.unwrap();
+    assert_eq!(line_with(&mut socket, "HTTP/1.1").await, "HTTP/1.1 200 OK");
+    line_with(&mut socket, "event: snapshot").await;
+    served.shutdown.cancel();
+    line_with(&mut socket, "event: closed").await;
+    served.server.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_is_listened_for_no_more() {
+    let served = served().await;
+    let topic = Topic::Space(served.world.home);
+    let mut socket = connect(&served, &stream_of_home()).await;
+    line_with(&mut socket, "event: snapshot").await;
+    assert_eq!(served.world.doors.bus.listeners(topic), 1);
+    drop(socket);
+    let gone = async {
+        while served.world.doors.bus.listeners(topic) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the stream notices");
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
+}
+
+/// A wake-up that is lost shows as an update that never comes: each of many is told alone, by a thread
+/// of its own, and waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_update_waits_for_the_next_one() {
+    let served = served().await;
+    let (world, message) = (&served.world, MessageId(Uuid::from_u128(6)));
+    let (agent, space) = (world.agent, world.home);
+    let mut sockets = Vec::new();
+    for _ in 0..3 {
+        let mut socket = connect(&served, &stream_of_home()).await;
+        line_with(&mut socket, "event: snapshot").await;
+        sockets.push(socket);
+    }
+    for chars in 1..=2_000 {
+        let update = Update::Draft { space, message, agent, delta: "x".to_owned(), chars };
+        let bus = Arc::clone(&world.doors.bus);
+        tokio::spawn(async move { bus.publish(&[Topic::Space(space)], Arc::new(update)) });
+        for socket in &mut sockets {
+            assert_eq!(data_of(socket, "draft").await["chars"], chars);
+        }
     }
     served.shutdown.cancel();
     served.server.await.unwrap().unwrap();

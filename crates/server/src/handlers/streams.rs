@@ -9,7 +9,7 @@ use super::agent_called;
 use crate::auth::{Caller, InSpace};
 use crate::extract::{At, HallState};
 use crate::problem::Problem;
-use crate::stream::{Hangup, Subject, last_seen, open};
+use crate::stream::{Line, Subject, last_seen, open};
 
 /// What happens in the whole house, as it happens: `text/event-stream`. First a `snapshot` of the
 /// agents at work; then all that the streams of spaces and agents tell, but for `thought` and `commit`.
@@ -20,9 +20,9 @@ use crate::stream::{Hangup, Subject, last_seen, open};
 pub(super) async fn house(
     State(hall): HallState,
     caller: Caller,
-    hangup: Option<Extension<Hangup>>,
+    line: Option<Extension<Line>>,
 ) -> Result<Response, Problem> {
-    Ok(open(hall, caller, Subject::House, None, hangup.map(|Extension(hangup)| hangup)))
+    Ok(open(hall, caller, Subject::House, None, line.map(|Extension(line)| line)))
 }
 
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
@@ -40,10 +40,10 @@ pub(super) async fn space(
     caller: Caller,
     InSpace(space): InSpace,
     headers: HeaderMap,
-    hangup: Option<Extension<Hangup>>,
+    line: Option<Extension<Line>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    Ok(open(hall, caller, Subject::Space(space.id), seen, hangup.map(|Extension(hangup)| hangup)))
+    Ok(open(hall, caller, Subject::Space(space.id), seen, line.map(|Extension(line)| line)))
 }
 
 /// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
@@ -59,9 +59,9 @@ pub(super) async fn agent(
     caller: Caller,
     At(name): At<String>,
     headers: HeaderMap,
-    hangup: Option<Extension<Hangup>>,
+    line: Option<Extension<Line>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
     let id = agent_called(&hall, &name).await?.id;
-    Ok(open(hall, caller, Subject::Agent(id), seen, hangup.map(|Extension(hangup)| hangup)))
+    Ok(open(hall, caller, Subject::Agent(id), seen, line.map(|Extension(line)| line)))
 }

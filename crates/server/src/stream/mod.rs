@@ -1,6 +1,6 @@
-//! Event streams. Each client has a task that listens to the bus and a bounded buffer that the
-//! socket reads; the publisher never waits for either. Updates carry no truth: whatever was missed
-//! is read from the store. Must not know how updates come about.
+//! Event streams. Each client has a task that listens to the bus and a bounded buffer that its
+//! socket is written from; the publisher never waits for either. Updates carry no truth: whatever was
+//! missed is read from the store. Must not know how updates come about.
 
 use std::sync::Arc;
 
@@ -9,24 +9,21 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use tokio_util::sync::CancellationToken;
 
 use crate::Hall;
 use crate::auth::Caller;
 use crate::problem::{Code, Problem};
 
 mod frame;
+mod line;
 mod outbox;
 mod pump;
 mod subject;
 
 use frame::Frame;
+pub(crate) use line::{Line, Opened};
 use outbox::{Outbox, Outlet};
 pub(crate) use subject::Subject;
-
-/// Cuts the connection of a request; put into the request by [`crate::serve`].
-#[derive(Clone, Debug)]
-pub(crate) struct Hangup(pub(crate) CancellationToken);
 
 /// Answers with the stream of a subject.
 pub(crate) fn open(
@@ -34,14 +31,28 @@ pub(crate) fn open(
     caller: Caller,
     subject: Subject,
     last_seen: Option<u64>,
-    hangup: Option<Hangup>,
+    line: Option<Line>,
 ) -> Response {
     // Listening begins before anything is read, so that nothing falls between the two.
     let listener = hall.doors.bus.subscribe(subject.topic());
     let outbox = Arc::new(Outbox::default());
-    let body = Body::from_stream(Outlet(Arc::clone(&outbox)));
-    let pump = pump::Pump::new(hall, caller, subject, outbox);
-    tokio::spawn(pump.run(listener, last_seen, hangup));
+    let outlet = Outlet(Arc::clone(&outbox));
+    let pump = pump::Pump::new(hall, caller, subject, Arc::clone(&outbox));
+    let body = match line {
+        Some(line) => {
+            line.open(Opened { pump, listener, last_seen, outlet });
+            Body::empty()
+        }
+        None => {
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = pump.run(listener, last_seen) => {}
+                    () = outbox.gone() => {}
+                }
+            });
+            Body::from_stream(outlet)
+        }
+    };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

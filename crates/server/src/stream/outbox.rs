@@ -18,6 +18,8 @@ use super::frame::Frame;
 struct Inside {
     queue: VecDeque<Frame>,
     bytes: usize,
+    /// Size of the last lasting frame, where it did not fit.
+    refused: usize,
     /// Frames taken so far: tells whether the client reads.
     taken: u64,
     last_id: Option<u64>,
@@ -50,8 +52,12 @@ impl Outbox {
             return true;
         }
         if !inside.fits(&frame) {
+            if !frame.transient {
+                inside.refused = frame.size();
+            }
             return false;
         }
+        inside.refused = 0;
         inside.push(frame);
         true
     }
@@ -73,12 +79,10 @@ impl Outbox {
         (inside.queue.len(), inside.taken)
     }
 
-    /// Waits until at least half of the buffer is free.
+    /// Waits until at least half of the buffer is free and what was refused fits; for ever where nobody
+    /// takes any more. Whoever came back sooner would be refused again, and again, without a pause.
     pub(super) async fn room(&self) {
-        self.until(|inside| {
-            inside.queue.len() <= limits::STREAM_BUFFER / 2 && inside.bytes <= limits::STREAM_BUFFER_BYTES / 2
-        })
-        .await;
+        self.until(Inside::has_room).await;
     }
 
     /// Waits until the client is gone.
@@ -117,6 +121,12 @@ impl Inside {
                 && self.bytes + frame.size() <= limits::STREAM_BUFFER_BYTES)
     }
 
+    fn has_room(&self) -> bool {
+        let (most, bytes) = (limits::STREAM_BUFFER / 2, limits::STREAM_BUFFER_BYTES);
+        let half = self.queue.len() <= most && self.bytes <= bytes / 2;
+        !self.gone && (self.queue.is_empty() || (half && self.bytes + self.refused <= bytes))
+    }
+
     /// Whether the last frame that waits takes this one in: the client did not yet come to it.
     fn absorb(&mut self, frame: &Frame) -> bool {
         let Some(last) = self.queue.back_mut() else { return false };
@@ -150,20 +160,36 @@ impl Stream for Outlet {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(bytes) = self.taken() {
+            return Poll::Ready(Some(Ok(bytes)));
+        }
         let mut inside = self.0.lock();
-        let Some(frame) = inside.queue.pop_front() else {
-            if inside.ended {
-                return Poll::Ready(None);
+        match (inside.queue.is_empty(), inside.ended) {
+            (true, true) => Poll::Ready(None),
+            (true, false) => {
+                inside.reader = Some(cx.waker().clone());
+                Poll::Pending
             }
-            inside.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        };
+            // Something was put in between the two looks.
+            (false, _) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Outlet {
+    /// The next frame, if one waits.
+    pub(super) fn taken(&self) -> Option<Bytes> {
+        let mut inside = self.0.lock();
+        let frame = inside.queue.pop_front()?;
         inside.bytes -= frame.size();
         inside.taken += 1;
         inside.last_id = frame.id.or(inside.last_id);
         drop(inside);
         self.0.moved.notify_waiters();
-        Poll::Ready(Some(Ok(frame.into_bytes())))
+        Some(frame.into_bytes())
     }
 }
 
@@ -220,6 +246,27 @@ mod tests {
         assert!(outlet.next().now_or_never().unwrap().is_some());
         assert!(outlet.next().now_or_never().unwrap().is_none());
         assert!(!outbox.offer(frame(None, 1, false)));
+    }
+
+    #[test]
+    fn there_is_room_when_what_was_refused_fits_and_not_before() {
+        let outbox = Arc::new(Outbox::default());
+        let outlet = Outlet(Arc::clone(&outbox));
+        assert!(outbox.offer(frame(None, 9, false)));
+        let large = frame(None, limits::STREAM_BUFFER_BYTES, false);
+        assert!(!outbox.offer(large.clone()));
+        assert!(outbox.room().now_or_never().is_none(), "it would be refused again");
+        outlet.taken().unwrap();
+        assert!(outbox.room().now_or_never().is_some());
+        assert!(outbox.offer(large), "it fits into an empty buffer");
+    }
+
+    #[test]
+    fn nobody_makes_room_for_a_client_that_is_gone() {
+        let outbox = Arc::new(Outbox::default());
+        drop(Outlet(Arc::clone(&outbox)));
+        assert!(!outbox.offer(frame(None, 1, false)));
+        assert!(outbox.room().now_or_never().is_none(), "it would be refused again");
     }
 
     #[test]

@@ -5,18 +5,19 @@
 //! ones between are on their way or lost, and the store is asked; an earlier one was sent already.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::id::{EntityId, MessageId};
 use agent::limits;
-use agent::port::{BoxFuture, Heard, Listener, StoreError, Told};
+use agent::port::{BoxFuture, Clock, Heard, Listener, StoreError, Told};
 use agent::update::Update;
 use futures_util::FutureExt;
 
 use super::frame::Frame;
 use super::outbox::Outbox;
-use super::{Hangup, Shown, Subject, ping, visible};
+use super::{Shown, Subject, ping, visible};
 use crate::Hall;
 use crate::api::{Closed, Gap};
 use crate::auth::{Caller, known};
@@ -89,26 +90,23 @@ impl Pump {
         }
     }
 
-    /// Runs until the client leaves or the stream must end.
-    pub(super) async fn run(
-        mut self,
-        listener: Box<dyn Listener>,
-        last_seen: Option<u64>,
-        hangup: Option<Hangup>,
-    ) {
-        let outbox = Arc::clone(&self.outbox);
-        let end = tokio::select! {
-            end = self.live(listener, last_seen) => end,
-            () = outbox.gone() => return,
-        };
-        outbox.end(|last_id| {
+    /// Time.
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.hall.doors.clock
+    }
+
+    /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
+    /// is noticed by whoever runs this.
+    pub(super) async fn run(mut self, listener: Box<dyn Listener>, last_seen: Option<u64>) {
+        let end = self.live(listener, last_seen).await;
+        self.outbox.end(|last_id| {
             Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
         });
         // Whoever does not take even this much is not there.
-        let patience = self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
+        let patience = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
         tokio::select! {
-            () = outbox.empty() => {}
-            () = patience => if let Some(Hangup(connection)) = hangup { connection.cancel() },
+            () = self.outbox.empty() => {}
+            () = patience => {}
         }
     }
 
@@ -119,6 +117,8 @@ impl Pump {
             return end;
         }
         let shutdown = self.hall.options.shutdown.clone();
+        // Made once: to take one's place among a thousand who wait costs more than to look.
+        let mut shutdown = pin!(shutdown.cancelled());
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
         // In a crowd: until when drafts are left to gather.
@@ -127,10 +127,10 @@ impl Pump {
             let behind = self.behind || self.stale;
             let done = tokio::select! {
                 biased;
-                () = shutdown.cancelled() => Err(End::Shutdown),
+                () = &mut shutdown => Err(End::Shutdown),
                 () = &mut tick => {
                     tick = self.tick();
-                    self.look_after().await
+                    Box::pin(self.look_after()).await
                 }
                 () = outbox.room(), if behind => self.catch_up().await,
                 () = async { if let Some(pause) = &mut gathering { pause.await } }, if gathering.is_some() => {
@@ -183,7 +183,12 @@ impl Pump {
 
     /// Brings the client up to now: a snapshot where one is due, then durable changes in order, as
     /// many as there is room for.
-    async fn catch_up(&mut self) -> Result<(), End> {
+    fn catch_up(&mut self) -> BoxFuture<'_, Result<(), End>> {
+        // Seldom needed and large: it must not lie in the task of everyone who listens.
+        Box::pin(self.catch_up_now())
+    }
+
+    async fn catch_up_now(&mut self) -> Result<(), End> {
         if self.stale {
             if let Some(entity) = self.caller.entity() {
                 self.still_member(entity).await?;
@@ -227,7 +232,7 @@ impl Pump {
         if let (Update::Member { entity, joined: false, .. }, Some(own)) = (update, self.caller.entity())
             && *entity == own
         {
-            self.still_member(own).await?;
+            Box::pin(self.still_member(own)).await?;
         }
         if self.stale {
             // The snapshot that is due contains it, or what was published after it does.
@@ -249,7 +254,7 @@ impl Pump {
             _ if self.behind => self.stale |= member,
             Update::Member { space, entity, rev, .. } if id <= self.last => {
                 // Published late: the order is not known, but how it is now.
-                let joined = self.subject.has_member(&self.hall, *entity).await?;
+                let joined = Box::pin(self.subject.has_member(&self.hall, *entity)).await?;
                 let update = Update::Member { space: *space, entity: *entity, joined, rev: *rev };
                 self.stale |= !self.send(Some(self.last), &update);
             }
