@@ -52,6 +52,15 @@ pub enum RestReason {
     Backoff,
 }
 
+/// That an agent with work rests, as people who wait for it are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resting {
+    /// Why.
+    pub reason: RestReason,
+    /// When it tries again.
+    pub until: Timestamp,
+}
+
 /// The right to live one agent. `epoch` is the fencing token: a commit under an older one matches
 /// no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

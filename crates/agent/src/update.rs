@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
 use crate::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
+use crate::life::Resting;
 use crate::run::{Ending, Spent};
 use crate::space::Message;
 
@@ -106,8 +107,11 @@ pub enum Update {
         state: AgentState,
         /// In which cycle.
         cycle: Option<CycleId>,
-        /// Why, in words, where there is more to say.
+        /// Why, in words, where there is more to say; operators only.
         reason: Option<String>,
+        /// Where it sleeps though people wait for it: why, and until when.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rest: Option<Resting>,
     },
     /// The arguments of a visible tool's call while they are generated: `delta` is appended to the
     /// draft of that id. The committed message has the same id and replaces it.

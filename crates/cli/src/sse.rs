@@ -9,7 +9,7 @@ use agent::update::{AgentState, Update};
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
 use serde::{Deserialize, Serialize};
-use server::api::{AgentNow, Closed, DraftNow, Gap};
+use server::api::{AgentNow, Closed, DraftNow, Gap, RestingNow};
 use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 
@@ -48,6 +48,8 @@ pub(crate) struct Snapshot {
     pub(crate) drafts: Vec<DraftNow>,
     /// Agents at work in the space, or in the house.
     pub(crate) agents: Vec<AgentNow>,
+    /// Agents that cannot think just now, though something of the space waits for them.
+    pub(crate) resting: Vec<RestingNow>,
     /// What the agent does.
     pub(crate) state: Option<AgentState>,
     /// Why it sleeps.

@@ -71,7 +71,7 @@ mod tests {
 
     fn update() -> Arc<Update> {
         let agent = AgentId(Uuid::from_u128(7));
-        Arc::new(Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None })
+        Arc::new(Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, rest: None })
     }
 
     #[tokio::test]

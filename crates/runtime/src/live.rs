@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
+use agent::life::Resting;
 use agent::port::Bus;
 use agent::update::{AgentState, Topic, Update};
 
@@ -104,7 +105,7 @@ impl Live {
         activity.cycle = cycle;
         activity.spaces.extend(spaces);
         let topics = topics_of(agent, &activity.spaces);
-        let update = Update::State { agent, state, cycle: Some(cycle), reason: None };
+        let update = Update::State { agent, state, cycle: Some(cycle), reason: None, rest: None };
         self.bus.publish(&topics, Arc::new(update));
     }
 
@@ -114,7 +115,10 @@ impl Live {
         let Some(activity) = all.activities.get(&agent) else { return };
         let topics = topics_of(agent, &activity.spaces);
         let (state, cycle) = (activity.state, Some(activity.cycle));
-        self.bus.publish(&topics, Arc::new(Update::State { agent, state, cycle, reason: Some(reason) }));
+        self.bus.publish(
+            &topics,
+            Arc::new(Update::State { agent, state, cycle, reason: Some(reason), rest: None }),
+        );
     }
 
     /// The agent sleeps. Its drafts, if any are left, are void.
@@ -122,9 +126,28 @@ impl Live {
         let mut all = self.lock();
         let Some(activity) = all.activities.remove(&agent) else { return };
         self.void(&mut all, agent);
-        let topics = topics_of(agent, &activity.spaces);
-        let update = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason };
-        self.bus.publish(&topics, Arc::new(update));
+        self.tell_asleep(agent, &activity.spaces, reason, None);
+    }
+
+    /// The agent cannot think, and sleeps though it has work: the spaces that wait for it are told,
+    /// whether it was seen at work or not.
+    pub fn keep_back(&self, agent: AgentId, reason: String, rest: Resting, waiting: &[SpaceId]) {
+        let mut all = self.lock();
+        let mut spaces: BTreeSet<SpaceId> = waiting.iter().copied().collect();
+        spaces.extend(all.activities.remove(&agent).into_iter().flat_map(|activity| activity.spaces));
+        self.void(&mut all, agent);
+        self.tell_asleep(agent, &spaces, Some(reason), Some(rest));
+    }
+
+    fn tell_asleep(
+        &self,
+        agent: AgentId,
+        spaces: &BTreeSet<SpaceId>,
+        reason: Option<String>,
+        rest: Option<Resting>,
+    ) {
+        let update = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason, rest };
+        self.bus.publish(&topics_of(agent, spaces), Arc::new(update));
     }
 
     /// Appends to the draft of what will be said, beginning it where it is new.

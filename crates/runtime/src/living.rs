@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
 use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
-use agent::life::{Lease, Window};
+use agent::life::{Lease, Resting, Window};
 use agent::limits;
 use agent::port::{StoreError, specs};
 use agent::prompt::Prompt;
@@ -352,6 +352,10 @@ impl Waking<'_> {
                 let update = Update::CycleEnded { agent, cycle, ending, reason, spent: self.spent };
                 live.rest(self.agent, None);
                 live.bus().publish(&topics, Arc::new(update));
+            }
+            Ok(Rested::Parked { until: Some(until), rest: Some(why), reason, .. }) => {
+                let rest = Resting { reason: *why, until: *until };
+                live.keep_back(self.agent, reason.clone(), rest, &spaces);
             }
             Ok(Rested::Parked { reason, .. }) => live.rest(self.agent, Some(reason.clone())),
             Ok(Rested::Idle | Rested::Lost) | Err(_) => live.rest(self.agent, None),

@@ -157,7 +157,7 @@ impl Cycle {
 
     /// Parks a lived cycle, or gives an untouched one back, until `rest` allows it again.
     pub(super) fn give_up(&self, rest: Rest, reason: &str, blame: bool, now: Timestamp) -> (Changes, Rested) {
-        let until = rest.not_before;
+        let (until, kept_back) = (rest.not_before, rest.reason);
         let mut changes = self.changes(CommitKind::Park, now);
         if self.open.lived {
             if let Some(open) = changes.open.as_mut().filter(|_| !blame) {
@@ -172,7 +172,8 @@ impl Cycle {
                 self.taken.iter().map(|w| Settlement { seq: w.seq, fate: Fate::Waiting }).collect();
         }
         changes.rest = Some(rest);
-        (changes, Rested::Parked { cycle: self.open.id, until, reason: reason.to_owned() })
+        let (cycle, reason) = (self.open.id, reason.to_owned());
+        (changes, Rested::Parked { cycle, until, rest: kept_back, reason })
     }
 
     /// A rest with its reason.

@@ -47,7 +47,7 @@ use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::inbox;
-use crate::life::{Facts, Glimpse, Layer, Lease, OpenCycle};
+use crate::life::{Facts, Glimpse, Layer, Lease, OpenCycle, RestReason};
 use crate::limits;
 use crate::port::{Done, ModelError, ModelInfo, Reply, ToolError, ToolSpec};
 use crate::prepare::{self, Waits};
@@ -108,6 +108,8 @@ pub enum Rested {
         cycle: CycleId,
         /// Not due before this time.
         until: Option<Timestamp>,
+        /// What kept it back, where something failed.
+        rest: Option<RestReason>,
         /// Why, in words for operators.
         reason: String,
     },

@@ -13,7 +13,7 @@ use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, Fate, Stage};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::{Facts, OpenCycle, RestReason, Standing};
+use crate::life::{Facts, OpenCycle, RestReason, Resting, Standing};
 use crate::run::{Ending, Run, Usage};
 use crate::space::Message;
 
@@ -193,6 +193,13 @@ pub trait Reader: Send + Sync {
     fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>>;
     /// Members of a space, oldest first (bounded by [`crate::limits::SPACE_MEMBERS_MAX`]).
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>>;
+    /// Agents that rest at `now` though something of that space waits for them, or their open cycle is
+    /// about it; and why, and until when.
+    fn resting(
+        &self,
+        space: SpaceId,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>>;
     /// Messages with `after < seq < before`, oldest first: the oldest of them where `after` is
     /// given, else the newest.
     fn messages(

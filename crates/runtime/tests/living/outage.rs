@@ -111,3 +111,29 @@ async fn a_fallback_behind_another_key_is_asked_meanwhile() {
     assert!(by.clone().all(|model| model == Some("other")), "{:?}", by.collect::<Vec<_>>());
     assert!(own.prompts().len() <= 4 + 5, "{} requests to the one that fails", own.prompts().len());
 }
+
+#[tokio::test]
+async fn the_space_that_waits_is_told_that_its_agent_cannot_think() {
+    use agent::port::Heard;
+    use agent::update::{AgentState, Topic, Update};
+    use futures_util::FutureExt as _;
+    let play = Play::new(|_| Script::fails(ModelError::Network("refused".into())));
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut listener = world.ports().live.bus().subscribe(Topic::Space(lobby));
+    world.say(husam, lobby, "hello").await.unwrap();
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    let mut told = Vec::new();
+    while let Some(Some(Heard::Update(update))) = listener.next().now_or_never() {
+        if let Update::State { state, rest: Some(rest), reason, .. } = &**update {
+            assert_eq!((*state, rest.reason), (AgentState::Sleeping, RestReason::Provider));
+            assert!(reason.as_ref().is_some_and(|reason| reason.contains("refused")));
+            told.push(rest.until);
+        }
+    }
+    assert!(told.len() >= 3 && told.is_sorted(), "{told:?}");
+    let resting = world.reader().resting(lobby, play.now()).await.unwrap();
+    assert_eq!(resting.iter().map(|(agent, _)| *agent).collect::<Vec<_>>(), [ada]);
+}

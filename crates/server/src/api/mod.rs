@@ -20,7 +20,8 @@ pub(crate) use names::FATES;
 pub use people::{Entity, Key, NewEntity, NewKey, Whoami};
 pub use spaces::{Member, Message, NewMember, NewMessage, NewSpace, Space};
 pub use watch::{
-    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, Happening, HouseSnapshot, Recent, SpaceSnapshot,
+    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, Happening, HouseSnapshot, Recent, RestingNow,
+    SpaceSnapshot,
 };
 
 /// That the process answers.

@@ -1,7 +1,9 @@
 //! Events of streams besides the updates themselves.
 
 use agent::id::{AgentId, CycleId, MessageId};
+use agent::life::RestReason;
 use agent::update::AgentState;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,6 +24,23 @@ pub struct SpaceSnapshot {
     pub drafts: Vec<DraftNow>,
     /// Agents at work in a cycle that touched the space.
     pub agents: Vec<AgentNow>,
+    /// Agents that cannot think just now, though something of the space waits for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resting: Vec<RestingNow>,
+}
+
+/// An agent that cannot think just now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RestingNow {
+    /// Who.
+    #[schema(value_type = Uuid)]
+    pub agent: AgentId,
+    /// `provider`: its model cannot be reached; `backoff`: what it was sent failed.
+    #[schema(value_type = String)]
+    pub reason: RestReason,
+    /// When it tries again.
+    #[schema(value_type = String, format = DateTime)]
+    pub until: Timestamp,
 }
 
 /// A message being written.

@@ -103,9 +103,9 @@ fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
             let (agent, cycle, ending) = (*agent, *cycle, *ending);
             Shown::As(Box::new(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None }))
         }
-        Update::State { agent, state, cycle, .. } if !operator => {
-            let (agent, state, cycle): (_, AgentState, _) = (*agent, *state, *cycle);
-            Shown::As(Box::new(Update::State { agent, state, cycle, reason: None }))
+        Update::State { agent, state, cycle, rest, .. } if !operator => {
+            let (agent, state, cycle, rest): (_, AgentState, _, _) = (*agent, *state, *cycle, *rest);
+            Shown::As(Box::new(Update::State { agent, state, cycle, reason: None, rest }))
         }
         _ => Shown::AsItIs,
     }

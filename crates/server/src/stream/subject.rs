@@ -3,6 +3,7 @@
 
 use agent::entity::Space;
 use agent::id::{AgentId, EntityId, SpaceId};
+use agent::life::Resting;
 use agent::limits;
 use agent::port::StoreError;
 use agent::update::{Topic, Update};
@@ -10,7 +11,7 @@ use runtime::live::{Activity, Draft};
 use serde_json::Value;
 
 use crate::Hall;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, SpaceSnapshot};
+use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, RestingNow, SpaceSnapshot};
 use crate::handlers::agents::{cycle_of, state_of};
 
 /// What a stream is about.
@@ -117,6 +118,11 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
             drafts.push(DraftNow { message, agent, tool, text });
         }
     }
+    let resting = hall.doors.reader.resting(space.id, hall.doors.clock.now()).await?;
+    let busy = |agent| agents.iter().any(|now| now.agent == agent);
+    let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
+    let resting = resting.map(|(agent, Resting { reason, until })| RestingNow { agent, reason, until });
+    let resting = resting.collect();
     let mark = space.rev;
     let data = SpaceSnapshot {
         rev: space.rev,
@@ -125,6 +131,7 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
         members: members.into_iter().map(Member::from).collect(),
         drafts,
         agents,
+        resting,
     };
     Ok(Snapshot { data: json(&data), mark, drafts: lengths })
 }

@@ -4,7 +4,7 @@
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
 use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use agent::life::Facts;
+use agent::life::{Facts, Resting};
 use agent::limits;
 use agent::port::{
     AgentCard, BoxFuture, CommitRow, Happening, InboxRow, Page, PageRequest, Reader, StoreError, Totals,
@@ -196,6 +196,14 @@ impl Reader for Sqlite {
 
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>> {
         self.ask_for_one(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
+    }
+
+    fn resting(
+        &self,
+        space: SpaceId,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
+        self.ask(move |db, _| lives::resting(db, space, now))
     }
 
     fn messages(

@@ -2,8 +2,10 @@
 
 use agent::changes::CommitKind;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
+use agent::life::Resting;
 use agent::port::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest};
 use agent::run::{Ending, Run};
+use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
@@ -12,7 +14,7 @@ use super::events::{ledger, state_code};
 use super::fault::{Outcome, damaged};
 use super::reader::{paged, rows_of};
 use super::rows::{
-    ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, reason_or_none, standing_at,
+    ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, ms, reason_or_none, standing_at,
     time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
 };
 use super::wake::open_at;
@@ -75,6 +77,24 @@ pub(super) fn agents(db: &Connection, session: &Session, page: &PageRequest) -> 
 pub(super) fn agent(db: &Connection, session: &Session, agent: AgentId) -> Outcome<Option<AgentCard>> {
     let sql = format!("SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.uuid = ?");
     first(db, &sql, [bytes(agent.0)], |row| card_at(db, session, row))
+}
+
+/// Members of a space whose events it waits for, or whose open cycle is about it, and that rest.
+pub(super) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, Resting)>> {
+    let sql = "SELECT e.uuid, h.rest_reason, h.hold_until FROM space s JOIN member m ON m.space = s.id \
+               JOIN inbox_head h ON h.agent = m.entity JOIN entity e ON e.id = m.entity \
+               JOIN life l ON l.agent = m.entity \
+               WHERE s.uuid = ?1 AND h.rest_reason IS NOT NULL AND h.hold_until > ?2 \
+               AND (instr(coalesce(l.requesters, ''), ?3) > 0 OR EXISTS (SELECT 1 FROM waiting w \
+                 JOIN event v ON v.agent = w.agent AND v.seq = w.seq WHERE w.agent = h.agent AND v.space = s.id)) \
+               ORDER BY e.uuid";
+    let found = all(db, sql, params![bytes(space.0), ms(now), space.to_string()], |row| {
+        let agent = AgentId(uuid_at(row, 0)?);
+        Ok(reason_or_none(row, 1)?
+            .zip(time_or_none(row, 2)?)
+            .map(|(reason, until)| (agent, Resting { reason, until })))
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// An agent's ledger, newest first. An unknown state has no rows.

@@ -8,7 +8,7 @@ use agent::config::AgentConfig;
 use agent::entry::{EntryKind, View};
 use agent::event::{EventKind, Fate};
 use agent::id::{ContentRef, CycleId, PlanId};
-use agent::life::{Layer, LayerRef, Plan, RestReason, Schedule, Standing, Window};
+use agent::life::{Layer, LayerRef, Plan, RestReason, Resting, Schedule, Standing, Window};
 use agent::port::Accepted;
 use agent::run::Usage;
 use serde_json::json;
@@ -98,6 +98,23 @@ pub async fn events_given_back_keep_the_attempt_only_where_they_are_to_blame(b: 
         assert_eq!((card.waiting, card.rest_reason), (1, Some(RestReason::Backoff)));
         assert_eq!(w.b.store.wake(w.ada, at(899), None).await.unwrap().unwrap().waiting, []);
     }
+}
+
+/// Until its rest is over; nobody else is shown it.
+pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut back = living.changes(CommitKind::Close);
+    back.open = None;
+    back.settle = living.settled(&Fate::Waiting);
+    back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Provider) });
+    living.done(&w, back).await;
+    let resting = |space, now| w.b.reader.resting(space, at(now));
+    let rest = Resting { reason: RestReason::Provider, until: at(900) };
+    assert_eq!(resting(w.family, 10).await.unwrap(), [(w.ada, rest)]);
+    assert_eq!(resting(w.team, 10).await.unwrap(), [], "nothing of there waits");
+    assert_eq!(resting(w.family, 900).await.unwrap(), [], "it is over");
 }
 
 /// Settling what is settled writes nothing.

@@ -78,6 +78,7 @@ macro_rules! contract_tests {
             accept::seqs_of_a_space_have_no_gaps_under_concurrency,
             life::a_cycle_opens_decides_and_closes,
             life::opening_counts_an_attempt_and_appends_nothing,
+            life::who_rests_is_found_by_the_spaces_that_wait_for_it,
             life::opening_on_an_outdated_inbox_is_lost,
             life::events_given_back_keep_the_attempt_only_where_they_are_to_blame,
             life::an_event_is_lived_at_most_once,

@@ -16,6 +16,7 @@ use super::talk::Talk;
 use super::terminal::{self, Terminal};
 use crate::api::Spoken;
 use crate::client::{Client, typed};
+use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
 use crate::lived;
 use crate::output::{Screen, Style, shortened};
@@ -59,7 +60,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, histo
     let earlier = messages(&client, &place, history.max(1)).await?;
 
     let place = Arc::new(place);
-    let mut talk = Talk::new(screen, Terminal::width(), place.me);
+    let mut talk = Talk::new(screen, Terminal::width(), place.me, zone());
     for member in &place.members {
         talk.name(member.entity.id, &member.entity.display_name);
     }

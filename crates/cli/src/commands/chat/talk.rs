@@ -1,15 +1,19 @@
 //! What a conversation looks like: updates in, finished rows and one unfinished row out. Pure; knows
 //! neither terminal nor server, so every order of updates can be tried.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::id::{AgentId, CycleId, EntityId, MessageId};
+use agent::life::Resting;
 use agent::run::Ending;
 use agent::space::{Message, MessageKind};
 use agent::update::{AgentState, Update};
 
+use jiff::tz::TimeZone;
+
 use super::flow::Flow;
+use crate::commands::watch::moment::cannot_think;
 use crate::output::{Screen, Style};
 use crate::sse::Snapshot;
 
@@ -58,6 +62,9 @@ pub(crate) struct Talk {
     growing: Option<Growing>,
     printed: VecDeque<MessageId>,
     busy: BTreeMap<AgentId, Busy>,
+    zone: TimeZone,
+    /// Agents of which it is told that they cannot think, until they do something.
+    resting: BTreeSet<AgentId>,
     /// The last cycle of each agent that touched this space: work in others is not shown here.
     cycles: HashMap<AgentId, CycleId>,
     lost: bool,
@@ -68,7 +75,7 @@ pub(crate) struct Talk {
 
 impl Talk {
     /// An empty conversation, in rows of at most `width` columns.
-    pub(crate) fn new(screen: Screen, width: usize, me: Option<EntityId>) -> Self {
+    pub(crate) fn new(screen: Screen, width: usize, me: Option<EntityId>, zone: TimeZone) -> Self {
         Self {
             screen,
             width,
@@ -80,6 +87,8 @@ impl Talk {
             growing: None,
             printed: VecDeque::new(),
             busy: BTreeMap::new(),
+            zone,
+            resting: BTreeSet::new(),
             cycles: HashMap::new(),
             lost: false,
             behind: false,
@@ -182,6 +191,9 @@ impl Talk {
             .filter(|agent| agent.state != AgentState::Sleeping)
             .map(|agent| (agent.agent, Busy { cycle: Some(agent.cycle), state: agent.state, tool: None }))
             .collect();
+        for now in &snapshot.resting {
+            self.rests(now.agent, Resting { reason: now.reason, until: now.until }, None);
+        }
         self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
         let gone: Vec<MessageId> = self
             .drafts
@@ -221,7 +233,10 @@ impl Talk {
             }
             Update::Draft { message, agent, delta, chars, .. } => self.draft(message, agent, &delta, chars),
             Update::DraftReset { message, .. } => self.void(message),
-            Update::State { agent, state, cycle, reason } => self.state(agent, state, cycle, reason),
+            Update::State { agent, reason, rest: Some(rest), .. } => {
+                self.rests(agent, rest, reason.as_deref())
+            }
+            Update::State { agent, state, cycle, reason, .. } => self.state(agent, state, cycle, reason),
             Update::ToolStarted { agent, cycle, tool, .. } => {
                 let here = self.cycles.get(&agent) == Some(&cycle);
                 if let Some(busy) = self.busy.get_mut(&agent).filter(|_| here && shows(&tool)) {
@@ -262,6 +277,7 @@ impl Talk {
     }
 
     fn show(&mut self, message: &Message) {
+        self.resting.remove(&message.sender.agent());
         let draft = self.drafts.remove(&message.id);
         self.printed.push_back(message.id);
         if self.printed.len() > PRINTED {
@@ -378,6 +394,15 @@ impl Talk {
         self.grow_next();
     }
 
+    /// Told once, however often it tries.
+    fn rests(&mut self, agent: AgentId, rest: Resting, why: Option<&str>) {
+        self.busy.remove(&agent);
+        if self.resting.insert(agent) {
+            let name = self.name_of(agent.entity());
+            self.remark(&format!("({name} {})", cannot_think(rest, why, &self.zone)));
+        }
+    }
+
     fn state(&mut self, agent: AgentId, state: AgentState, cycle: Option<CycleId>, reason: Option<String>) {
         if matches!(state, AgentState::Sleeping | AgentState::Retired) {
             self.busy.remove(&agent);
@@ -411,6 +436,7 @@ impl Talk {
 
     fn ended(&mut self, agent: AgentId, ending: Ending, reason: Option<String>) {
         self.busy.remove(&agent);
+        self.resting.remove(&agent);
         let name = self.name_of(agent.entity());
         let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         match ending {

@@ -158,7 +158,7 @@ impl House {
     /// Takes an update. What it says of counts is a first guess; the next list knows.
     pub(crate) fn update(&mut self, now: jiff::Timestamp, update: &Update) {
         match update {
-            Update::State { agent, state, cycle, reason } => {
+            Update::State { agent, state, cycle, reason, .. } => {
                 self.pulses.beat(*agent);
                 self.change(*agent, |agent| {
                     agent.state = *state;

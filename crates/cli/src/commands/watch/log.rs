@@ -1,17 +1,18 @@
 //! What a live log looks like: updates in, finished rows and one unfinished row out. Pure; knows
 //! neither terminal nor server, so every order of updates can be tried.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::id::{AgentId, CallId, CycleId, MessageId, SpaceId};
+use agent::life::Resting;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::cycles::Cycles;
-use super::moment::{clock, money, took};
+use super::moment::{cannot_think, clock, money, took};
 use super::names::Names;
 use crate::commands::chat::flow::Flow;
 use crate::output::{Screen, Style, columns, short_count, shortened};
@@ -71,6 +72,8 @@ pub(crate) struct Log {
     calls: HashMap<CallId, Call>,
     thoughts: HashMap<AgentId, Thought>,
     busy: BTreeMap<AgentId, (CycleId, AgentState)>,
+    /// Agents of which it is told that they cannot think, until they do something.
+    resting: BTreeSet<AgentId>,
     cycles: Cycles,
     messages: VecDeque<MessageId>,
     endings: VecDeque<CycleId>,
@@ -89,6 +92,7 @@ impl Log {
             calls: HashMap::new(),
             thoughts: HashMap::new(),
             busy: BTreeMap::new(),
+            resting: BTreeSet::new(),
             cycles: Cycles::default(),
             messages: VecDeque::new(),
             endings: VecDeque::new(),
@@ -164,7 +168,10 @@ impl Log {
                     self.remark(at, &self.names.of(agent.entity()), "took back what it was writing");
                 }
             }
-            Update::State { agent, state, cycle, reason } => {
+            Update::State { agent, reason, rest: Some(rest), .. } => {
+                self.rests(at, *agent, *rest, reason.as_deref());
+            }
+            Update::State { agent, state, cycle, reason, .. } => {
                 self.state(at, *agent, *state, *cycle, reason.as_deref());
             }
             Update::ToolStarted { agent, cycle, call, tool, arguments } => {
@@ -187,6 +194,7 @@ impl Log {
             Update::Commit { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
                 self.busy.remove(agent);
+                self.resting.remove(agent);
                 self.drafts.retain(|_, draft| draft.agent != *agent);
                 // Who woke for nothing is told in one short row.
                 let idle =
@@ -205,6 +213,10 @@ impl Log {
             .filter(|now| now.state != AgentState::Sleeping)
             .map(|now| (now.agent, (now.cycle, now.state)))
             .collect();
+        for now in &snapshot.resting {
+            let rest = Resting { reason: now.reason, until: now.until };
+            self.rests(Timestamp::now(), now.agent, rest, None);
+        }
         self.cycles.keep(|agent| self.busy.contains_key(&agent));
         self.drafts.clear();
         self.calls.clear();
@@ -286,6 +298,7 @@ impl Log {
     /// An agent does what is seen: before that its waking is told.
     fn acts(&mut self, agent: AgentId, cycle: Option<CycleId>) {
         let cycle = cycle.or_else(|| self.busy.get(&agent).map(|(cycle, _)| *cycle));
+        self.resting.remove(&agent);
         if let Some(cycle) = cycle
             && let Some((since, state)) = self.cycles.acts(agent, cycle)
         {
@@ -337,6 +350,16 @@ impl Log {
         draft.torn |= after as u64 != chars;
         if !draft.torn {
             draft.text.push_str(delta);
+        }
+    }
+
+    /// Told once, however often it tries.
+    fn rests(&mut self, at: Timestamp, agent: AgentId, rest: Resting, why: Option<&str>) {
+        self.busy.remove(&agent);
+        if self.resting.insert(agent) {
+            let why = why.map(|why| self.screen.clean_line(why));
+            let text = cannot_think(rest, why.as_deref(), &self.zone);
+            self.row(at, &self.names.of(agent.entity()), &text, Style::Yellow);
         }
     }
 

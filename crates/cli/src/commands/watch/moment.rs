@@ -1,6 +1,7 @@
 //! Times as people write and read them. The zone is the machine's, found without asking a library of
 //! the system: `TZ`, else where `/etc/localtime` leads, else UTC.
 
+use agent::life::{RestReason, Resting};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,6 +20,15 @@ pub(crate) fn zone() -> TimeZone {
 /// The time of day.
 pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
+}
+
+/// That an agent has work and cannot do it, in words behind its name. `why` is told to operators only.
+pub(crate) fn cannot_think(rest: Resting, why: Option<&str>, zone: &TimeZone) -> String {
+    let why = why.unwrap_or(match rest.reason {
+        RestReason::Provider => "its model cannot be reached",
+        RestReason::Backoff => "what it was sent failed",
+    });
+    format!("cannot think now: {why}; it tries again at {}", clock(rest.until, zone))
 }
 
 /// A moment that `--since` names: a time, or how long ago.

@@ -12,7 +12,7 @@ const ADA: u128 = 2;
 
 fn talk() -> Talk {
     let screen = Screen::plain(Some(40), true);
-    let mut talk = Talk::new(screen, 39, Some(EntityId(uuid(1))));
+    let mut talk = Talk::new(screen, 39, Some(EntityId(uuid(1))), TimeZone::UTC);
     talk.name(EntityId(uuid(1)), "you");
     talk.name(EntityId(uuid(ADA)), "ada");
     talk.name(EntityId(uuid(3)), "bob");
@@ -56,7 +56,7 @@ fn void(id: u128) -> Update {
 
 fn state(state: AgentState, reason: Option<&str>) -> Update {
     let cycle = (state != AgentState::Sleeping).then_some(CycleId(uuid(4)));
-    Update::State { agent: AgentId(uuid(ADA)), state, cycle, reason: reason.map(str::to_owned) }
+    Update::State { agent: AgentId(uuid(ADA)), state, cycle, reason: reason.map(str::to_owned), rest: None }
 }
 
 fn rows(talk: &mut Talk, updates: Vec<Update>) -> Vec<String> {
@@ -215,4 +215,22 @@ fn a_draft_interrupted_at_its_very_end_leaves_no_empty_row() {
     let mut talk = talk();
     let updates = vec![piece(5, ADA, "Hi", 2), said(1, 7, 1, "and?"), said(2, 5, ADA, "Hi")];
     assert_eq!(rows(&mut talk, updates), ["ada: Hi", "you: and?"]);
+}
+
+#[test]
+fn who_cannot_think_is_told_once_until_it_does_something() {
+    let mut talk = talk();
+    let until = jiff::Timestamp::from_second(3_600).unwrap();
+    let rests = |reason: Option<&str>| Update::State {
+        agent: AgentId(uuid(ADA)),
+        state: AgentState::Sleeping,
+        cycle: None,
+        reason: reason.map(str::to_owned),
+        rest: Some(Resting { reason: agent::life::RestReason::Provider, until }),
+    };
+    let told = rows(&mut talk, vec![rests(None), state(AgentState::Thinking, None), rests(None)]);
+    let lines = ["(ada cannot think now: its model cannot", "  be reached; it tries again at", "  01:00:00)"];
+    assert_eq!(told, lines);
+    let told = rows(&mut talk, vec![said(1, 11, ADA, "here"), rests(Some("network: refused"))]);
+    assert!(told.join(" ").contains("cannot think now: network: refused;"), "{told:?}");
 }

@@ -139,14 +139,15 @@ fn updates_are_seen_before_the_next_list() {
     let mut house = house(SortArg::State);
     let (agent, cycle) = (id(1), CycleId(Uuid::from_u128(9)));
     let now = jiff::Timestamp::from_second(1_000).unwrap();
-    let thinking = Update::State { agent, state: AgentState::Thinking, cycle: Some(cycle), reason: None };
+    let thinking =
+        Update::State { agent, state: AgentState::Thinking, cycle: Some(cycle), reason: None, rest: None };
     house.update(now, &thinking);
     house.resize(3);
     assert_eq!(shown(&house)[..2], ["ada", "cyd"]);
     let usage = Usage { input: Some(100), ..Usage::default() };
     let spent = Some(Spent { steps: 1, ms: 5, usage, cost_micros: Some(2) });
     house.update(now, &Update::CycleEnded { agent, cycle, ending: Ending::Rested, reason: None, spent });
-    let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None };
+    let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, rest: None };
     house.update(now, &asleep);
     house.resize(3);
     let ada = house.shown().find(|agent| agent.name == "ada").unwrap();
@@ -154,7 +155,7 @@ fn updates_are_seen_before_the_next_list() {
     assert_eq!(ada.last.as_ref().unwrap().ended_at, now);
     house.update(
         now,
-        &Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None },
+        &Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, rest: None },
     );
     assert_eq!(shown(&house).len(), 5);
 }
