@@ -91,7 +91,7 @@ fn check_names(book: &VoiceBook, settings: &Settings) -> Result<()> {
 }
 
 /// Some servers say themselves how large a window they were started with.
-pub(crate) async fn probed(config: VoiceConfig) -> VoiceConfig {
+async fn probed(config: VoiceConfig) -> VoiceConfig {
     let Some(provider) = config.name.split('/').next().and_then(catalog::provider) else { return config };
     let Some(address) = config.base_url.as_deref().or(provider.base_url) else { return config };
     let found = local::probe_for(provider, address).await;

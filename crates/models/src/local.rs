@@ -71,19 +71,8 @@ pub async fn probe_for(provider: &Provider, base_url: &str) -> Option<LocalServe
     match provider.name {
         "ollama" => probe_ollama(&address).await,
         "llamacpp" => probe_llamacpp(&address).await,
-        // Whatever is called compatible and runs on this machine may tell how large its window is.
-        "openai-compatible" if is_here(&url) => {
-            probe_llamacpp(&address).await.filter(|server| server.context_window.is_some())
-        }
         _ => None,
     }
-}
-
-/// Whether an address is one of this machine's own.
-fn is_here(url: &reqwest::Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Asks an Ollama server.

@@ -77,8 +77,6 @@ async fn subject(setup: &Setup, args: &TryArgs) -> Result<Subject> {
     config.base_url = args.base_url.clone().or(config.base_url);
     config.max_output =
         Some(config.max_output.map_or(CONFORMANCE_OUTPUT, |most| most.min(CONFORMANCE_OUTPUT)));
-    // The window as the server tells it, where it does; which mode it is good for is what is tried.
-    config.context_window = voice::probed(config.clone()).await.context_window;
     let base_url = config.base_url.clone().or(provider.base_url.map(str::to_owned)).unwrap_or_default();
     let modes = match args.tool_mode {
         Some(ToolModeArg::Native) => vec![ToolMode::Native],
