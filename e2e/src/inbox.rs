@@ -26,16 +26,24 @@ pub struct Shown {
 
 /// How every inbox begins.
 const HEADER: &str = "[INBOX — ";
+/// How what comes in the middle of a cycle begins.
+const MEANWHILE: &str = "[MID-CYCLE UPDATE — ";
 
 /// Whether the text is an inbox, maybe behind a notice.
 pub fn is_inbox(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(HEADER))
 }
 
-/// The events of an inbox, in the order shown. What it cannot read it gives back as an error: a
+/// Whether the text is what came in the middle of a cycle.
+pub fn is_injection(text: &str) -> bool {
+    text.starts_with(MEANWHILE)
+}
+
+/// The events of an inbox or of an injection, in the order shown. What it cannot read it gives back as an error: a
 /// harness that overlooks lines proves nothing.
 pub fn events(text: &str) -> Result<Vec<Shown>, String> {
-    let behind = text.lines().skip_while(|line| !line.starts_with(HEADER)).skip(2);
+    let begins = |line: &&str| line.starts_with(HEADER) || line.starts_with(MEANWHILE);
+    let behind = text.lines().skip_while(|line| !begins(line)).skip(2);
     let numbered = behind.take_while(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     numbered
         .map(|line| event(line).ok_or_else(|| format!("an inbox line that nobody can read: `{line}`")))
@@ -100,6 +108,9 @@ mod tests {
             ]
         );
         assert!(events("[INBOX — 1 new event, now X]\n\n1. what").is_err());
+        let later = "[MID-CYCLE UPDATE — 1 new event]\n\n4. [space \"A\" | id: a] You (human), just now: \"t-000004-t\"\nThis";
+        assert!(is_injection(later) && !is_inbox(later));
+        assert_eq!(events(later).unwrap(), [shown(From::Human, "a", "t-000004-t")]);
     }
 
     #[test]

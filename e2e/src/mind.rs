@@ -30,12 +30,29 @@ pub fn decide(messages: &[Value]) -> Result<Thought, String> {
     let step = messages[at + 1..].iter().filter(|message| is(message, "assistant")).count();
     let events = inbox::events(&text(&messages[at]))?;
     let hash = hashed(&events);
-    let (calls, words) = if business(&events).is_empty() || events.iter().all(is_idle) {
+    let meanwhile = meanwhile(&messages[at + 1..])?;
+    let (mut calls, words) = if business(&events).is_empty() || events.iter().all(is_idle) {
         (vec![("skip", json!({"reason": "none of my business"}))], None)
     } else {
         act(&events, hash, step)
     };
-    Ok(Thought { calls, text: words, hash: hash.wrapping_add(step as u64) })
+    // What came meanwhile is answered by the step that is shown it, before the end.
+    if !meanwhile.is_empty() {
+        calls.splice(0..0, says(&meanwhile));
+    }
+    let hash = hash.wrapping_add(step as u64).wrapping_add(hashed(&meanwhile));
+    Ok(Thought { calls, text: words, hash })
+}
+
+/// The events that came since the last step.
+fn meanwhile(since: &[Value]) -> Result<Vec<Shown>, String> {
+    let last = since.iter().rposition(|message| message["role"] == "assistant").map_or(0, |at| at + 1);
+    let texts = since[last..].iter().filter_map(|message| message["content"].as_str());
+    let mut events = Vec::new();
+    for text in texts.filter(|text| inbox::is_injection(text)) {
+        events.extend(inbox::events(text)?);
+    }
+    Ok(events)
 }
 
 type Calls = Vec<(&'static str, Value)>;
@@ -148,6 +165,23 @@ mod tests {
             );
             assert!(calls.iter().any(|call| call.0 == "set_memories"));
         }
+    }
+
+    #[test]
+    fn what_came_meanwhile_is_answered_by_the_step_that_is_shown_it() {
+        let inbox =
+            "[INBOX — 1 new event, now X]\n\n1. [space \"A\" | id: a] You (human), just now: \"t-000001-t\"";
+        let later = "[MID-CYCLE UPDATE — 1 new event]\n\n2. [space \"A\" | id: a] You (human), just now: \"t-000002-t\"";
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let mut messages =
+            vec![user(inbox), json!({"role": "assistant"}), json!({"role": "tool"}), user(later)];
+        let told = |messages: &[Value]| {
+            let calls = decide(messages).unwrap().calls;
+            calls.iter().flat_map(|(_, arguments)| inbox::tokens(&arguments.to_string())).collect::<Vec<_>>()
+        };
+        assert!(told(&messages).contains(&"t-000002-t".to_owned()));
+        messages.push(json!({"role": "assistant"}));
+        assert!(!told(&messages).contains(&"t-000002-t".to_owned()), "once");
     }
 
     #[test]

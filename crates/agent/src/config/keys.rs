@@ -241,7 +241,13 @@ pub const KEYS: [ConfigKey; 33] = [
         "Attempts that content may fail before it is given up.",
     ),
     key("limits.model_retries", Whole, Range(0, 20), NextCycle, "Retries of a model call within one waking."),
-    key("limits.events_per_cycle", Whole, Range(1, 1_000), NextCycle, "Events that one waking takes."),
+    key(
+        "limits.events_per_cycle",
+        Whole,
+        Range(1, 1_000),
+        NextCycle,
+        "Events that one waking takes, and as many again that a cycle is shown meanwhile.",
+    ),
     key("limits.inbox_max", Whole, Range(10, 1_000_000), AtOnce, "Events that may wait."),
     key(
         "model_timeouts.connect",

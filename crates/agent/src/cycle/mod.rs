@@ -454,6 +454,7 @@ impl Cycle {
     pub fn outdated_by(&self, glance: &Glance) -> bool {
         self.config.awareness == Awareness::Interrupt
             && self.open.interrupts < limits::INTERRUPTS_PER_CYCLE
+            && self.injection_room() > 0
             && matches!(self.state, State::Thinking | State::OpeningAndThinking(_))
             && prepare::is_news(&Waits::of(glance), &self.in_hand())
     }

@@ -42,7 +42,8 @@ impl Cycle {
                 .map(String::as_str),
             waits: &self.waits,
             in_hand: &in_hand,
-            max_bytes: batch_bytes(self.model(self.voice())),
+            room: self.injection_room(),
+            max_bytes: batch_bytes(self.model(self.voice())).saturating_sub(self.injected_bytes()),
             view: &self.view,
             window: &self.window,
             cycle: self.open.lived.then_some(self.open.id),
@@ -64,8 +65,10 @@ impl Cycle {
             shown.sort_by_key(|waiting| order.iter().position(|seq| *seq == waiting.seq));
             self.injected.extend(shown);
             let more = inbox::batch(self.injected.clone());
-            let deeper = !more.by_agents || more.hop > self.open.hop;
-            self.cause = (self.open.by_agents && deeper).then_some(more);
+            // A person's word is a cause of its own, also in the middle: what is said from here on descends
+            // from it. Among agents the longest chain counts.
+            let deeper = self.open.by_agents && more.hop > self.open.hop;
+            self.cause = (!more.by_agents || deeper).then_some(more);
         }
         let after = self.head_seq + self.unlived.len() as u64;
         for text in prepared.layers {
@@ -79,6 +82,19 @@ impl Cycle {
         self.gate = prepared.gate;
         self.choice = prepared.choice;
         self.voice = prepared.voice;
+    }
+
+    /// Events that may still be injected: in one cycle as many as a waking takes.
+    pub(super) fn injection_room(&self) -> u32 {
+        let shown = self.open.injected + u32::try_from(self.injected.len()).unwrap_or(u32::MAX);
+        self.config.limits.events_per_cycle.saturating_sub(shown)
+    }
+
+    /// Bytes of what was injected into the cycle so far.
+    fn injected_bytes(&self) -> usize {
+        let own = self.window.iter().filter(|entry| entry.cycle == self.open.id);
+        let injected = own.chain(&self.unlived).filter(|entry| entry.kind == EntryKind::Injection);
+        injected.map(|entry| entry.message.text().len()).sum()
     }
 
     /// Seqs of all events that the cycle was shown, by the numbers under which they were listed.

@@ -20,8 +20,11 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
     chosen.retain(|waiting| !situation.is_in_hand(waiting.seq));
     chosen.sort_by_key(|waiting| waiting.seq);
     chosen.dedup_by_key(|waiting| waiting.seq);
-    let most = situation.config.limits.events_per_cycle;
-    prepared.inject = inbox::fitting(&chosen, most, situation.max_bytes).to_vec();
+    // Whoever is flooded ends its cycle and takes the rest in the next one; only what a call was held
+    // back for is shown in any case.
+    if situation.held_back || (situation.room > 0 && situation.max_bytes > 0) {
+        prepared.inject = inbox::fitting(&chosen, situation.room.max(1), situation.max_bytes).to_vec();
+    }
 }
 
 /// Before anything is lived the batch is what the step is about; only an interruption adds to it.
@@ -70,6 +73,19 @@ mod tests {
         assert_eq!(injected(&json!({"awareness": "inject"}), false, false, false), [0u64; 0]);
         assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, false), [0u64; 0]);
         assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, true), [5]);
+    }
+
+    #[test]
+    fn a_cycle_takes_in_no_more_than_there_is_room_for() {
+        let waits = waits((1..=20).map(|n| service(n, "a", true)).collect());
+        let count = |room, max_bytes, held_back| {
+            let change = |s: &mut super::Situation<'_>| {
+                (s.room, s.max_bytes, s.held_back) = (room, max_bytes, held_back);
+            };
+            check(&json!({}), change, &waits).inject.len()
+        };
+        assert_eq!([count(7, 10_000, false), count(0, 10_000, false), count(7, 0, false)], [7, 0, 0]);
+        assert_eq!(count(0, 0, true), 1, "what a call waits for is shown");
     }
 
     #[test]

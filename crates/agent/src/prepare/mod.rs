@@ -65,7 +65,9 @@ pub struct Situation<'a> {
     pub waits: &'a Waits,
     /// Seqs of events in hand: taken or shown, and not settled yet.
     pub in_hand: &'a [u64],
-    /// Bytes of events that may be shown.
+    /// Events that may still be shown in this cycle besides those that it took.
+    pub room: u32,
+    /// Bytes that they may fill.
     pub max_bytes: usize,
     /// The present view of the log.
     pub view: &'a View,
@@ -178,6 +180,7 @@ mod tests {
             fallback: None,
             waits,
             in_hand: &[],
+            room: 100,
             max_bytes: 10_000,
             view: &view,
             window: &[],
