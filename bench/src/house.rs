@@ -10,7 +10,7 @@ use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
 use agent::port::{
     Accept, Accepted, Bus, Clock, Credential, CredentialKind, Heard, Ids, Listener, NewAgent, NewCredential,
-    NewHuman, NewSpace, Registry, Store, Toolbox, Voices,
+    NewHuman, NewSpace, Registry, Store, Toolbox, Voices, Waken,
 };
 use agent::run::Ending;
 use agent::space::NewMessage;
@@ -149,10 +149,15 @@ impl House {
     /// Says something, as the doors do behind the socket.
     pub(crate) async fn say(&self, home: &Home, text: &str) -> Result<()> {
         match self.accept(self.message(home, text)).await? {
-            Accepted::Fresh { wake, .. } => self.keeper.node().signal(&wake),
+            Accepted::Fresh { wake, .. } => self.signal(&wake),
             other => bail!("wanted a fresh message, got {other:?}"),
         }
         Ok(())
+    }
+
+    /// Tells the keeper who has something to do.
+    pub(crate) fn signal(&self, wake: &[Waken]) {
+        self.keeper.node().signal(wake);
     }
 
     /// Tells whoever watches the topic.

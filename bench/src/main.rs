@@ -3,7 +3,8 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `process`) as arguments measure only those and write nothing.
+//! `steps`, `history`, `stream`, `crowd`, `interrupt`, `process`) as arguments measure only those and
+//! write nothing.
 //!
 //! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
 //! notice when something passes them, `measure` and `machine` hold clocks and the disk's own speed.
@@ -15,6 +16,7 @@ mod floor;
 mod history;
 mod house;
 mod instant;
+mod interrupt;
 mod machine;
 mod measure;
 mod process;
@@ -36,7 +38,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// What is measured, in the order of the table.
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -44,6 +46,7 @@ const GROUPS: [Group; 8] = [
     ("history", history::measure),
     ("stream", stream::measure),
     ("crowd", crowd::measure),
+    ("interrupt", interrupt::measure),
     ("process", process::measure),
 ];
 

@@ -59,9 +59,9 @@ async fn whole_body(stub: &Stub, answer: &Answer, vendor: Vendor) -> String {
 
 fn answer() -> Answer {
     Answer::new()
-        .reasoning("hm")
-        .text("é")
-        .call("a1", "send_message", r#"{"text":"x"}"#, 6)
+        .reasoning("思")
+        .text("é😀")
+        .call("a1", "send_message", r#"{"text":"😀x"}"#, 6)
         .call("b2", "done", "{}", 2)
         .usage(9, 4, 3)
 }
