@@ -12,7 +12,7 @@ pub(crate) fn steers(c: char) -> bool {
         | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A character in ASCII: punctuation by its plain kin, everything else by its number.
+/// A character in ASCII: punctuation and Latin letters by their plain kin, what has none by a question mark.
 pub(crate) fn spell(c: char, out: &mut String) {
     let kin = match c {
         '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' => " ",
@@ -22,7 +22,38 @@ pub(crate) fn spell(c: char, out: &mut String) {
         '…' => "...",
         '→' => "->",
         '•' | '·' => "*",
-        _ => return out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+        'À'..='Ã' | 'Å' | 'Ą' => "A",
+        'à'..='ã' | 'å' | 'ą' => "a",
+        'Ä' | 'Æ' => "Ae",
+        'ä' | 'æ' => "ae",
+        'Ç' | 'Ć' | 'Č' => "C",
+        'ç' | 'ć' | 'č' => "c",
+        'È'..='Ë' | 'Ę' | 'Ě' => "E",
+        'è'..='ë' | 'ę' | 'ě' => "e",
+        'Ì'..='Ï' | 'İ' => "I",
+        'ì'..='ï' | 'ı' => "i",
+        'Ł' => "L",
+        'ł' => "l",
+        'Ñ' | 'Ń' | 'Ň' => "N",
+        'ñ' | 'ń' | 'ň' => "n",
+        'Ò'..='Õ' | 'Ő' => "O",
+        'ò'..='õ' | 'ő' => "o",
+        'Ö' | 'Ø' | 'Œ' => "Oe",
+        'ö' | 'ø' | 'œ' => "oe",
+        'Ř' => "R",
+        'ř' => "r",
+        'Ś' | 'Š' | 'Ş' => "S",
+        'ś' | 'š' | 'ş' => "s",
+        'ß' => "ss",
+        'Ù'..='Û' | 'Ů' | 'Ű' => "U",
+        'ù'..='û' | 'ů' | 'ű' => "u",
+        'Ü' => "Ue",
+        'ü' => "ue",
+        'Ý' => "Y",
+        'ý' | 'ÿ' => "y",
+        'Ź' | 'Ż' | 'Ž' => "Z",
+        'ź' | 'ż' | 'ž' => "z",
+        _ => "?",
     };
     out.push_str(kin);
 }

@@ -223,7 +223,7 @@ fn answer(said: &[&Heard], memories: &[(String, String)], first_time: bool) -> S
             " This is a rehearsal: no language model speaks here, only a small script. But everything \
              around it is real: your message waited in my inbox, woke me, and this answer was streamed to \
              you and stored. Say “remember that …”, or “what do you remember?”. To give me a mind, set \
-             ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, or run a local model.",
+             ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY and start again, or run a local model.",
         );
     } else {
         out.push_str(" (A rehearsal, without a language model.)");

@@ -214,8 +214,8 @@ fn shared(provider: &Provider, base_url: &str, key: Option<&Secret>) -> String {
 
 fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
     let known = || {
-        let names: Vec<&str> = catalog::PROVIDERS.iter().map(|provider| provider.name).collect();
-        names.join("`, `")
+        let names = catalog::PROVIDERS.iter().map(|provider| provider.name);
+        names.chain([rehearsal::NAME]).collect::<Vec<_>>().join("`, `")
     };
     let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
         return Err(ModelError::NoModel(format!(

@@ -77,17 +77,25 @@ fn stamp(path: &Path) -> Stamp {
 
 /// Reads all files that were found. Of two with one name neither is taken.
 pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<Found> {
-    let read = |(path, stamp): (&PathBuf, &Stamp)| {
-        let file = shown(path);
-        let read = bytes(path, stamp, &file).and_then(|bytes| {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            parse(&file, &stem, &bytes, vet)
-        });
-        Found { path: path.clone(), file, read }
+    let read = |(path, stamp): (&PathBuf, &Stamp)| Found {
+        path: path.clone(),
+        file: shown(path),
+        read: read_as(path, stamp, vet),
     };
     let mut all: Vec<Found> = stamps.iter().map(read).collect();
     refuse_doubles(&mut all);
     all
+}
+
+/// Reads one file that somebody named.
+pub(crate) fn read_one(path: &Path, vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
+    read_as(path, &stamp(path), vet)
+}
+
+fn read_as(path: &Path, stamp: &Stamp, vet: &Vet<'_>) -> Result<AgentFile, Vec<Problem>> {
+    let file = shown(path);
+    let bytes = bytes(path, stamp, &file)?;
+    parse(&file, &path.file_stem().unwrap_or_default().to_string_lossy(), &bytes, vet)
 }
 
 fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<Problem>> {

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use node::Read;
 
-pub(crate) use folder::{Found, Stamp, load, scan, shown};
-pub(crate) use vet::Vetting;
+pub(crate) use folder::{Found, Stamp, load, read_one, scan, shown};
+pub(crate) use vet::{Vetting, unknown_tools};
 
 /// Keys that a file has besides those of a config: what they are, and what holds without them.
 pub(crate) const FILE_KEYS: [(&str, &str, &str, &str); 3] = [

@@ -23,17 +23,23 @@ impl Vetting {
         {
             problems.push(("model", format!("`model` names `{model}`: {error}")));
         }
-        let known = self.toolbox.names();
-        let named = config.tools.iter().flatten().map(|tool| ("tools", tool));
-        for (key, tool) in named.chain(config.stop.on_tools.iter().map(|tool| ("stop.on_tools", tool))) {
-            if !known.contains(tool) {
-                let hint = match nearest(tool, known.iter().map(String::as_str)) {
-                    Some(nearest) => format!("did you mean `{nearest}`?"),
-                    None => format!("known are `{}`", known.join("`, `")),
-                };
-                problems.push((key, format!("`{key}`: there is no tool `{tool}`; {hint}")));
-            }
-        }
+        problems.extend(unknown_tools(config, &self.toolbox.names()));
         problems
     }
+}
+
+/// The keys that name tools which are not among those that are known.
+pub(crate) fn unknown_tools(config: &AgentConfig, known: &[String]) -> Vec<(&'static str, String)> {
+    let mut problems = Vec::new();
+    let named = config.tools.iter().flatten().map(|tool| ("tools", tool));
+    for (key, tool) in named.chain(config.stop.on_tools.iter().map(|tool| ("stop.on_tools", tool))) {
+        if !known.contains(tool) {
+            let hint = match nearest(tool, known.iter().map(String::as_str)) {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => format!("known are `{}`", known.join("`, `")),
+            };
+            problems.push((key, format!("`{key}`: there is no tool `{tool}`; {hint}")));
+        }
+    }
+    problems
 }

@@ -117,6 +117,46 @@ fn init_writes_a_project_that_starts_and_never_writes_over_one() {
 }
 
 #[test]
+fn a_scenario_plays_the_agent_that_a_file_says_and_a_key_beside_it_stands_above() {
+    let file = "---\nmodel: openai/gpt-5\nspaces: [far]\nlimits: {max_steps: 7}\n---\nYou are Ops.\n";
+    let world = |beside: &str| {
+        format!(
+            "scenario: one\npeople: [mira]\nagents:\n  ops:\n    file: ../agents/ops.md\n{beside}    script: [{{say: hi}}]\n\
+             spaces: {{home: [mira, ops]}}\nstory: [{{mira says in home: hello}}]\n\
+             expect: [{{ops said in home: {{contains: hi, times: 1}}}}]\n"
+        )
+    };
+    let plain = world("");
+    let dir = project(&[("agents/ops.md", file), ("scenarios/one.yaml", &plain)]);
+    // From another folder than the file's own: the path is the scenario's.
+    let ran = run(dir.path(), &["scenario", "run", "scenarios"]);
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    let check = |beside: &str, file: &str| {
+        fs::write(dir.path().join("agents/ops.md"), file).unwrap();
+        fs::write(dir.path().join("scenarios/one.yaml"), world(beside)).unwrap();
+        run(dir.path(), &["scenario", "check", "scenarios/one.yaml"])
+    };
+    let never = "    tools: [send_message]\n    stop: {require_tool: true}\n";
+    let ran = check(never, file);
+    assert!(ran.code == 2 && ran.out.contains("could never end a cycle"), "{}", ran.shown());
+    let ran = check("", "---\nmodle: x\ntools: [send_mesage]\n---\nYou are Ops.\n");
+    assert!(
+        ran.code == 2
+            && ran.out.contains("scenarios/one.yaml:5:11: ")
+            && ran.out.contains("agents/ops.md:2: unknown key `modle`; did you mean `model`?"),
+        "{}",
+        ran.shown()
+    );
+    fs::remove_file(dir.path().join("agents/ops.md")).unwrap();
+    let ran = run(dir.path(), &["scenario", "check", "scenarios/one.yaml"]);
+    assert!(
+        ran.code == 2 && ran.out.contains("one.yaml:5:11: ") && ran.out.contains("ops.md: cannot read it: "),
+        "{}",
+        ran.shown()
+    );
+}
+
+#[test]
 fn init_makes_the_folder_and_takes_back_what_it_began() {
     let dir = project(&[("agents", "a file where the folder would be")]);
     let ran = run(dir.path(), &["init", "--json"]);

@@ -27,7 +27,7 @@ impl Cast {
 }
 
 /// Keys of an agent that are no config.
-const OWN_KEYS: &[&str] = &["script"];
+const OWN_KEYS: &[&str] = &["script", "file"];
 
 impl Reader<'_> {
     pub(super) fn people(&mut self, node: &Node) -> Vec<String> {
@@ -74,11 +74,14 @@ impl Reader<'_> {
             return AgentConfig::default();
         }
         let pairs = self.map(node, "a mapping with the keys of an agent's config and `script`");
-        let config: Map<String, Value> = pairs
-            .iter()
-            .filter(|(key, _)| !OWN_KEYS.contains(&key.text.as_str()))
-            .map(|(key, value)| (key.text.clone(), value.json()))
-            .collect();
+        let mut config = match pairs.iter().find(|(key, _)| key.text == "file") {
+            Some((_, file)) => self.file_keys(file),
+            None => Map::new(),
+        };
+        let beside = pairs.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.text.as_str()));
+        for (key, value) in beside {
+            lay_over(config.entry(key.text.clone()).or_insert(Value::Null), value.json());
+        }
         let names_a_tool = |(key, value): &(Key, Node)| match &value.is {
             Is::List(items) if key.text == "tools" => items.clone(),
             _ => Vec::new(),
@@ -91,6 +94,17 @@ impl Reader<'_> {
         AgentConfig::from_json(&Value::Object(config)).unwrap_or_else(|bad| {
             self.flaws.add(bad_config(&bad, node));
             AgentConfig::default()
+        })
+    }
+
+    /// The keys of an agent file; what is wrong there is told where the file is named here.
+    fn file_keys(&mut self, node: &Node) -> Map<String, Value> {
+        let Some(path) = self.text(node, "the path of an agent file") else { return Map::new() };
+        (self.agent_files)(&path).unwrap_or_else(|problems| {
+            for problem in problems {
+                self.wrong(node.place, problem);
+            }
+            Map::new()
         })
     }
 
@@ -122,6 +136,18 @@ impl Reader<'_> {
             spaces.push(Room { name, members });
         }
         spaces
+    }
+}
+
+/// A value above another: of two mappings each key by itself.
+fn lay_over(under: &mut Value, above: Value) {
+    match (under, above) {
+        (Value::Object(under), Value::Object(above)) => {
+            for (key, value) in above {
+                lay_over(under.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (under, above) => *under = above,
     }
 }
 

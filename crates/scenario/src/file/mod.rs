@@ -11,6 +11,8 @@ mod value;
 
 pub use flaw::{Flaw, Place};
 
+use serde_json::{Map, Value};
+
 use crate::bounds;
 use crate::scene::Scenario;
 use cast::Cast;
@@ -21,8 +23,21 @@ use value::Reader;
 /// The sections of a file, in the order in which they read best.
 const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "story", "expect"];
 
-/// Reads one file. `tools` are the names of the tools that there are.
+/// Where the configs of agents come from that a scenario takes from their files: the path as it stands there
+/// to the keys of the config, or what is wrong, each with its place in that file.
+pub type AgentFiles<'a> = dyn Fn(&str) -> Result<Map<String, Value>, Vec<String>> + 'a;
+
+/// Reads one file in which every agent is written out. `tools` are the names of the tools that there are.
 pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<Flaw>> {
+    read_with(bytes, tools, &|_| Err(vec!["no agent files can be read here".to_owned()]))
+}
+
+/// Reads one file whose agents may stand in files of their own.
+pub fn read_with(
+    bytes: &[u8],
+    tools: &[String],
+    agent_files: &AgentFiles<'_>,
+) -> Result<Scenario, Vec<Flaw>> {
     let whole = |message: String| vec![Flaw::new(Place::default(), message)];
     if bytes.len() > bounds::FILE_MAX_BYTES {
         let (most, got) = (bounds::FILE_MAX_BYTES, bytes.len());
@@ -35,7 +50,7 @@ pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<Flaw>> {
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = node::read(text).map_err(|flaw| vec![flaw])?;
-    let mut reader = Reader { flaws: Flaws::default(), tools };
+    let mut reader = Reader { flaws: Flaws::default(), tools, agent_files };
     let scenario = reader.scenario(&node);
     reader.flaws.into_result(scenario)
 }

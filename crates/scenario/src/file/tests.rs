@@ -274,3 +274,20 @@ fn no_more_flaws_are_told_than_a_person_reads() {
     let story = "  - nonsense\n".repeat(500);
     assert_eq!(flaws(&file(&story, ANSWER)).len(), bounds::FLAWS_MAX);
 }
+
+#[test]
+fn an_agent_of_a_file_has_the_keys_beside_it_above_those_of_the_file() {
+    let text = "scenario: x\npeople: [mira]\nagents:\n  ops: {file: o.md, limits: {max_steps: 3}}\n\
+                spaces: {home: [mira, ops]}\nstory: [{mira says in home: hi}]\nexpect: [{ops lived cycles: 1}]\n";
+    let of_file = serde_json::json!({"instructions": "You are Ops.", "limits": {"max_steps": 9, "events_per_cycle": 4}});
+    let file = |path: &str| match path {
+        "o.md" => Ok(of_file.as_object().unwrap().clone()),
+        other => Err(vec![format!("{other}:2: it is not what it should be")]),
+    };
+    let ops = read_with(text.as_bytes(), &[], &file).unwrap().agents.remove(0).config;
+    let got = (ops.instructions.as_str(), ops.limits.max_steps, ops.limits.events_per_cycle);
+    assert_eq!(got, ("You are Ops.", 3, 4));
+    let flaws = read_with(text.replace("o.md", "p.md").as_bytes(), &[], &file).unwrap_err();
+    assert_eq!((flaws.len(), flaws[0].place.line), (1, 4), "{flaws:?}");
+    assert_eq!(flaws[0].message, "p.md:2: it is not what it should be");
+}

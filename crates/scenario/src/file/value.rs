@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::entity;
 
+use super::AgentFiles;
 use super::flaw::{Flaw, Flaws, Place, meant};
 use super::node::{Is, Key, Node, shown};
 use crate::bounds;
@@ -15,6 +16,8 @@ pub(super) struct Reader<'a> {
     pub(super) flaws: Flaws,
     /// Tools that there are.
     pub(super) tools: &'a [String],
+    /// Configs of agents that stand in files of their own.
+    pub(super) agent_files: &'a AgentFiles<'a>,
 }
 
 impl Reader<'_> {

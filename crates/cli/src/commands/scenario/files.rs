@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use agent::config::AgentConfig;
 use agent::port::Toolbox;
 use scenario::bounds::FILE_MAX_BYTES;
 use scenario::file::{self, Flaw};
 use scenario::scene::Scenario;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::agent_file;
 use crate::errors::{Exit, Failure, Result};
 
 /// Files of one call.
@@ -92,7 +94,21 @@ fn read(path: &Path, tools: &[String]) -> Result<File> {
     let most = u64::try_from(FILE_MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-    Ok(File { path: path.display().to_string(), scenario: file::read(&bytes, tools) })
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let agent_files = |file: &str| agent_file(&folder.join(file), tools);
+    let scenario = file::read_with(&bytes, tools, &agent_files);
+    Ok(File { path: path.display().to_string(), scenario })
+}
+
+/// The config of an agent file. Who is called what and lives where is the scenario's to say, and whoever
+/// plays it says who thinks.
+fn agent_file(path: &Path, tools: &[String]) -> std::result::Result<Map<String, Value>, Vec<String>> {
+    let vet = |config: &AgentConfig| agent_file::unknown_tools(config, tools);
+    let agent = agent_file::read_one(path, &vet)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let Value::Object(mut keys) = agent.config.to_json() else { return Ok(Map::new()) };
+    keys.remove("model");
+    Ok(keys)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

@@ -136,7 +136,7 @@ fn without_utf8_all_is_ascii() {
     let mut log = log(Some(80), false);
     log.screen.utf8 = false;
     let rows = told(log, &[message(1, 1, "straße")]);
-    assert_eq!(rows, "13:46:40 husam > home: stra\\u{df}e");
+    assert_eq!(rows, "13:46:40 husam > home: strasse");
 }
 
 #[test]
