@@ -19,7 +19,7 @@ pub struct Event {
 pub struct Oversize;
 
 /// The parser: bytes in, events out. Chunks may end anywhere.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sse {
     line: Vec<u8>,
     event: Event,

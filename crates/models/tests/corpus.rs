@@ -1,5 +1,5 @@
-//! Recorded streams of real servers, whole and cut. The folder is named by `VIV_WIRE_CORPUS`; the
-//! recordings are not part of this project.
+//! Recorded streams of real servers, whole and cut at every byte. The folder is named by
+//! `VIV_WIRE_CORPUS`; the recordings are not part of this project.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use models::wire::openai_responses::ResponsesDecoder;
 use models::wire::{Decoder, Feed};
 use serde_json::Value;
 
+use crate::cuts::cut_at_every_byte;
 use crate::support::agree;
 
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
@@ -33,28 +34,28 @@ fn origin(wire: &str) -> Origin {
     Origin { wire: wire.into(), model: "m".into() }
 }
 
-fn anthropic() -> Box<dyn Decoder> {
+fn anthropic() -> Box<AnthropicDecoder> {
     Box::new(AnthropicDecoder::new(origin("anthropic")))
 }
 
-fn openai() -> Box<dyn Decoder> {
+fn openai() -> Box<OpenAiDecoder> {
     Box::new(OpenAiDecoder::new(origin(WIRE), ToolMode::Native))
 }
 
-fn json_mode() -> Box<dyn Decoder> {
+fn json_mode() -> Box<OpenAiDecoder> {
     Box::new(OpenAiDecoder::new(origin(WIRE_JSON), ToolMode::JsonSchema))
 }
 
-fn gemini() -> Box<dyn Decoder> {
+fn gemini() -> Box<GeminiDecoder> {
     Box::new(GeminiDecoder::new(origin("gemini")))
 }
 
-fn responses() -> Box<dyn Decoder> {
+fn responses() -> Box<ResponsesDecoder> {
     Box::new(ResponsesDecoder::new(origin("openai-responses")))
 }
 
 /// Decodes in chunks of `size`.
-fn decode(decoder: Box<dyn Decoder>, bytes: &[u8], size: usize) -> Result<(Vec<Piece>, Reply), ModelError> {
+fn decode<D: Decoder>(decoder: Box<D>, bytes: &[u8], size: usize) -> Result<(Vec<Piece>, Reply), ModelError> {
     let mut feed = Feed::new(decoder);
     let mut pieces = Vec::new();
     for chunk in bytes.chunks(size) {
@@ -67,8 +68,14 @@ fn decode(decoder: Box<dyn Decoder>, bytes: &[u8], size: usize) -> Result<(Vec<P
     }
 }
 
+/// The events as their vendors send them: those that name their type have it as the event's name.
 fn sse(lines: &[&str]) -> String {
-    lines.iter().map(|line| format!("data: {line}\n\n")).collect()
+    lines.iter().map(|line| format!("{}data: {line}\n\n", event_name(line))).collect()
+}
+
+fn event_name(line: &str) -> String {
+    let value: Value = serde_json::from_str(line).unwrap();
+    value["type"].as_str().map_or_else(String::new, |name| format!("event: {name}\n"))
 }
 
 /// What a stream says, put together without the decoder under test.
@@ -181,10 +188,10 @@ fn said(reply: &Reply) -> Heard {
     heard
 }
 
-/// Whole, then cut behind every line and inside every line.
-fn replay(
+/// Whole in chunks of several sizes, then cut at every byte.
+fn replay<D: Decoder + Clone>(
     path: &Path,
-    decoder: fn() -> Box<dyn Decoder>,
+    decoder: fn() -> Box<D>,
     heard: fn(&[Value]) -> Heard,
     is_finish: fn(&Value) -> bool,
 ) -> Reply {
@@ -193,10 +200,10 @@ fn replay(
     replay_lines(path, &lines, decoder, heard, is_finish)
 }
 
-fn replay_lines(
+fn replay_lines<D: Decoder + Clone>(
     path: &Path,
     lines: &[&str],
-    decoder: fn() -> Box<dyn Decoder>,
+    decoder: fn() -> Box<D>,
     heard: fn(&[Value]) -> Heard,
     is_finish: fn(&Value) -> bool,
 ) -> Reply {
@@ -212,34 +219,9 @@ fn replay_lines(
     assert!(replies.windows(2).all(|pair| pair[0] == pair[1]), "{path:?} depends on its chunks");
     let reply = replies.remove(0);
     assert_eq!(said(&reply), heard(&values), "{path:?}");
-    for kept in 0..lines.len() {
-        let head = sse(&lines[..kept]);
-        let half = &lines[kept][..floor(lines[kept], lines[kept].len() / 2)];
-        // Half a line is tried at some places and everywhere near the end: each costs a whole stream.
-        let halves = kept % 9 == 0 || kept + 3 > finish;
-        let cuts = [Some(head.clone()), halves.then(|| format!("{head}data: {half}"))];
-        for cut in cuts.into_iter().flatten() {
-            match decode(decoder(), cut.as_bytes(), usize::MAX) {
-                Ok((_, accepted)) => {
-                    assert!(kept > finish, "{path:?} cut behind line {kept} was accepted");
-                    assert_eq!((&accepted.parts, &accepted.stop), (&reply.parts, &reply.stop));
-                    assert!(accepted.usage == reply.usage || accepted.usage.output.is_none(), "{path:?}");
-                }
-                Err(error) => {
-                    assert!(kept <= finish, "{path:?} cut behind line {kept}: {error:?}");
-                    assert!(matches!(error, ModelError::Cut(_)) && error.retryable(), "{path:?}: {error:?}");
-                }
-            }
-        }
-    }
+    let ended = sse(&lines[..=finish]).trim_end().len();
+    cut_at_every_byte(&name(path), decoder(), whole.as_bytes(), ended, &reply);
     reply
-}
-
-fn floor(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 fn name(path: &Path) -> String {
@@ -251,7 +233,7 @@ fn counts(reply: &Reply) -> [Option<u64>; 4] {
 }
 
 #[test]
-fn recorded_anthropic_streams() {
+fn recorded_anthropic_streams_cut_at_every_byte() {
     for path in files("anthropic", ".jsonl") {
         let reply = replay(&path, anthropic, heard_anthropic, |line| !line["delta"]["stop_reason"].is_null());
         println!("{}: {:?} {:?}", name(&path), counts(&reply), reply.stop);
@@ -311,7 +293,7 @@ fn kept_whole(path: &Path, reply: &Reply) {
 }
 
 #[test]
-fn recorded_chat_streams() {
+fn recorded_chat_streams_cut_at_every_byte() {
     for path in files("openai-chat", ".jsonl") {
         let reply =
             replay(&path, openai, heard_openai, |line| line["choices"][0]["finish_reason"].is_string());
@@ -332,7 +314,7 @@ fn recorded_chat_streams() {
 }
 
 #[test]
-fn recorded_gemini_streams() {
+fn recorded_gemini_streams_cut_at_every_byte() {
     for path in files("google", ".jsonl") {
         let is_finish = |line: &Value| line["candidates"][0]["finishReason"].is_string();
         let reply = replay(&path, gemini, heard_gemini, is_finish);
@@ -358,7 +340,7 @@ fn recorded_gemini_streams() {
 }
 
 #[test]
-fn recorded_responses_streams() {
+fn recorded_responses_streams_cut_at_every_byte() {
     for path in files("openai-responses", ".jsonl") {
         let text = std::fs::read_to_string(&path).unwrap();
         // One recording lacks the last brace of two of its lines.
@@ -371,6 +353,11 @@ fn recorded_responses_streams() {
         if name(&path) == "openai-error.1.jsonl" {
             let error = decode(responses(), sse(&lines).as_bytes(), 99).unwrap_err();
             assert!(matches!(&error, ModelError::Auth(text) if text.contains("exceeded your current quota")));
+            let whole = sse(&lines);
+            for at in 0..whole.len() {
+                let error = decode(responses(), &whole.as_bytes()[..at], 512).unwrap_err();
+                assert!(matches!(error, ModelError::Auth(_) | ModelError::Cut(_)), "cut at {at}: {error:?}");
+            }
             continue;
         }
         // Some hold several responses, one after the other.
@@ -431,21 +418,8 @@ fn recorded_llamacpp_streams_cut_at_every_byte() {
         let said = text.contains("\"finish_reason\":\"length\"");
         assert_eq!(whole.stop == StopReason::Length, said, "{path:?}");
         let finish = text.find("\"finish_reason\":\"").unwrap();
-        let line_end = finish + text[finish..].find('\n').unwrap();
-        for at in 0..bytes.len() {
-            match decode(decoder(), &bytes[..at], 512) {
-                Ok((pieces, reply)) => {
-                    assert!(at >= line_end, "{path:?} cut at {at} was accepted");
-                    agree(&pieces, &reply);
-                    assert_eq!((&reply.parts, &reply.stop), (&whole.parts, &whole.stop));
-                    assert!(reply.usage == whole.usage || reply.usage == agent::run::Usage::default());
-                }
-                Err(error) => {
-                    assert!(at <= line_end, "{path:?} cut at {at}: {error:?}");
-                    assert!(matches!(error, ModelError::Cut(_)), "{path:?} cut at {at}: {error:?}");
-                }
-            }
-        }
+        let line_end = finish + text[finish..].find(['\r', '\n']).unwrap();
+        cut_at_every_byte(&name(&path), decoder(), &bytes, line_end, &whole);
     }
 }
 

@@ -1,10 +1,51 @@
 //! A stream cut at every byte: before the vendor's word for the end nothing of it counts, after it
 //! everything does.
 
-use agent::port::{ModelError, Reply};
+use agent::port::{ModelError, Piece, Reply};
+use models::wire::{Decoder, Feed};
 use testkit::stubs::{Answer, Stub, Vendor};
 
 use crate::support::{Life, agree, voice_at};
+
+/// A stream whose last word on why it stops is whole at byte `ended`, cut behind each of its bytes in
+/// both ways in which streams are cut: it just ends, or its connection breaks.
+///
+/// The stream is fed once, byte by byte, and what was received until then is copied for each cut.
+pub(crate) fn cut_at_every_byte<D: Decoder + Clone>(
+    stream: &str,
+    decoder: Box<D>,
+    bytes: &[u8],
+    ended: usize,
+    whole: &Reply,
+) {
+    let mut feed = Feed::new(decoder);
+    let mut shown = Vec::new();
+    for at in 0..=bytes.len() {
+        for broken in [None, Some("the connection broke".to_owned())] {
+            let how = if broken.is_some() { "broken" } else { "ended" };
+            match feed.clone().end(broken) {
+                Ok(last) => {
+                    assert!(at >= ended, "{stream} {how} behind {at} of {ended} bytes: taken too early");
+                    is_the_same(shown.iter().cloned().chain(last).collect(), whole);
+                }
+                Err(error) => {
+                    assert!(at < ended, "{stream} {how} behind {at} of {ended} bytes: {error:?}");
+                    assert!(matches!(error, ModelError::Cut(_)) && error.retryable(), "{stream}: {error:?}");
+                }
+            }
+        }
+        let Some(byte) = bytes.get(at..=at) else { break };
+        shown.extend(feed.bytes(byte).unwrap().into_iter().filter(|piece| *piece != Piece::Alive));
+    }
+}
+
+/// What was taken of a cut stream is the whole thought; only its usage may be unknown.
+fn is_the_same(mut pieces: Vec<Piece>, whole: &Reply) {
+    let Some(Piece::Done(reply)) = pieces.pop() else { panic!("no end but {pieces:?}") };
+    agree(&pieces, &reply);
+    assert_eq!((&reply.parts, &reply.native, &reply.stop), (&whole.parts, &whole.native, &whole.stop));
+    assert!(reply.usage == whole.usage || reply.usage.output.is_none(), "{:?}", reply.usage);
+}
 
 async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &str) {
     let stub = Stub::start(vendor).await;

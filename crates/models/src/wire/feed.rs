@@ -6,16 +6,17 @@ use super::Decoder;
 use crate::bounds::REPLY_MAX_BYTES;
 use crate::sse::{Event, Sse};
 
-/// One answer being received.
-pub struct Feed {
+/// One answer being received. Where its decoder can be copied, so can what was received until now.
+#[derive(Clone)]
+pub struct Feed<D: ?Sized = dyn Decoder> {
     sse: Option<Sse>,
-    decoder: Option<Box<dyn Decoder>>,
+    decoder: Option<Box<D>>,
     received: usize,
 }
 
-impl Feed {
+impl<D: Decoder + ?Sized> Feed<D> {
     /// Nothing received yet.
-    pub fn new(decoder: Box<dyn Decoder>) -> Self {
+    pub fn new(decoder: Box<D>) -> Self {
         Self { sse: Some(Sse::new()), decoder: Some(decoder), received: 0 }
     }
 

@@ -156,7 +156,9 @@ pub(crate) fn bare(text: &str) -> String {
 
 /// Whether `text` is one JSON object.
 pub(crate) fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    // Most of what is asked about is cut: its ends tell without reading what is between.
+    let ends = text.trim_start().starts_with('{') && text.trim_end().ends_with('}');
+    ends && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// Arguments in a form that goes into a request: as generated where they are an object, `{}` where

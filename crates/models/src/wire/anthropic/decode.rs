@@ -21,7 +21,7 @@ enum Kind {
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Block {
     index: u64,
     kind: Kind,
@@ -41,7 +41,7 @@ impl Block {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 struct Counts {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
@@ -50,7 +50,7 @@ struct Counts {
     output_tokens_details: Option<OutputDetails>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 struct OutputDetails {
     thinking_tokens: Option<u64>,
 }
@@ -75,7 +75,7 @@ struct Start {
 }
 
 /// Decodes one streamed message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AnthropicDecoder {
     origin: Origin,
     id: String,

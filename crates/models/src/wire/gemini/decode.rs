@@ -69,7 +69,7 @@ impl Counts {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
     Reasoning,
@@ -78,7 +78,7 @@ enum Kind {
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Part {
     kind: Kind,
     fields: RawObject,
@@ -91,14 +91,14 @@ struct Part {
 }
 
 /// A call whose arguments come in pieces.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Growing {
     part: usize,
     arguments: Value,
 }
 
 /// Decodes one streamed generation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GeminiDecoder {
     origin: Origin,
     parts: Vec<Part>,

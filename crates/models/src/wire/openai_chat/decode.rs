@@ -72,7 +72,7 @@ impl Counts {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Call {
     index: Option<u64>,
     id: String,
@@ -83,7 +83,7 @@ struct Call {
 }
 
 /// Where a part's content is, in the order of the parts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Part {
     Text(String),
     Reasoning(String),
@@ -91,7 +91,7 @@ enum Part {
 }
 
 /// Decodes one streamed completion.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenAiDecoder {
     origin: Origin,
     id: String,

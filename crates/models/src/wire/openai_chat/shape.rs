@@ -137,7 +137,7 @@ enum End {
 }
 
 /// The reader.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reader {
     state: State,
     raw: String,

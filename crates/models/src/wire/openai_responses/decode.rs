@@ -64,7 +64,7 @@ enum Kind {
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OutputItem {
     index: u64,
     kind: Kind,
@@ -79,7 +79,7 @@ struct OutputItem {
 }
 
 /// Decodes one streamed response.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ResponsesDecoder {
     origin: Origin,
     id: String,
