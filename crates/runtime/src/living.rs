@@ -9,7 +9,7 @@ use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Resting, Window};
 use agent::limits;
-use agent::port::{StoreError, specs};
+use agent::port::{Memo, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
@@ -161,19 +161,9 @@ impl Waking<'_> {
     async fn open_and_think(&mut self, open: Changes, prompt: Prompt) -> Result<(), StoreError> {
         self.show_thinking();
         let mut opening = submit(self.house, self.cycle.lease(), open.clone());
-        let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
-        let (model, memo) = self.choir.speak(self.cycle.voice());
-        let asking = Asking {
-            ports: &self.house.ports,
-            breakers: &self.house.breakers,
-            model: &model,
-            config: &self.config,
-            cycle: &self.cycle,
-            lease: self.cycle.lease(),
-            knock: self.knock,
-            stopping: &self.house.stopping,
-            step: self.trace.step(self.cycle.step()),
-        };
+        let house = self.house;
+        let mut stage = Stage::of(&self.cycle, self.agent, &house.ports.live);
+        let (asking, memo) = self.asking();
         let mut early = None;
         let outcome = {
             let thinking = asking.ask(&prompt, memo, &mut stage);
@@ -186,7 +176,7 @@ impl Waking<'_> {
             };
             if let (CommitOutcome::Committed { glance, .. }, None) = (&outcome, &early) {
                 // What came between waking and opening may be urgent.
-                early = Some(match self.cycle.outdated_by(glance) {
+                early = Some(match asking.cycle.outdated_by(glance) {
                     true => Asked::Interrupted(Interrupt::News(glance.clone(), 0)),
                     false => thinking.await,
                 });
@@ -206,12 +196,19 @@ impl Waking<'_> {
 
     async fn think(&mut self, prompt: &Prompt) -> Asked {
         self.show_thinking();
-        let mut stage = Stage::of(&self.cycle, self.agent, &self.house.ports.live);
+        let house = self.house;
+        let mut stage = Stage::of(&self.cycle, self.agent, &house.ports.live);
+        let (asking, memo) = self.asking();
+        asking.ask(prompt, memo, &mut stage).await
+    }
+
+    /// Whoever is to speak in this step, ready to be asked, with what was encoded for that model before.
+    fn asking(&mut self) -> (Asking<'_>, &mut Memo) {
         let (model, memo) = self.choir.speak(self.cycle.voice());
         let asking = Asking {
             ports: &self.house.ports,
             breakers: &self.house.breakers,
-            model: &model,
+            model,
             config: &self.config,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
@@ -219,7 +216,7 @@ impl Waking<'_> {
             stopping: &self.house.stopping,
             step: self.trace.step(self.cycle.step()),
         };
-        asking.ask(prompt, memo, &mut stage).await
+        (asking, memo)
     }
 
     fn heard(&mut self, asked: Asked) {

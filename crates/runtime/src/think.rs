@@ -55,7 +55,7 @@ impl Interrupt {
 pub(crate) struct Asking<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) breakers: &'a Breakers,
-    pub(crate) model: &'a Arc<dyn Model>,
+    pub(crate) model: Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
     pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
