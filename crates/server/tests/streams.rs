@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::OutcomeStatus;
+use agent::changes::{Changes, CommitKind, CommitOutcome, Rest, Settlement};
+use agent::event::Fate;
 use agent::id::{CallId, CycleId, MessageId};
+use agent::life::{Lease, RestReason};
 use agent::limits;
 use agent::run::Ending;
 use agent::update::{AgentState, Topic, Update};
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Method, Request};
 use futures_util::{FutureExt, StreamExt};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -103,6 +107,32 @@ async fn say(world: &World, text: &str) -> Value {
 /// Lets all tasks run that are ready.
 async fn settle(world: &World) {
     world.clock.pass(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waited_for() {
+    let world = World::new().await;
+    assert_eq!(world.post("/v1/spaces", json!({"name": "other", "members": ["muhammad"]})).await.status, 201);
+    say(&world, "hello?").await;
+    let cycle = CycleId(Uuid::from_u128(5));
+    open_cycle(&world, cycle, &[1]).await;
+    let now = world.doors.clock.now();
+    let until = now.checked_add(SignedDuration::from_secs(60)).unwrap();
+    let mut back = Changes::new(CommitKind::Close, cycle, 0, 1, now);
+    back.settle = vec![Settlement { seq: 1, fate: Fate::Waiting }];
+    back.rest = Some(Rest { not_before: Some(until), reason: Some(RestReason::Provider) });
+    let lease = Lease { agent: world.agent, epoch: 1 };
+    let outcome = world.doors.store.commit(lease, back).await.unwrap();
+    assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
+    let resting = async |path: &str| {
+        let snapshot = Stream::open(&world, path, ADMIN, None).await.named("snapshot").await;
+        snapshot.data["resting"].clone()
+    };
+    let expected = json!([{"agent": world.agent, "reason": "provider", "until": until}]);
+    assert_eq!(resting(HOME).await, expected);
+    assert_eq!(resting("/v1/spaces/other/stream").await, Value::Null);
+    world.clock.advance(Duration::from_secs(61));
+    assert_eq!(resting(HOME).await, Value::Null, "it tries again now");
 }
 
 #[tokio::test]

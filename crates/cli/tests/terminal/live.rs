@@ -68,6 +68,25 @@ fn a_piped_watch_tells_the_past_and_what_happens_then() {
 }
 
 #[test]
+fn a_watch_says_once_who_cannot_think_and_why() {
+    let nobody = "http://127.0.0.1:1/v1";
+    let model = ["--model", "openai-compatible/x", "--base-url", nobody];
+    let server = Server::start_as(tempfile::tempdir().unwrap(), &model);
+    assert_eq!(server.run(&["agents", "set", "ada", "limits.model_retries=0"]).code, 0);
+    let mut watch = Going::start(&server, &["watch", "home"]);
+    assert_eq!(server.run(&["say", "anybody?"]).code, 0);
+    let told = watch.until("cannot think now: ");
+    let line = timeless(told.last().unwrap());
+    assert!(line.starts_with("ada cannot think now: ") && line.contains("; it tries again at "), "{told:#?}");
+    assert_eq!(watch.end(), 0);
+    // Whoever comes later finds it in the snapshot.
+    let mut late = Going::start(&server, &["watch", "home", "--history", "0"]);
+    let told = late.until("cannot think now: ");
+    assert_eq!((told.len(), told[0].matches("cannot think").count()), (1, 1), "{told:#?}");
+    assert_eq!(late.end(), 0);
+}
+
+#[test]
 fn agents_that_only_listen_are_one_short_row_each() {
     let server = Server::start();
     let made = server.run(&["agents", "create", "bob", "--instructions", "You listen.", "--space", "home"]);
