@@ -155,12 +155,14 @@ pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
     out
 }
 
+/// The first words of a text, marked where it goes on.
+pub fn beginning(text: &str) -> String {
+    let cut: String = text.chars().take(limits::PREVIEW_CHARS).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { cut }
+}
+
 /// Sender, place and the first words; the name and the first words where nobody said it.
 fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
-    let short = |text: &str| {
-        let cut: String = text.chars().take(limits::PREVIEW_CHARS).collect();
-        if cut.len() < text.len() { format!("{cut}…") } else { cut }
-    };
     match (&waiting.event.data, waiting.said.first()) {
         (EventData::SaidRange { from, to, .. }, _) => format!("messages {from} to {to} of a space"),
         (_, Some(said)) => format!(
@@ -168,17 +170,17 @@ fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
             plain_name(&said.sender_name),
             quoted(&said.space_name),
             ago(said.at, now),
-            quoted(&short(&said.text))
+            quoted(&beginning(&said.text))
         ),
         (EventData::Service { name, payload }, _) => {
-            format!("service {}: {}", quoted(name), short(&payload.to_string()))
+            format!("service {}: {}", quoted(name), beginning(&payload.to_string()))
         }
         (EventData::Plan { name, instruction, .. }, _) => {
-            format!("plan {}: {}", quoted(name), quoted(&short(instruction)))
+            format!("plan {}: {}", quoted(name), quoted(&beginning(instruction)))
         }
-        (EventData::Timer { reason }, _) => format!("timer: {}", quoted(&short(reason))),
+        (EventData::Timer { reason }, _) => format!("timer: {}", quoted(&beginning(reason))),
         (EventData::ToolResult { tool, text, .. }, _) => {
-            format!("tool result {}: {}", quoted(tool), quoted(&short(text)))
+            format!("tool result {}: {}", quoted(tool), quoted(&beginning(text)))
         }
         (EventData::Heartbeat, _) => "heartbeat".to_owned(),
         (EventData::Said { space, .. }, None) => format!("a message in the space {space}"),

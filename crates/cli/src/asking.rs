@@ -54,7 +54,7 @@ pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Durat
         ModelError::TimedOut(_) => {
             let seconds = waited.as_secs();
             let message = format!("`{url}` took the question and said nothing within {seconds} s");
-            Failure::new(Exit::Failed, "model_timed_out", message)
+            Failure::new(Exit::TimedOut, "model_timed_out", message)
                 .hint("wait longer with --timeout, or check that a model server listens there")
         }
         ModelError::Auth(why) => Failure::new(

@@ -22,7 +22,7 @@ pub(crate) enum Exit {
     NotFound = 4,
     /// No server answers.
     Unreachable = 5,
-    /// It took longer than `--timeout`.
+    /// It took longer than `--timeout`: an answer of an agent, or a word of a model that was asked for.
     TimedOut = 6,
     /// The cycle ended without a word.
     NoReply = 7,

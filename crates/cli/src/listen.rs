@@ -3,11 +3,18 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::settings::{Origin, Setting};
+
+/// How long whoever has the address may take to say who it is.
+const ASKED: Duration = Duration::from_secs(1);
+/// Longest refusal that is read for that.
+const REFUSAL_MAX_BYTES: u64 = 16 * 1024;
 
 /// The address, if a server may listen there; nothing is taken yet.
 pub(crate) fn permitted(listen: &Setting, allow_remote: bool) -> Result<SocketAddr> {
@@ -30,7 +37,11 @@ pub(crate) async fn bind(listen: &Setting, allow_remote: bool, data_dir: &Path) 
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             // Most often it is this very directory's server that has the port.
-            if is_locked(data_dir) { Err(in_use(data_dir)) } else { Err(port_taken(listen)) }
+            match is_locked(data_dir) {
+                true => Err(in_use(data_dir)),
+                false if is_viv(address).await => Err(other_viv(listen, data_dir)),
+                false => Err(port_taken(listen)),
+            }
         }
         Err(error) => {
             let message = format!("cannot listen on {}: {error}", shown(listen));
@@ -96,6 +107,28 @@ pub(crate) fn in_use(data_dir: &Path) -> Failure {
         .hint("talk to it with `viv chat`, stop it, or name another --data-dir")
 }
 
+/// Whether it is a viv that listens there: nobody else refuses a request without a key in its words. On
+/// which data directory it works it tells nobody without a key.
+async fn is_viv(address: SocketAddr) -> bool {
+    let ask = async {
+        let mut socket = TcpStream::connect(address).await?;
+        let head = format!("GET /v1/whoami HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        socket.write_all(head.as_bytes()).await?;
+        let mut told = Vec::new();
+        socket.take(REFUSAL_MAX_BYTES).read_to_end(&mut told).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&told).contains("urn:viv:problem:"))
+    };
+    matches!(tokio::time::timeout(ASKED, ask).await, Ok(Ok(true)))
+}
+
+fn other_viv(listen: &Setting, data_dir: &Path) -> Failure {
+    let (listen, dir) = (shown(listen), data_dir.display());
+    let message =
+        format!("another viv listens on {listen} already, with another data directory than `{dir}`");
+    Failure::new(Exit::Refused, "port_taken", message)
+        .hint("choose another port, such as --listen 127.0.0.1:7879, or stop the other one")
+}
+
 fn port_taken(listen: &Setting) -> Failure {
     let listen = shown(listen);
     Failure::new(Exit::Refused, "port_taken", format!("another program listens on {listen}"))
@@ -148,6 +181,28 @@ mod tests {
         assert_eq!(bind(&flag(&listen), false, dir.path()).await.unwrap_err().code, "data_dir_in_use");
         drop(lock);
         assert!(!is_locked(dir.path()));
+    }
+
+    #[tokio::test]
+    async fn another_viv_at_the_address_is_named_as_such() {
+        for (answer, told) in [
+            (r#"{"type":"urn:viv:problem:key_missing"}"#, "another viv listens on"),
+            ("<html>", "another program listens on"),
+        ] {
+            let taken = bind(&flag("127.0.0.1:0"), false, nowhere()).await.unwrap();
+            let listen = taken.local_addr().unwrap().to_string();
+            let serves = async {
+                let (mut socket, _) = taken.accept().await.unwrap();
+                let _ = socket.read(&mut [0; 1024]).await.unwrap();
+                let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n", answer.len());
+                socket.write_all(format!("{head}{answer}").as_bytes()).await.unwrap();
+            };
+            let (failure, listening) = (flag(&listen), nowhere());
+            let (failed, ()) = tokio::join!(bind(&failure, false, listening), serves);
+            let failed = failed.unwrap_err();
+            assert_eq!((failed.exit, failed.code.as_str()), (Exit::Refused, "port_taken"));
+            assert!(failed.message.starts_with(told), "{}", failed.message);
+        }
     }
 
     #[tokio::test]

@@ -118,12 +118,11 @@ fn misread(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if asked {
-        if screen.utf8 {
-            // Where even this cannot be printed there is nobody to tell.
-            let _ = error.print();
-        } else {
-            screen.line(error.render().to_string().trim_end());
-        }
+        let page = match screen.colour {
+            true => error.render().ansi().to_string(),
+            false => error.render().to_string(),
+        };
+        screen.page(page.trim_end());
         return ExitCode::SUCCESS;
     }
     screen.failure(&Failure::misread(error));

@@ -116,6 +116,14 @@ impl Screen {
         }
     }
 
+    /// A page of help in lines that fit the terminal, its columns kept as far as they leave room.
+    pub(crate) fn page(&self, page: &str) {
+        for line in page.lines() {
+            let indent = self.width.map_or(0, |width| hanging(line, width));
+            self.wrapped(line, indent);
+        }
+    }
+
     /// The text in a style, where colours may be used.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         if !self.colour {
@@ -218,6 +226,14 @@ pub(crate) fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<Strin
     }
     lines.push(line.trim_end().to_owned());
     lines
+}
+
+/// How deep the further lines of a line of help stand: where its last column begins, if that leaves half
+/// of the width, else a little deeper than the line itself.
+fn hanging(line: &str, width: usize) -> usize {
+    let lead = line.len() - line.trim_start_matches(' ').len();
+    let gap = line.trim_end().rfind("  ").filter(|at| *at >= lead).map_or(0, |at| columns(&line[..at + 2]));
+    if (1..=width / 2).contains(&gap) { gap } else { lead + 2 }
 }
 
 /// Columns of the terminal at standard output; 80 where it does not say.

@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(30);
 /// Words of others that an answer quotes.
 const QUOTED_MAX_CHARS: usize = 300;
 
+/// Events of services that one line names.
+const EVENTS_TOLD: usize = 3;
+
 /// The built-in model.
 pub struct Rehearsal {
     info: ModelInfo,
@@ -95,9 +98,10 @@ fn acts(prompt: &Prompt) -> Vec<Act> {
 fn decide(prompt: &Prompt) -> Vec<Act> {
     let lines = unread(prompt);
     let heard: Vec<&Heard> = lines.iter().filter_map(Line::heard).filter(|heard| is_for_me(heard)).collect();
-    let others = lines.iter().any(|line| matches!(line, Line::Other));
+    let others = lines.iter().any(|line| !matches!(line, Line::Said(_)));
     let acted = prompt.items.iter().filter_map(entry).any(|e| is_step(prompt, e));
-    if heard.is_empty() {
+    let told = told(prompt, &lines);
+    if heard.is_empty() && told.is_none() {
         let skips = !acted && !others && !lines.is_empty();
         let summary =
             if acted { "Everyone who spoke to me is answered." } else { "Nobody asked me anything." };
@@ -115,7 +119,30 @@ fn decide(prompt: &Prompt) -> Vec<Act> {
         let text = answer(&said, &memories, first_time);
         acts.push(Act { tool: "send_message", arguments: json!({ "space": space, "text": text }) });
     }
+    acts.extend(told);
     acts
+}
+
+/// One line about what services told, where the agent stands; nothing where nobody could hear it.
+fn told(prompt: &Prompt, lines: &[Line]) -> Option<Act> {
+    let events: Vec<String> = lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Told(name, payload) if matches!(payload.as_str(), "null" | "{}") => {
+                Some(format!("`{}`", shortened(name)))
+            }
+            Line::Told(name, payload) => Some(format!("`{}` sent {}", shortened(name), shortened(payload))),
+            Line::Said(_) | Line::Other => None,
+        })
+        .collect();
+    let most = events.iter().take(EVENTS_TOLD).cloned().collect::<Vec<_>>().join("; ");
+    let more = match events.len().saturating_sub(EVENTS_TOLD) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let space = layers(prompt).find_map(reading::place).filter(|_| !events.is_empty())?;
+    let text = format!("An event woke me: {most}{more}. (A rehearsal, without a language model.)");
+    Some(Act { tool: "send_message", arguments: json!({ "space": space, "text": text }) })
 }
 
 fn skip() -> Act {
@@ -164,13 +191,17 @@ fn by_space<'a>(heard: &[&'a Heard]) -> Vec<(&'a str, Vec<&'a Heard>)> {
     groups
 }
 
-/// What it already keeps, as the workspace shows it.
-fn memories(prompt: &Prompt) -> Vec<(String, String)> {
-    let layers = prompt.items.iter().rev().filter_map(|item| match item {
+/// What the prompt holds besides the log, the newest first.
+fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
+    prompt.items.iter().rev().filter_map(|item| match item {
         Item::Layer(text) => Some(text.as_ref()),
         Item::Entry(_) => None,
-    });
-    layers.map(reading::memories).find(|found| !found.is_empty()).unwrap_or_default()
+    })
+}
+
+/// What it already keeps, as the workspace shows it.
+fn memories(prompt: &Prompt) -> Vec<(String, String)> {
+    layers(prompt).map(reading::memories).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 /// What a message asks it to keep: key and value.

@@ -127,7 +127,7 @@ pub struct InboxRow {
     pub release_at: Option<Timestamp>,
     /// Failed attempts; only while it waits.
     pub attempts: u32,
-    /// Text of the message it refers to, shortened; for people.
+    /// Text of the message it refers to, its beginning where it is long; for people.
     pub preview: String,
 }
 

@@ -173,11 +173,12 @@ async fn a_server_that_goes_silent_is_not_asked_for_the_rest() {
     let ran = viv(&["models", "try", "llamacpp/ill", "--base-url", &stub.url(), "--timeout", "1"]);
     assert_eq!(
         (ran.code, stub.requests().iter().filter(|asked| asked.path.ends_with("completions")).count()),
-        (1, 2),
+        (6, 2),
         "{}",
         ran.shown()
     );
     for wanted in [
+        " tokens, assumed: nobody states it (--context-window N does)\n",
         "streams            ok       untried\ncalls a tool       no       untried\ntwo calls at once  untried  untried\n",
         "  calls a tool: no word within 1 s; agents act by calls alone\n",
         "  two calls at once: not tried: a check before it ran out of time\n",

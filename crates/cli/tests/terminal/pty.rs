@@ -143,6 +143,20 @@ fn errors_and_hints_fit_a_narrow_terminal() {
 }
 
 #[test]
+fn help_fits_a_narrow_terminal() {
+    let server = Server::start();
+    for args in [&["--help"][..], &["up", "--help"], &["spaces", "set", "--help"]] {
+        let (rows, code) = Pty::run(&server, args, 40).rows();
+        assert_eq!(code, 0);
+        let wide: Vec<&String> = rows.iter().filter(|row| row.chars().count() > 40).collect();
+        assert!(wide.is_empty() && rows.len() > 10, "{wide:#?}");
+        let whole = server.run(args).out;
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&rows.join("\n")), words(&whole), "nothing is lost");
+    }
+}
+
+#[test]
 fn ctrl_c_cancels_what_works_and_leaves_where_nobody_does() {
     let server = Server::start();
     let mut chat = Pty::chat(&server, 80);

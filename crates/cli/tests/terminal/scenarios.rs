@@ -118,6 +118,29 @@ fn a_check_lists_every_flaw() {
 }
 
 #[test]
+fn each_of_several_flaws_keeps_its_own_hint() {
+    let text =
+        FILE.replace("- husam says in lobby: hi", "- \"husam says in lobby: hi\"\n  - the server is killed");
+    let text = text.replace("- ada said in lobby: good morning", "- ada sings");
+    let ran = played(&text, &[]);
+    assert_eq!((ran.code, ran.err.matches("hint: ").count()), (2, 1), "{}", ran.shown());
+    for told in [
+        "    (put no quotes around",
+        "    (end with `- the server starts`)",
+        "    (what can: ",
+        "nothing was played",
+    ] {
+        assert!(ran.err.contains(told), "{told}: {}", ran.shown());
+    }
+    let one = played(FILE.replace("- husam says in lobby: hi", "- \"husam says in lobby: hi\""), &[]);
+    assert!(
+        one.err.contains("\nhint: put no quotes around") && !one.err.contains("    ("),
+        "{}",
+        one.shown()
+    );
+}
+
+#[test]
 fn a_real_voice_plays_in_real_time_and_again() {
     let text = FILE.replace("    script:\n      - say: good morning\n", "    tools: [send_message, done]\n");
     let text = text.replace("ada said in lobby: good morning", "ada said in lobby: Hello Husam");
@@ -139,7 +162,7 @@ fn a_model_that_is_not_there_is_told_before_anything_is_played() {
             "error: cannot reach `openai-compatible/x`: `http://127.0.0.1:<port>/v1/chat/completions` cannot be",
         ),
         (Some("HTTP/1.1 500 Oops\r\n\r\n<h1>Oops</h1>"), 2, "failed: HTTP 500: <h1>Oops</h1>\n"),
-        (Some(""), 2, "took the question and said nothing within 1 s\n"),
+        (Some(""), 6, "took the question and said nothing within 1 s\n"),
     ] {
         let url = answers_in_turn(answer.into_iter().collect());
         let ran = played(FILE, &["--model", "openai-compatible/x", "--base-url", &url, "--timeout", "1"]);

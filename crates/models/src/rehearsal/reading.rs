@@ -8,7 +8,9 @@ use serde_json::Deserializer;
 pub(super) enum Line {
     /// Something said in a space.
     Said(Heard),
-    /// A service, a plan, an outcome: nothing that a script could answer.
+    /// Something that a service told: its name and what it sent, as JSON.
+    Told(String, String),
+    /// A plan, an outcome: nothing that a script could answer.
     Other,
 }
 
@@ -16,7 +18,7 @@ impl Line {
     pub(super) fn heard(&self) -> Option<&Heard> {
         match self {
             Self::Said(heard) => Some(heard),
-            Self::Other => None,
+            Self::Told(..) | Self::Other => None,
         }
     }
 }
@@ -46,7 +48,18 @@ pub(super) fn lines(entry: &str) -> Vec<Line> {
         })?;
         rest.starts_with('[').then(|| rest.to_owned())
     };
-    entry.lines().filter_map(numbered).map(|line| said(&line).map_or(Line::Other, Line::Said)).collect()
+    entry.lines().filter_map(numbered).map(|line| read(&line)).collect()
+}
+
+fn read(line: &str) -> Line {
+    let told = || told(line).map_or(Line::Other, |(name, payload)| Line::Told(name, payload));
+    said(line).map_or_else(told, Line::Said)
+}
+
+fn told(line: &str) -> Option<(String, String)> {
+    let (name, rest) = literal(line.strip_prefix("[service ")?)?;
+    let (_, payload) = rest.strip_prefix("] ")?.split_once(": ")?;
+    Some((name, payload.to_owned()))
 }
 
 fn said(line: &str) -> Option<Heard> {
@@ -78,6 +91,25 @@ fn literal(text: &str) -> Option<(String, &str)> {
     let mut values = Deserializer::from_str(text).into_iter::<String>();
     let value = values.next()?.ok()?;
     Some((value, &text[values.byte_offset()..]))
+}
+
+/// The id of the space where the reader of a workspace stands, else of the first one that is open to it.
+pub(super) fn place(workspace: &str) -> Option<String> {
+    let lines = workspace.lines().skip_while(|line| !line.starts_with("Your spaces")).skip(1);
+    let mut first = None;
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let Some((_, rest)) = line.strip_prefix("- ").and_then(literal) else { continue };
+        let Some((_, rest)) = rest.split_once(" | id: ") else { continue };
+        let id: String = rest.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-').collect();
+        let marks = &rest[id.len()..];
+        if marks.starts_with(", active") {
+            return Some(id);
+        }
+        if !marks.starts_with(", closed") {
+            first.get_or_insert(id);
+        }
+    }
+    first
 }
 
 /// The memories that a workspace shows: `- "key": "value"` under their title.

@@ -181,3 +181,37 @@ async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is
     assert!(deltas > 20, "{deltas}");
     assert!(matches!(pieces.last(), Some(Piece::Done(reply)) if reply.parts.len() == 1));
 }
+
+/// A workspace whose agent is a member of two spaces.
+fn workspace(marks: &str) -> Item {
+    Item::Layer(
+        format!(
+            "[WORKSPACE — current facts]\n\nNow: x\n\nYour spaces:\n- \"Old \\\" | id: 0\" | handle: old | id: 0192aaaa, closed\n  \
+             members: x\n- \"Home\" | handle: home | id: 0192bbbb\n  members: x\n- \"Desk\" | handle: desk | id: 0192cccc{marks}\n"
+        )
+        .into(),
+    )
+}
+
+#[test]
+fn what_a_service_told_is_one_line_where_the_agent_stands() {
+    let event = "[service \"ops\"] 4 s ago: {\"text\":\"deploy: done\"}";
+    let spoken = |marks: &str, lines: &[&str]| {
+        let acts = acts(&prompt(vec![inbox(1, 1, lines), workspace(marks)]));
+        assert_eq!((acts.len(), acts[0].tool), (1, "send_message"), "{acts:?}");
+        let of = |key: &str| acts[0].arguments[key].as_str().unwrap().to_owned();
+        (of("space"), of("text"))
+    };
+    let (space, text) = spoken("", &[event]);
+    assert_eq!(space, "0192bbbb");
+    assert!(text.contains("`ops` sent {\"text\":\"deploy: done\"}") && text.contains("rehearsal"), "{text}");
+    let (space, text) = spoken(", active", &[event; 5]);
+    assert_eq!((space.as_str(), text.matches("`ops`").count()), ("0192cccc", 3));
+    assert!(text.contains("; and 2 more."), "{text}");
+    let bare = event.replace("{\"text\":\"deploy: done\"}", "null");
+    assert!(spoken("", &[&bare]).1.starts_with("An event woke me: `ops`. (A rehearsal"));
+    let nowhere = acts(&prompt(vec![inbox(1, 1, &[event])]));
+    assert_eq!((nowhere.len(), nowhere[0].tool), (1, "done"));
+    let after = acts(&prompt(vec![inbox(1, 1, &[event]), step(2, 1), workspace("")]));
+    assert_eq!((after.len(), after[0].tool), (1, "done"), "it is told once");
+}

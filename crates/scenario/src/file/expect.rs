@@ -4,9 +4,9 @@ use agent::run::Ending;
 
 use super::cast::Cast;
 use super::flaw::Flaw;
-use super::listed;
 use super::node::{Is, Key, Node, shown};
 use super::value::Reader;
+use super::{listed, quoted_whole};
 use crate::bounds;
 use crate::scene::{Count, CycleShape, Expectation, Expected, Words};
 
@@ -97,7 +97,8 @@ impl Reader<'_> {
             }
             _ => {
                 let text = format!("`{}` is nothing that can be expected", shown(&key.text));
-                self.flaws.add(Flaw::new(key.place, text).hint(format!("what can: {}", listed(SENTENCES))));
+                let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
+                self.flaws.add(Flaw::new(key.place, text).hint(hint));
                 return None;
             }
         };

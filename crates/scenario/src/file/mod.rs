@@ -111,5 +111,17 @@ fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// What to do where quotes around a whole sentence make one text of it.
+fn quoted_whole(key: &Key) -> Option<String> {
+    let (sentence, text) = key.text.split_once(": ").or_else(|| key.text.split_once(':'))?;
+    if sentence.split_whitespace().count() < 2 {
+        return None;
+    }
+    let (sentence, text) = (node::shown(sentence), node::shown(text.trim()));
+    Some(format!(
+        "put no quotes around the whole sentence, only around what is behind it: `- {sentence}: \"{text}\"`"
+    ))
+}
+
 #[cfg(test)]
 mod tests;

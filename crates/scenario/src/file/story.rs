@@ -8,7 +8,7 @@ use super::cast::Cast;
 use super::flaw::{Flaw, Place};
 use super::node::{Is, Key, Node, shown};
 use super::value::{self, Reader};
-use super::{listed, section};
+use super::{listed, quoted_whole, section};
 use crate::bounds;
 use crate::scene::{Count, Happening, Provider, Room, Server, What, When};
 
@@ -285,6 +285,7 @@ impl Reader<'_> {
 
     fn no_sentence(&mut self, key: &Key) {
         let flaw = Flaw::new(key.place, format!("`{}` is nothing that can happen", shown(&key.text)));
-        self.flaws.add(flaw.hint(format!("what can: {}", listed(SENTENCES))));
+        let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
+        self.flaws.add(flaw.hint(hint));
     }
 }

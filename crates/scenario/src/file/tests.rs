@@ -291,3 +291,18 @@ fn an_agent_of_a_file_has_the_keys_beside_it_above_those_of_the_file() {
     assert_eq!((flaws.len(), flaws[0].place.line), (1, 4), "{flaws:?}");
     assert_eq!(flaws[0].message, "p.md:2: it is not what it should be");
 }
+
+#[test]
+fn quotes_around_a_whole_sentence_are_told_as_such() {
+    let check = |story: &str, expect: &str, wanted: &str| {
+        let flaws = read(file(story, expect).as_bytes(), &tools()).unwrap_err();
+        let hints: Vec<String> = flaws.into_iter().filter_map(|flaw| flaw.hint).collect();
+        assert!(hints.len() == 1 && hints[0].ends_with(wanted), "{hints:?}");
+        assert!(hints[0].starts_with("put no quotes around the whole sentence"), "{hints:?}");
+    };
+    let sentence = "`- husam says in lobby: \"hi: you\"`";
+    check("  - \"husam says in lobby: hi: you\"\n", ANSWER, sentence);
+    check(HELLO, "  - 'ada said in lobby: hello'\n", "`- ada said in lobby: \"hello\"`");
+    let other = read(file("  - husam sings\n", ANSWER).as_bytes(), &tools()).unwrap_err();
+    assert!(other[0].hint.as_ref().unwrap().starts_with("what can: "), "{other:?}");
+}

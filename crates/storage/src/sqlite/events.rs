@@ -4,6 +4,7 @@
 use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Trust, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::inbox::beginning;
 use agent::life::Standing;
 use agent::limits;
 use agent::port::InboxRow;
@@ -433,7 +434,7 @@ pub(super) fn ledger(
             ordinal: lived.map(|_| u64_at(row, NEXT + 7)).transpose()?,
             release_at: time_or_none(row, NEXT + 8)?,
             attempts: row.get::<_, Option<u32>>(NEXT + 4)?.unwrap_or(0),
-            preview: preview.chars().take(limits::PREVIEW_CHARS).collect(),
+            preview: beginning(&preview),
         })
     })
 }

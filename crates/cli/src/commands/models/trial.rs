@@ -24,6 +24,8 @@ struct Subject {
     config: VoiceConfig,
     base_url: String,
     modes: Vec<ToolMode>,
+    /// Whether settings or the server say how large its window is.
+    window_stated: bool,
 }
 
 /// What was found in one mode.
@@ -66,7 +68,12 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     } else {
         show(&screen, &subject, &columns, &advice);
     }
-    Ok(if advice.mode.is_some() { Exit::Answered } else { Exit::Failed })
+    let silent = columns.iter().flat_map(|column| &column.findings).any(Finding::is_silence);
+    Ok(match advice.mode {
+        Some(_) => Exit::Answered,
+        None if silent => Exit::TimedOut,
+        None => Exit::Failed,
+    })
 }
 
 /// Which model, where, and in which modes.
@@ -83,7 +90,8 @@ async fn subject(setup: &Setup, args: &TryArgs) -> Result<Subject> {
         Some(ToolModeArg::JsonSchema) => vec![ToolMode::JsonSchema],
         None => conformance::tool_modes(provider, &base_url).to_vec(),
     };
-    Ok(Subject { config, base_url, modes })
+    let window_stated = config.context_window.is_some();
+    Ok(Subject { config, base_url, modes, window_stated })
 }
 
 fn untried(mode: ToolMode) -> Tried {
@@ -118,7 +126,15 @@ fn head(screen: &Screen, subject: &Subject, model: Option<&dyn Model>) {
         ("at", screen.clean_line(&subject.base_url)),
     ];
     if let Some(model) = model {
-        pairs.push(("window", format!("{} tokens", model.info().context_window)));
+        let tokens = model.info().context_window;
+        let assumed = !subject.window_stated && !voice::is_in_catalog(model.info());
+        pairs.push((
+            "window",
+            match assumed {
+                true => format!("{tokens} tokens, assumed: nobody states it (--context-window N does)"),
+                false => format!("{tokens} tokens"),
+            },
+        ));
     }
     screen.pairs(&pairs);
     screen.line("");

@@ -119,14 +119,17 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 
 /// All scenarios, or a failure that lists what is wrong with them.
 pub(super) fn all_good(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
-    let mut wrong: Vec<String> = Vec::new();
-    let mut hint = None;
+    let mut flaws: Vec<(&File, &Flaw)> = Vec::new();
     for file in &files {
-        for flaw in file.scenario.as_ref().err().into_iter().flatten() {
-            wrong.push(file.located(flaw));
-            hint = hint.or_else(|| flaw.hint.clone());
-        }
+        flaws.extend(file.scenario.as_ref().err().into_iter().flatten().map(|flaw| (file, flaw)));
     }
+    // A failure has one hint: that of the only flaw. Of several each keeps its own, below it.
+    let hint = if let [(_, only)] = flaws.as_slice() { only.hint.clone() } else { None };
+    let told = |(file, flaw): &(&File, &Flaw)| match &flaw.hint {
+        Some(own) if flaws.len() > 1 => format!("{}\n    ({own})", file.located(flaw)),
+        _ => file.located(flaw),
+    };
+    let mut wrong: Vec<String> = flaws.iter().map(told).collect();
     if wrong.is_empty() {
         let good = |file: File| Some((file.path, file.scenario.ok()?));
         return Ok(files.into_iter().filter_map(good).collect());
