@@ -194,26 +194,47 @@ fn release_at(agent: &AgentFacts, fate: &Fate, spoken: u32, at: Timestamp) -> Op
     (*fate == Fate::Held && spoken <= bound).then(|| at.checked_add(wait).unwrap_or(at))
 }
 
-/// What the held events of one space become when they are let go together, oldest first: one event
-/// over all of them, of the longest of their chains. `None` where there are fewer than two.
-pub fn together(held: &[Event], at: Timestamp) -> Option<Event> {
-    let [first, .., last] = held else { return None };
-    let (EventData::Said { space, seq: from, .. }, EventData::Said { seq: to, .. }) =
-        (&first.data, &last.data)
-    else {
-        return None;
-    };
-    let cause = held.iter().max_by_key(|event| event.envelope.hop)?;
-    let named = held.iter().any(|event| event.kind == EventKind::Mention);
-    Some(Event {
-        id: EventId(format!("range:{space}:{from}-{to}")),
-        kind: if named { EventKind::Mention } else { EventKind::SpaceMessage },
-        urgent: false,
-        at,
-        envelope: cause.envelope.clone(),
-        data: EventData::SaidRange { space: *space, from: *from, to: *to },
-        cites: None,
-    })
+/// What the held events of one space become when they are let go or put together: one event over all
+/// of them, of the longest of their chains. Gathered one by one, the newest first.
+#[derive(Debug, Default)]
+pub struct Together {
+    span: Option<(SpaceId, u64, u64)>,
+    cause: Option<Envelope>,
+    named: bool,
+    count: u32,
+}
+
+impl Together {
+    /// One more of them. What was not said in a space is none of them.
+    pub fn add(&mut self, event: &Event) {
+        let (space, from, to) = match event.data {
+            EventData::Said { space, seq, .. } => (space, seq, seq),
+            EventData::SaidRange { space, from, to } => (space, from, to),
+            _ => return,
+        };
+        self.span = Some(
+            self.span.map_or((space, from, to), |(_, first, last)| (space, first.min(from), last.max(to))),
+        );
+        if self.cause.as_ref().is_none_or(|cause| event.envelope.hop > cause.hop) {
+            self.cause = Some(event.envelope.clone());
+        }
+        self.named |= event.kind == EventKind::Mention;
+        self.count += 1;
+    }
+
+    /// The one event; `None` where there are fewer than two.
+    pub fn event(self, at: Timestamp) -> Option<Event> {
+        let ((space, from, to), envelope) = self.span.zip(self.cause).filter(|_| self.count > 1)?;
+        Some(Event {
+            id: EventId(format!("range:{space}:{from}-{to}")),
+            kind: if self.named { EventKind::Mention } else { EventKind::SpaceMessage },
+            urgent: false,
+            at,
+            envelope,
+            data: EventData::SaidRange { space, from, to },
+            cites: None,
+        })
+    }
 }
 
 fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event {

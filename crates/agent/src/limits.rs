@@ -74,6 +74,8 @@ pub const REFUSALS_MAX: u32 = 8;
 pub const HOP_LIMIT: u32 = 8;
 /// How long a held event waits before time alone lets it go.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
+/// Held events of one agent; beyond that those of each space are put together into one, still held.
+pub const HELD_MAX: u32 = 1_000;
 /// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
 /// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
 pub const HELD_RELEASES: u32 = 2;

@@ -212,7 +212,7 @@ fn hand_over(
     let before = head.head_seq;
     let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
     if delivery.fate == Fate::Held && head.head_seq > before {
-        held::keep(db, head, delivery.release_at)?;
+        held::keep(db, session, head, delivery.release_at, delivery.event.at)?;
     }
     Ok(due)
 }

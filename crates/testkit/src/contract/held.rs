@@ -2,12 +2,12 @@
 
 use agent::event::{EventData, EventKind, Trust};
 use agent::id::{EventId, RootId};
-use agent::limits::HELD_MS;
-use agent::port::{Accepted, SentAgain, Waken};
+use agent::limits::{HELD_MAX, HELD_MS, RANGE_SHOWN_MAX};
+use agent::port::{Accepted, Denial, RegistryError, SentAgain, Waken};
 use agent::space::NewMessage;
 
 use super::Backend;
-use super::world::{World, at, everything, saying, world};
+use super::world::{World, at, everything, saying, space, world};
 
 impl World {
     /// What Bob says as the nth message of one chain.
@@ -124,6 +124,50 @@ pub async fn time_alone_lets_go_only_so_much_of_one_root(b: Backend) {
     assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("held", (9, 1)));
     w.say(w.team, "go on").await;
     assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("waiting", (11, 0)));
+}
+
+/// It is let go when the first of them would have been, shows them all, and each keeps its row.
+pub async fn beyond_a_bound_what_is_held_of_a_space_is_held_as_one(b: Backend) {
+    let w = world(b).await;
+    let elsewhere = space(&w.b, "elsewhere", &[w.ada.entity(), w.bob.entity()]).await;
+    let other = w.chain(9).await.remove(0);
+    for n in 10..13 {
+        let there = NewMessage { space: elsewhere, ..w.nth(n) };
+        w.accept(there).await;
+    }
+    let most = 8 + HELD_MAX - 3;
+    let mut held: Vec<String> = Vec::new();
+    for n in 10..=most + 1 {
+        let message = w.nth(n);
+        held.push(message.id.to_string());
+        w.accept(message).await;
+        assert!(w.counts().await.1 <= HELD_MAX, "after the {n}th");
+    }
+    assert_eq!(w.counts().await, (8, 2), "one of each space");
+    assert_eq!((w.state(w.ada, &other).await, w.state(w.ada, &held[0]).await), ("held", "held"));
+    let taken_back = w.b.registry.cancel_event(w.ada, EventId(other.clone())).await;
+    assert!(matches!(taken_back, Err(RegistryError::Denied(Denial::EventCollapsed { .. }))));
+    let late = w.nth(most + 2);
+    held.push(late.id.to_string());
+    w.accept(late).await;
+    assert_eq!(w.counts().await, (8, 3));
+    let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
+    assert_eq!(woken.len(), 2, "each space by itself");
+    assert_eq!(w.counts().await, (10, 0));
+    let waiting = w.b.store.wake(w.ada, at(after_the_wait()), None).await.unwrap().unwrap().waiting;
+    let shown: Vec<(usize, &str)> = waiting[8..]
+        .iter()
+        .map(|waiting| (waiting.said.len(), waiting.said.last().unwrap().text.as_str()))
+        .collect();
+    let last = format!("reply {}", most + 2);
+    assert!(
+        shown.contains(&(3, "reply 12")) && shown.contains(&(RANGE_SHOWN_MAX, last.as_str())),
+        "{shown:?}"
+    );
+    for id in held.iter().chain([&other]) {
+        assert_eq!(w.state(w.ada, id).await, "waiting");
+    }
+    assert_eq!(w.b.store.fire_due(at(10 * after_the_wait()), 10).await.unwrap(), []);
 }
 
 /// Operators have a word there too.

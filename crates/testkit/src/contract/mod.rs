@@ -110,6 +110,7 @@ macro_rules! contract_tests {
             held::a_single_held_event_is_let_go_as_itself,
             held::time_alone_lets_go_only_so_much_of_one_root,
             held::a_held_event_is_taken_back_or_let_go_by_hand,
+            held::beyond_a_bound_what_is_held_of_a_space_is_held_as_one,
             letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
             letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
             letters::a_request_key_sends_an_event_again_once,
