@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
 use agent::port::{
@@ -113,6 +113,7 @@ impl House {
             name: room,
             display_name: "Home".to_owned(),
             description: String::new(),
+            wake_on: WakeOn::All,
             members: vec![you, agent.entity()],
             at,
         };

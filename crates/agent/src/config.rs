@@ -95,6 +95,24 @@ pub enum WakeOn {
     Mention,
 }
 
+impl WakeOn {
+    /// Every rule, as it is written.
+    pub const NAMES: [&str; 2] = ["all", "mention"];
+
+    /// The name used in configs and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Mention => "mention",
+        }
+    }
+
+    /// The rule of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::All, Self::Mention].into_iter().find(|rule| rule.as_str() == name)
+    }
+}
+
 /// Bounds of a cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

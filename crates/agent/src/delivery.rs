@@ -116,12 +116,14 @@ fn is_handle_char(c: char) -> bool {
 }
 
 /// The events that `message` (at `seq` of its space) causes: one for every other agent member that
-/// is not retired. `spoken` is the number of agent messages of its root, this one included.
+/// is not retired. `spoken` is the number of agent messages of its root, this one included; `wake_on` is
+/// the rule of the space, which quiets its agents and never makes one louder than its own config.
 pub fn deliver(
     message: &NewMessage,
     seq: u64,
     mentioned: &[EntityId],
     members: &[MemberFacts],
+    wake_on: WakeOn,
     spoken: u32,
 ) -> Vec<Delivery> {
     let sender = members.iter().find(|member| member.entity == message.sender);
@@ -134,7 +136,7 @@ pub fn deliver(
         .filter(|(_, agent)| agent.standing != Standing::Retired)
         .map(|(member, agent)| {
             let named = mentioned.contains(&member.entity);
-            let fate = fate(agent, by_agent, named, spoken);
+            let fate = if by_agent { fate(agent, wake_on, named, spoken) } else { Fate::Waiting };
             let said = !by_agent && (message.urgent || asked_by(agent, message));
             let urgent = said || by_rules(&agent.urgency, message, handle, named && !by_agent, by_agent);
             Delivery {
@@ -176,12 +178,15 @@ pub fn is_urgent(event: &Event, urgency: &Urgency) -> bool {
     event.urgent || urgency.all || by_service
 }
 
-fn fate(agent: &AgentFacts, by_agent: bool, named: bool, spoken: u32) -> Fate {
-    if !by_agent {
-        return Fate::Waiting;
-    }
-    if agent.wake_on == WakeOn::Mention && !named {
-        return Fate::Skipped { reason: Some("wake_on: mention".into()) };
+/// What becomes of an agent's message with another agent. The stricter of the two rules holds.
+fn fate(agent: &AgentFacts, space: WakeOn, named: bool, spoken: u32) -> Fate {
+    let quiet = match (agent.wake_on, space) {
+        (WakeOn::Mention, _) => Some("wake_on: mention"),
+        (WakeOn::All, WakeOn::Mention) => Some("wake_on: mention, by the space"),
+        (WakeOn::All, WakeOn::All) => None,
+    };
+    if let Some(reason) = quiet.filter(|_| !named) {
+        return Fate::Skipped { reason: Some(reason.into()) };
     }
     if spoken > agent.hop_limit { Fate::Held } else { Fate::Waiting }
 }
@@ -351,21 +356,46 @@ mod tests {
     #[test]
     fn every_other_agent_gets_one_event_and_the_sender_none() {
         let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
-        let deliveries = deliver(&said(1, "x"), 7, &[id(2)], &members, 1);
+        let deliveries = deliver(&said(1, "x"), 7, &[id(2)], &members, WakeOn::All, 1);
         assert_eq!(deliveries.len(), 1);
         assert_eq!(deliveries[0].event.kind, EventKind::Mention);
-        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, 0).len(), 2);
+        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 0).len(), 2);
+    }
+
+    #[test]
+    fn the_stricter_rule_of_space_and_agent_keeps_out_agents_that_do_not_name_it() {
+        let check = |own, space, sender, named: &[EntityId], kept_out: Option<&str>| {
+            let mut members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
+            if let Some(agent) = &mut members[1].agent {
+                agent.wake_on = own;
+            }
+            let fates = deliver(&said(sender, "x"), 7, named, &members, space, 1);
+            let fate = &fates.iter().find(|delivery| delivery.agent.entity() == id(2)).unwrap().fate;
+            let expected = match kept_out {
+                Some(reason) => Fate::Skipped { reason: Some(reason.into()) },
+                None => Fate::Waiting,
+            };
+            assert_eq!(*fate, expected, "own {own:?}, space {space:?}, sender {sender}, named {named:?}");
+        };
+        check(WakeOn::All, WakeOn::All, 1, &[], None);
+        check(WakeOn::Mention, WakeOn::All, 1, &[], Some("wake_on: mention"));
+        check(WakeOn::All, WakeOn::Mention, 1, &[], Some("wake_on: mention, by the space"));
+        check(WakeOn::Mention, WakeOn::Mention, 1, &[], Some("wake_on: mention"));
+        for (own, space) in [(WakeOn::Mention, WakeOn::All), (WakeOn::All, WakeOn::Mention)] {
+            check(own, space, 1, &[id(2)], None);
+            check(own, space, 3, &[], None);
+        }
     }
 
     #[test]
     fn the_ninth_agent_message_of_a_root_is_held_and_a_persons_never() {
         let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
-        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, 8)[0].fate, Fate::Waiting);
-        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, 9)[0].fate, Fate::Held);
-        let released = |spoken| deliver(&said(1, "x"), 7, &[], &members, spoken)[0].release_at;
+        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 8)[0].fate, Fate::Waiting);
+        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 9)[0].fate, Fate::Held);
+        let released = |spoken| deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, spoken)[0].release_at;
         let after = Timestamp::from_millisecond(limits::HELD_MS.cast_signed()).ok();
         assert_eq!([released(8), released(9), released(16), released(17)], [None, after, after, None]);
-        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, 900)[0].fate, Fate::Waiting);
+        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 900)[0].fate, Fate::Waiting);
     }
 
     #[test]
@@ -375,8 +405,8 @@ mod tests {
             Requester { principal: Principal::Entity(id(3)), space: Some(SpaceId(Uuid::from_u128(50))) };
         agent.agent.as_mut().unwrap().requesters = vec![requester];
         let members = [agent, member(3, "h", false), member(4, "g", false)];
-        assert!(deliver(&said(3, "stop"), 1, &[], &members, 0)[0].event.urgent);
-        assert!(!deliver(&said(4, "stop"), 1, &[], &members, 0)[0].event.urgent);
+        assert!(deliver(&said(3, "stop"), 1, &[], &members, WakeOn::All, 0)[0].event.urgent);
+        assert!(!deliver(&said(4, "stop"), 1, &[], &members, WakeOn::All, 0)[0].event.urgent);
     }
 
     #[test]
@@ -385,7 +415,7 @@ mod tests {
             let mut agent = member(2, "b", true);
             agent.agent.as_mut().unwrap().urgency = urgency;
             let members = [agent, member(3, "boss", false), member(4, "other", true)];
-            deliver(&said(sender, text), 1, named, &members, 0)
+            deliver(&said(sender, text), 1, named, &members, WakeOn::All, 0)
                 .iter()
                 .find(|delivery| delivery.agent == id(2).agent())
                 .unwrap()

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::config::WakeOn;
 use crate::id::{EntityId, SpaceId};
 use crate::limits;
 
@@ -56,10 +57,13 @@ pub struct Space {
     pub description: String,
     /// The last message's seq; 0 where nothing was said.
     pub head_seq: u64,
-    /// Raised by every durable change (message, tool message, member).
+    /// Raised by every durable change (message, tool message, member, names and rules).
     pub rev: u64,
     /// A closed space takes no more messages.
     pub closed: bool,
+    /// Which agents' messages wake its agents, beside what each agent's own config says: the stricter of
+    /// the two holds.
+    pub wake_on: WakeOn,
     /// When it was opened.
     pub created_at: Timestamp,
 }

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
+use crate::config::WakeOn;
 use crate::entity::Entity;
 use crate::goals::{self, Branch};
 use crate::id::SpaceId;
@@ -70,8 +71,12 @@ fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
             (false, true) => ", closed",
             (false, false) => "",
         };
+        let rule = match space.wake_on {
+            WakeOn::All => "",
+            WakeOn::Mention => " | your messages wake other agents here only if they name them as @handle",
+        };
         lines.push(format!(
-            "- {} | handle: {} | id: {}{marks}",
+            "- {} | handle: {} | id: {}{marks}{rule}",
             quoted(&space.display_name),
             space.name,
             space.id
@@ -187,6 +192,7 @@ mod tests {
             head_seq: 0,
             rev: 0,
             closed: false,
+            wake_on: WakeOn::All,
             created_at: Timestamp::UNIX_EPOCH,
         };
         let members =
@@ -202,6 +208,10 @@ mod tests {
             r#"- "Family \"1\"" | handle: family | id: 00000000-0000-0000-0000-000000000009, active"#
         ));
         assert!(text.contains(r#""ADA" (@ada, agent, you), "HUSAM" (@husam, human)"#));
+        let mut quiet = facts();
+        quiet.spaces[0].space.wake_on = WakeOn::Mention;
+        let text = render(&me, &quiet, None, Timestamp::UNIX_EPOCH);
+        assert!(text.contains("000000000009 | your messages wake other agents here only if"), "{text}");
     }
 
     #[test]

@@ -205,6 +205,7 @@ mod tests {
             head_seq: 0,
             rev: 0,
             closed: false,
+            wake_on: agent::config::WakeOn::All,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         };
         Place { space, members, sender: Some("you".into()), me: None, admin: true }

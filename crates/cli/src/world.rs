@@ -1,7 +1,7 @@
 //! The first world: the human `you`, one agent unless there are agent files, one space, and the
 //! keys that open them.
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
 use agent::port::RegistryError;
 use agent::port::{
@@ -73,6 +73,7 @@ impl Founder<'_> {
                 name: SPACE.to_owned(),
                 display_name: "Home".to_owned(),
                 description: if with_agent { "where you and Ada talk" } else { "where you are" }.to_owned(),
+                wake_on: WakeOn::All,
                 members: std::iter::once(human).chain(agent.map(AgentId::entity)).collect(),
                 at,
             },

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::Standing;
-use agent::port::{Heard, Listener};
+use agent::port::{Heard, Listener, SpaceChange};
 use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
@@ -159,6 +159,10 @@ impl Player {
             let members: Vec<EntityId> =
                 room.members.iter().map(|name| self.actor(name)).collect::<Result<_, _>>()?;
             let id = self.world.space(&room.name, &members).await?;
+            if room.wake_on != WakeOn::default() {
+                let change = SpaceChange { wake_on: Some(room.wake_on), ..SpaceChange::default() };
+                self.world.registry().amend_space(id, change).await.map_err(stopped)?;
+            }
             self.names.spaces.push((room.name.clone(), id));
         }
         Ok(())

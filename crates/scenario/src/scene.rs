@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::run::Ending;
 use serde_json::Value;
 
@@ -49,6 +49,8 @@ pub struct Room {
     pub name: String,
     /// Handles of its first members.
     pub members: Vec<String>,
+    /// Which agents' messages wake its agents.
+    pub wake_on: WakeOn,
 }
 
 /// What a scripted agent does in a cycle that its condition fits.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Entity;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
@@ -196,7 +196,7 @@ impl World {
         let (id, at) = (SpaceId(self.ports.ids.uuid()), self.ports.clock.now());
         let (name, display_name) = (name.to_lowercase(), capitalised(name));
         let (members, description) = (members.to_vec(), String::new());
-        let new = NewSpace { id, name, display_name, description, members, at };
+        let new = NewSpace { id, name, display_name, description, wake_on: WakeOn::All, members, at };
         Ok(self.registry.open_space(new).await.map_err(stopped)?.id)
     }
 

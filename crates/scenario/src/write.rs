@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use serde_json::{Map, Value};
 
 use crate::scene::{
@@ -26,7 +26,13 @@ pub fn written(scenario: &Scenario) -> String {
     if !scenario.spaces.is_empty() {
         out.push_str("spaces:\n");
         for room in &scenario.spaces {
-            let _ = writeln!(out, "  {}: [{}]", room.name, room.members.join(", "));
+            let members = format!("[{}]", room.members.join(", "));
+            let _ = match room.wake_on {
+                WakeOn::All => writeln!(out, "  {}: {members}", room.name),
+                rule => {
+                    writeln!(out, "  {}: {{members: {members}, wake_on: {}}}", room.name, rule.as_str())
+                }
+            };
         }
     }
     out.push_str("\nstory:\n");
@@ -293,7 +299,7 @@ mod tests {
              - think: \"# no comment\"\n            wait: 1500ms\n            say in s: \"two\\nlines\"\n          \
              - call read_messages: {space: s}\n          - call read_messages: \"{broken\"\n          - - say in s: one\n            \
              - say in s: two\n          - done: \"yes\"\n      \
-             - skip\n  y: {}\nspaces:\n  s: [a, x]\n  t: [y]\nstory:\n  - a says in s: \"@x: hi\"\n  \
+             - skip\n  y: {}\nspaces:\n  s: [a, x]\n  t: {members: [y], wake_on: mention}\nstory:\n  - a says in s: \"@x: hi\"\n  \
              - at: 2s\n    id: m 1\n    a says in s: \" odd \\t\"\n  - after: 1ms\n    svc calls x: {k: [1, null]}\n    \
              b joins s:\n  - b leaves s\n  - x is suspended\n  - x is resumed\n  - the server restarts\n  \
              - the provider fails\n  - the provider works\n  - everyone is quiet\nexpect:\n  - x said in s: {equals: \"a\\nb\", times: at most 2}\n  \

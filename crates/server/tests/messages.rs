@@ -134,6 +134,34 @@ async fn an_entitys_key_speaks_for_itself_where_it_is_a_member() {
 }
 
 #[tokio::test]
+async fn a_space_says_which_messages_of_agents_wake_its_agents() {
+    let world = World::new().await;
+    assert_eq!(world.get("/v1/spaces/home").await.json["wake_on"], "all");
+    let made = world.post("/v1/spaces", json!({"name": "quiet", "wake_on": "mention"})).await;
+    assert_eq!((made.status, &made.json["wake_on"]), (201, &json!("mention")));
+    let patch = |body| world.ask(Method::PATCH, "/v1/spaces/home", ADMIN, Some(body));
+    let changed = patch(json!({"wake_on": "mention", "description": "calm"})).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    let expected = json!(["mention", "calm", "Home", changed.json["rev"]]);
+    let read = world.get("/v1/spaces/home").await.json;
+    assert_eq!(json!([read["wake_on"], read["description"], read["display_name"], read["rev"]]), expected);
+    let facts = world.get("/v1/agents/muhammad/facts").await.json;
+    assert_eq!(facts["spaces"][0]["wake_on"], "mention");
+    for (body, word) in [
+        (json!({"wake_on": "never"}), "mention"),
+        (json!({"wake_on": null, "wakeon": "all"}), "wakeon"),
+        (json!({"wake_on": true}), "wake_on"),
+        (json!({"display_name": "x".repeat(201)}), "display_name"),
+    ] {
+        let refused = patch(body.clone()).await;
+        assert!(refused.status == 400 || refused.status == 422, "{body}: {refused:?}");
+        assert!(refused.words().contains(word), "{body}: {refused:?}");
+    }
+    assert_eq!(world.get("/v1/spaces/home").await.json, read);
+    assert_eq!(world.ask(Method::PATCH, "/v1/spaces/nowhere", ADMIN, Some(json!({}))).await.status, 404);
+}
+
+#[tokio::test]
 async fn who_is_no_member_does_not_speak_and_a_closed_space_takes_nothing() {
     let world = World::new().await;
     world.post("/v1/entities", json!({"name": "ahmad"})).await;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use agent::changes::{Changes, CommitKind};
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::inbox::Batch;
@@ -303,6 +303,7 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
         name: "home".to_owned(),
         display_name: "Home".to_owned(),
         description: String::new(),
+        wake_on: WakeOn::All,
         members: vec![human.id, agent.id.entity()],
         at,
     };

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{AgentConfig, Awareness};
+use super::{AgentConfig, Awareness, WakeOn};
 use crate::limits;
 
 /// One key of an agent's config.
@@ -283,7 +283,7 @@ pub const KEYS: [ConfigKey; 33] = [
     key("debounce", Whole, Range(0, 60_000), AtOnce, "Milliseconds to wait for more before waking."),
     key(
         "wake_on",
-        OneOf(&["all", "mention"]),
+        OneOf(&WakeOn::NAMES),
         Bound::None,
         AtOnce,
         "Which agents' messages wake it; people's always do.",

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{BoxFuture, RequestKey, StoreError, Waken};
-use crate::config::{AgentConfig, BadConfig};
+use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use crate::life::Standing;
@@ -151,10 +151,23 @@ pub struct NewSpace {
     pub display_name: String,
     /// What it is for.
     pub description: String,
+    /// Which agents' messages wake its agents.
+    pub wake_on: WakeOn,
     /// First members.
     pub members: Vec<EntityId>,
     /// When.
     pub at: Timestamp,
+}
+
+/// What is to be changed of a space; what is not named stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceChange {
+    /// For people.
+    pub display_name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Which agents' messages wake its agents, from the next message on.
+    pub wake_on: Option<WakeOn>,
 }
 
 /// What a key may do.
@@ -249,6 +262,9 @@ pub trait Registry: Send + Sync {
     fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
     /// Opens a space.
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>>;
+    /// Changes a space's names and rules; its `rev` is raised only where something changes.
+    fn amend_space(&self, space: SpaceId, change: SpaceChange)
+    -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Closes a space to further messages.
     fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>>;
     /// Adds a member; adding one again changes its role. Returns the space's `rev`.

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use agent::config::WakeOn;
 use agent::entity::EntityKind;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
@@ -121,6 +122,16 @@ pub(crate) enum SpacesVerb {
     },
     /// Open a space
     Open(OpenSpaceArgs),
+    /// Change a space: its names, and which agents' messages wake its agents
+    Set {
+        /// The space, by handle or id
+        #[arg(value_name = "SPACE")]
+        space: String,
+        /// `display_name`, `description` or `wake_on` (`all` or `mention`); an empty value goes back to
+        /// the default
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        values: Vec<String>,
+    },
     /// Close a space: it takes no more messages
     Close {
         /// The space, by handle or id
@@ -173,6 +184,10 @@ pub(crate) struct OpenSpaceArgs {
     /// What the space is for
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
+    /// Which messages of agents wake the other agents there: all, or only those that name them
+    /// [default: all]
+    #[arg(long, value_name = "all|mention", value_parser = WakeOn::NAMES)]
+    pub(crate) wake_on: Option<String>,
 }
 
 /// `viv spaces read`.

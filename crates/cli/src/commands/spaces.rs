@@ -1,5 +1,6 @@
 //! `viv spaces`: what there is, who is there, what was said.
 
+use agent::config::WakeOn;
 use serde_json::{Value, json};
 use server::api::{Member, Message, Space};
 
@@ -23,6 +24,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SpacesArgs) -> Res
         None => list(&client, &screen, args.all).await?,
         Some(SpacesVerb::List { all }) => list(&client, &screen, all).await?,
         Some(SpacesVerb::Open(args)) => open(&client, &screen, args).await?,
+        Some(SpacesVerb::Set { space, values }) => set(&client, &screen, &space, &values).await?,
         Some(SpacesVerb::Close { space }) => close(&client, &screen, &space).await?,
         Some(SpacesVerb::Add { space, members, role }) => {
             add(&client, &screen, &space, &members, role.as_deref()).await?;
@@ -53,13 +55,21 @@ async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
                 screen.clean_line(&space.name),
                 shortened(&screen.clean_line(&space.display_name), DESCRIPTION),
                 space.head_seq.to_string(),
-                if space.closed { "closed" } else { "open" }.to_owned(),
+                state(space).to_owned(),
                 shortened(&screen.clean_line(&space.description), DESCRIPTION),
             ]
         })
         .collect();
     screen.table(&["NAME", "TITLE", "MESSAGES", "STATE", "WHAT"], &rows);
     Ok(())
+}
+
+fn state(space: &Space) -> &'static str {
+    match (space.closed, space.wake_on) {
+        (true, _) => "closed",
+        (false, WakeOn::All) => "open",
+        (false, WakeOn::Mention) => "open, wakes by mention",
+    }
 }
 
 async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<()> {
@@ -69,6 +79,9 @@ async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<(
     }
     if let Some(description) = args.description {
         body["description"] = json!(description);
+    }
+    if let Some(rule) = args.wake_on {
+        body["wake_on"] = json!(rule);
     }
     let answer = client.post("/v1/spaces", &body, None).await?;
     if screen.json {
@@ -82,6 +95,51 @@ async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<(
     };
     screen.line(&screen.clean_line(&format!("opened space `{}` ({}): {who}", space.name, space.id)));
     Ok(())
+}
+
+/// What a space may be changed in.
+const KEYS: [&str; 3] = ["display_name", "description", "wake_on"];
+
+async fn set(client: &Client, screen: &Screen, space: &str, values: &[String]) -> Result<()> {
+    let path = format!("/v1/spaces/{}", segment(space));
+    let before = client.get(&path).await?;
+    let mut body = json!({});
+    for value in values {
+        let (key, value) = pair(value)?;
+        body[key] = match (key, value) {
+            ("display_name", "") => before["name"].clone(),
+            ("wake_on", "") => json!(WakeOn::default().as_str()),
+            _ => json!(value),
+        };
+    }
+    let after = client.patch(&path, &body).await?;
+    if screen.json {
+        screen.json_line(&after);
+        return Ok(());
+    }
+    let name = after["name"].as_str().unwrap_or(space);
+    screen.line(&screen.clean_line(&format!("`{name}`, from the next message on:")));
+    for key in KEYS.into_iter().filter(|key| body.get(key).is_some()) {
+        let text = |row: &Value| shortened(&screen.clean_line(&row[key].to_string()), DESCRIPTION);
+        let (old, new) = (text(&before), text(&after));
+        screen.line(&match old == new {
+            true => format!("  {key}: {new} (as it was)"),
+            false => format!("  {key}: {old} -> {}", screen.paint(Style::Bold, &new)),
+        });
+    }
+    Ok(())
+}
+
+/// A key of a space and its value; whether the value is allowed is the server's to say.
+fn pair(text: &str) -> Result<(&str, &str)> {
+    let hint = "such as `wake_on=mention`; the others are `display_name` and `description`";
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(Failure::usage(format!("wanted KEY=VALUE, got `{text}`")).hint(hint));
+    };
+    match KEYS.contains(&key.trim()) {
+        true => Ok((key.trim(), value)),
+        false => Err(Failure::usage(format!("a space has no key `{}` to change", key.trim())).hint(hint)),
+    }
 }
 
 async fn close(client: &Client, screen: &Screen, space: &str) -> Result<()> {

@@ -188,6 +188,7 @@ impl Reconciler {
             name: name.to_owned(),
             display_name: name.to_owned(),
             description: String::new(),
+            wake_on: agent::config::WakeOn::All,
             members: you.into_iter().chain([id.entity()]).collect(),
             at: self.clock.now(),
         };

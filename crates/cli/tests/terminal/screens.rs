@@ -70,7 +70,7 @@ fn entity(id: &str, kind: &str, name: &str, display: &str) -> Value {
 
 fn space() -> Value {
     json!({"id": SPACE, "name": "home", "display_name": "Home", "description": "where you and Ada talk",
-        "head_seq": 2, "rev": 2, "closed": false, "created_at": "2026-01-01T00:00:00Z"})
+        "head_seq": 2, "rev": 2, "closed": false, "wake_on": "all", "created_at": "2026-01-01T00:00:00Z"})
 }
 
 fn message(seq: u64, sender: &str, name: &str, text: &str) -> Value {

@@ -1,6 +1,6 @@
 //! Who is there: people, agents with their configs, spaces with their members.
 
-use agent::config::{AgentConfig, BadConfig};
+use agent::config::{AgentConfig, BadConfig, WakeOn};
 use serde_json::{Map, Value};
 
 use super::flaw::{Flaw, Place, meant};
@@ -120,22 +120,50 @@ impl Reader<'_> {
                 self.wrong(key.place, format!("wanted at most {} spaces", bounds::CAST_MAX));
                 break;
             }
-            let mut members: Vec<String> = Vec::new();
-            for item in self.list(value, "a list of members such as `[husam, ada]`", 2 * bounds::CAST_MAX) {
-                let Some(text) = self.text(item, "a handle") else { continue };
-                let Some(member) = self.known(item.place, "person or agent", &text, &cast.actors) else {
-                    continue;
-                };
-                if members.contains(&member) {
-                    self.wrong(item.place, format!("`{member}` stands here twice"));
-                } else {
-                    members.push(member);
-                }
-            }
             cast.spaces.push(name.clone());
-            spaces.push(Room { name, members });
+            spaces.push(self.space(name, value, cast));
         }
         spaces
+    }
+
+    /// A list of members, or a mapping with more about the space.
+    fn space(&mut self, name: String, node: &Node, cast: &Cast) -> Room {
+        let mut room = Room { name, ..Room::default() };
+        let Is::Map(pairs) = &node.is else {
+            room.members = self.members(node, cast);
+            return room;
+        };
+        for (key, value) in pairs {
+            match key.text.as_str() {
+                "members" => room.members = self.members(value, cast),
+                "wake_on" => {
+                    let wanted = "`all` or `mention`";
+                    let Some(words) = self.text(value, wanted) else { continue };
+                    match WakeOn::parse(&words) {
+                        Some(rule) => room.wake_on = rule,
+                        None => self.wrong(value.place, format!("wanted {wanted}, got `{}`", shown(&words))),
+                    }
+                }
+                _ => self.unknown(key, &["members", "wake_on"]),
+            }
+        }
+        room
+    }
+
+    fn members(&mut self, node: &Node, cast: &Cast) -> Vec<String> {
+        let mut members: Vec<String> = Vec::new();
+        for item in self.list(node, "a list of members such as `[husam, ada]`", 2 * bounds::CAST_MAX) {
+            let Some(text) = self.text(item, "a handle") else { continue };
+            let Some(member) = self.known(item.place, "person or agent", &text, &cast.actors) else {
+                continue;
+            };
+            if members.contains(&member) {
+                self.wrong(item.place, format!("`{member}` stands here twice"));
+            } else {
+                members.push(member);
+            }
+        }
+        members
     }
 }
 

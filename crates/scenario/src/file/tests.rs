@@ -1,6 +1,8 @@
 //! Reading files: what may be written, and what every flaw is told as.
 
 use super::*;
+use agent::config::WakeOn;
+
 use crate::scene::{Act, Condition, Count, Expected, Room, Server, What, When};
 
 fn tools() -> Vec<String> {
@@ -43,7 +45,10 @@ fn a_whole_file_is_read_as_it_is_meant() {
     );
     let scenario = read(text.as_bytes(), &tools()).unwrap();
     assert_eq!(scenario.people, ["husam", "ahmad"]);
-    assert_eq!(scenario.spaces, [Room { name: "ops".into(), members: vec!["husam".into(), "ada".into()] }]);
+    assert_eq!(
+        scenario.spaces,
+        [Room { name: "ops".into(), members: vec!["husam".into(), "ada".into()], ..Room::default() }]
+    );
     let ada = &scenario.agents[0];
     assert_eq!((ada.config.debounce, ada.config.instructions.as_str()), (500, "Be kind."));
     let rules = ada.script.as_ref().unwrap();
@@ -290,6 +295,28 @@ fn an_agent_of_a_file_has_the_keys_beside_it_above_those_of_the_file() {
     let flaws = read_with(text.replace("o.md", "p.md").as_bytes(), &[], &file).unwrap_err();
     assert_eq!((flaws.len(), flaws[0].place.line), (1, 4), "{flaws:?}");
     assert_eq!(flaws[0].message, "p.md:2: it is not what it should be");
+}
+
+#[test]
+fn a_space_is_a_list_of_members_or_a_mapping_with_its_rule() {
+    let with = |space: &str| {
+        let text = format!(
+            "scenario: x\npeople: [husam]\nspaces:\n  ops: {space}\nstory:\n  - husam says in ops: hi\nexpect:\n  - husam said in ops\n"
+        );
+        read(text.as_bytes(), &[]).map(|scenario| scenario.spaces).map_err(|flaws| format!("{flaws:?}"))
+    };
+    let members = vec!["husam".to_owned()];
+    let quiet = Room { name: "ops".into(), members: members.clone(), wake_on: WakeOn::Mention };
+    assert_eq!(with("{members: [husam], wake_on: mention}").unwrap(), [quiet]);
+    let plain = Room { name: "ops".into(), members, wake_on: WakeOn::All };
+    assert_eq!(with("{members: [husam]}").unwrap(), with("[husam]").unwrap());
+    assert_eq!(with("[husam]").unwrap(), [plain]);
+    let refused = |space: &str, words: &str| {
+        let flaws = with(space).unwrap_err();
+        assert!(flaws.contains(words), "{space}: {flaws}");
+    };
+    refused("{members: [husam], wake_on: never}", "wanted `all` or `mention`, got `never`");
+    refused("{members: [husam], wakeon: all}", "did you mean `wake_on`");
 }
 
 #[test]

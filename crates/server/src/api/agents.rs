@@ -1,5 +1,6 @@
 //! Agents, their events, runs and consciousness.
 
+use agent::config::WakeOn;
 use agent::entry::EntryKind;
 use agent::event::{Envelope, EventData, EventKind, Fate, Stage};
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
@@ -392,6 +393,9 @@ pub struct SpaceOfAgent {
     pub name: String,
     /// Free text for people.
     pub display_name: String,
+    /// Which messages of agents wake the other agents there.
+    #[schema(value_type = names::WakeOn)]
+    pub wake_on: WakeOn,
     /// Its members.
     pub members: Vec<Member>,
 }
@@ -403,6 +407,7 @@ impl From<agent::life::Facts> for Facts {
             id: facts.space.id,
             name: facts.space.name,
             display_name: facts.space.display_name,
+            wake_on: facts.space.wake_on,
             members: facts.members.into_iter().map(Member::from).collect(),
         });
         Self { spaces: spaces.collect(), memories, goals, plans }

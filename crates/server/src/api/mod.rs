@@ -18,7 +18,7 @@ pub use agents::{
 pub use mind::{Mind, MindLayer};
 pub(crate) use names::FATES;
 pub use people::{Entity, Key, NewEntity, NewKey, Whoami};
-pub use spaces::{Member, Message, NewMember, NewMessage, NewSpace, Space};
+pub use spaces::{Member, Message, NewMember, NewMessage, NewSpace, Space, SpaceChange};
 pub use watch::{
     AgentNow, AgentSnapshot, Closed, DraftNow, Gap, Happening, HouseSnapshot, Recent, RestingNow,
     SpaceSnapshot,

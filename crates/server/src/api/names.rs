@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use agent::config::WakeOn as Wakes;
 use agent::entity::EntityKind as Kind;
 use agent::entry::EntryKind as Entry;
 use agent::event::EventKind as Event;
@@ -46,6 +47,8 @@ names! {
     ];
     /// Whether an agent may live.
     Standing: [Stand::Active.as_str(), Stand::Suspended.as_str(), Stand::Retired.as_str()];
+    /// Which agents' messages wake agents: all of them, or only those that name them.
+    WakeOn: [Wakes::All.as_str(), Wakes::Mention.as_str()];
     /// What happened.
     EventKind: [
         Event::SpaceMessage.as_str(), Event::Mention.as_str(), Event::Service.as_str(),

@@ -1,5 +1,6 @@
 //! Spaces, members and messages.
 
+use agent::config::WakeOn;
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::{entity, space};
 use jiff::Timestamp;
@@ -28,6 +29,10 @@ pub struct Space {
     pub rev: u64,
     /// A closed space takes no more messages.
     pub closed: bool,
+    /// Which messages of agents wake the other agents there, beside `wake_on` in each agent's config: the
+    /// stricter of the two holds. People's messages always wake.
+    #[schema(value_type = names::WakeOn)]
+    pub wake_on: WakeOn,
     /// When it was opened.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -35,8 +40,9 @@ pub struct Space {
 
 impl From<entity::Space> for Space {
     fn from(space: entity::Space) -> Self {
-        let entity::Space { id, name, display_name, description, head_seq, rev, closed, created_at } = space;
-        Self { id, name, display_name, description, head_seq, rev, closed, created_at }
+        let entity::Space { id, name, display_name, description, head_seq, rev, closed, .. } = space;
+        let entity::Space { wake_on, created_at, .. } = space;
+        Self { id, name, display_name, description, head_seq, rev, closed, wake_on, created_at }
     }
 }
 
@@ -52,9 +58,29 @@ pub struct NewSpace {
     /// What the space is for. At most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Which messages of agents wake the other agents there; `all` where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::WakeOn>)]
+    pub wake_on: Option<String>,
     /// First members, by id or handle. At most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
+}
+
+/// What is to be changed of a space; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpaceChange {
+    /// Free text for people. At most 200 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// What the space is for. At most 4 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Which messages of agents wake the other agents there, from the next message on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<names::WakeOn>)]
+    pub wake_on: Option<String>,
 }
 
 /// An entity in a space.

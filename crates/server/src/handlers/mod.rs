@@ -58,6 +58,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(spaces::open))
         .add(AnyKey, doc!(spaces::list))
         .add(Member, doc!(spaces::get))
+        .add(Admin, doc!(spaces::amend))
         .add(Admin, doc!(spaces::close))
         .add(Member, doc!(spaces::members))
         .add(Admin, doc!(spaces::add_member))

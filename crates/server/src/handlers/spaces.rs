@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent::config::WakeOn;
 use agent::entity::handle;
 use agent::id::{EntityId, SpaceId};
 use agent::limits;
@@ -12,7 +13,7 @@ use axum::extract::State;
 
 use super::entities::called;
 use crate::Hall;
-use crate::api::{Member, NewMember, NewSpace, Page, PageQuery, Space};
+use crate::api::{Member, NewMember, NewSpace, Page, PageQuery, Space, SpaceChange};
 use crate::auth::{Caller, InSpace};
 use crate::extract::{At, Body, HallState, Query, page, text, to_the_end};
 use crate::problem::{Code, Made, Problem};
@@ -21,7 +22,7 @@ use crate::problem::{Code, Made, Problem};
 #[utoipa::path(post, path = "/v1/spaces", tag = "spaces", request_body = NewSpace,
     responses((status = 201, description = "Opened.", body = Space)))]
 pub(super) async fn open(State(hall): HallState, body: Body<NewSpace>) -> Result<Made<Space>, Problem> {
-    let NewSpace { name, display_name, description, members } = body.value;
+    let NewSpace { name, display_name, description, wake_on, members } = body.value;
     let name = handle(&name)?;
     if members.len() > limits::SPACE_MEMBERS_MAX {
         let detail =
@@ -41,6 +42,7 @@ pub(super) async fn open(State(hall): HallState, body: Body<NewSpace>) -> Result
         display_name: text("display_name", display_name, limits::DISPLAY_NAME_MAX_BYTES)?,
         description: text("description", description.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?,
         name,
+        wake_on: rule(wake_on)?.unwrap_or_default(),
         members: ids,
         at: hall.doors.clock.now(),
     };
@@ -70,6 +72,26 @@ pub(super) async fn list(
     responses((status = 200, description = "The space.", body = Space)))]
 pub(super) async fn get(InSpace(space): InSpace) -> Json<Space> {
     Json(Arc::unwrap_or_clone(space).into())
+}
+
+/// Changes a space: names for people, what it is for, and which messages of agents wake the agents there.
+#[utoipa::path(patch, path = "/v1/spaces/{space}", tag = "spaces", request_body = SpaceChange,
+    params(("space" = String, Path, description = "Id or handle.")),
+    responses((status = 200, description = "The space as it is now.", body = Space)))]
+pub(super) async fn amend(
+    State(hall): HallState,
+    At(name): At<String>,
+    body: Body<SpaceChange>,
+) -> Result<Json<Space>, Problem> {
+    let SpaceChange { display_name, description, wake_on } = body.value;
+    let bounded = |field, value: Option<String>, max| value.map(|value| text(field, value, max)).transpose();
+    let change = agent::port::SpaceChange {
+        display_name: bounded("display_name", display_name, limits::DISPLAY_NAME_MAX_BYTES)?,
+        description: bounded("description", description, limits::DESCRIPTION_MAX_BYTES)?,
+        wake_on: rule(wake_on)?,
+    };
+    let id = space_called(&hall, &name).await?.id;
+    to_the_end(async move { Ok(Json(hall.doors.registry.amend_space(id, change).await?.into())) }).await
 }
 
 /// Closes a space to further messages; its history stays readable.
@@ -144,6 +166,15 @@ pub(super) async fn remove_member(
 fn tell(hall: &Hall, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
     let update = Update::Member { space, entity, joined, rev };
     hall.doors.bus.publish(&[Topic::Space(space)], Arc::new(update));
+}
+
+fn rule(wake_on: Option<String>) -> Result<Option<WakeOn>, Problem> {
+    let read = |name: String| {
+        let got: String = name.chars().take(60).collect();
+        let detail = format!("`wake_on` must be `all` or `mention`, got `{got}`");
+        WakeOn::parse(&name).ok_or_else(|| Problem::new(Code::BadValue, detail))
+    };
+    wake_on.map(read).transpose()
 }
 
 async fn space_called(hall: &Hall, name: &str) -> Result<agent::entity::Space, Problem> {

@@ -1,13 +1,13 @@
 //! What administrators and people do: agents, people, keys, and the first world. Spaces are in
 //! `registry_spaces`, events of the ledger in `registry_events`.
 
-use agent::config::{AgentConfig, Urgency, WakeOn};
+use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind, Space};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
     BoxFuture, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
-    Registry, RegistryError, RequestKey, SentAgain,
+    Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -20,7 +20,7 @@ use super::fault::Outcome;
 use super::notes::end_plans;
 use super::rows::{
     STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
-    standing_at, to_json, u64_at, uuid_at, uuid_or_none,
+    standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
 };
 use super::schema::{meta, set_meta};
 use super::{Sqlite, registry_events, registry_spaces};
@@ -74,7 +74,7 @@ fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: T
     run(db, sql, params![agent, int(rev), ms(at), to_json(config)?])?;
     let sql = "UPDATE agent SET config_rev = ?, wake_on = ?, hop_limit = ?, inbox_max = ?, debounce = ?, \
                urgency = ? WHERE id = ?";
-    let wake_on = i64::from(config.wake_on == WakeOn::Mention);
+    let wake_on = wake_on_code(config.wake_on);
     let (inbox_max, debounce) = (config.limits.inbox_max, int(config.debounce));
     let urgency = Some(&config.urgency).filter(|urgency| **urgency != Urgency::default());
     let urgency = urgency.map(to_json).transpose()?;
@@ -251,6 +251,14 @@ impl Registry for Sqlite {
 
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>> {
         self.administer(move |db| registry_spaces::open(db, new))
+    }
+
+    fn amend_space(
+        &self,
+        space: SpaceId,
+        change: SpaceChange,
+    ) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| registry_spaces::amend(db, space, &change))
     }
 
     fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>> {

@@ -3,21 +3,23 @@
 use agent::entity::{Member, Space};
 use agent::id::{EntityId, SpaceId};
 use agent::limits;
-use agent::port::{Denial, NewSpace};
+use agent::port::{Denial, NewSpace, SpaceChange};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::facts::touch_space;
 use super::fault::Outcome;
-use super::rows::{SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at};
+use super::rows::{SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, wake_on_code};
 
 pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
     let taken = "SELECT 1 FROM space WHERE name = ? OR uuid = ?";
     if db.prepare_cached(taken)?.exists(params![new.name, bytes(new.id.0)])? {
         return Err(Denial::NameTaken { what: "space", name: new.name }.into());
     }
-    let sql = "INSERT INTO space (uuid, name, display_name, description, created_at) VALUES (?, ?, ?, ?, ?)";
-    let row = params![bytes(new.id.0), new.name, new.display_name, new.description, ms(new.at)];
+    let sql = "INSERT INTO space (uuid, name, display_name, description, wake_on, created_at) \
+               VALUES (?, ?, ?, ?, ?, ?)";
+    let wake_on = wake_on_code(new.wake_on);
+    let row = params![bytes(new.id.0), new.name, new.display_name, new.description, wake_on, ms(new.at)];
     db.prepare_cached(sql)?.insert(row)?;
     for member in new.members {
         add_member(db, new.id, member, Member::ROLE, new.at)?;
@@ -38,6 +40,21 @@ fn missing(space: SpaceId) -> Denial {
 fn raise(db: &Connection, space: i64) -> Outcome<u64> {
     let sql = "UPDATE space SET rev = rev + 1 WHERE id = ? RETURNING rev";
     Ok(first(db, sql, [space], |row| u64_at(row, 0))?.unwrap_or(0))
+}
+
+/// Changes names and rules. What was said before keeps the fate that it got.
+pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Outcome<Space> {
+    let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
+    let sql = "UPDATE space SET display_name = coalesce(?2, display_name), \
+               description = coalesce(?3, description), wake_on = coalesce(?4, wake_on) \
+               WHERE id = ?1 AND (display_name, description, wake_on) != \
+               (coalesce(?2, display_name), coalesce(?3, description), coalesce(?4, wake_on))";
+    let wake_on = change.wake_on.map(wake_on_code);
+    if run(db, sql, params![row, change.display_name, change.description, wake_on])? == 1 {
+        raise(db, row)?;
+        touch_space(db, row)?;
+    }
+    read(db, space)
 }
 
 pub(super) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::entity::{Entity, EntityKind, Space};
 use agent::event::{Channel, Principal, Trust};
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
@@ -227,7 +227,7 @@ pub(super) fn entity_at(row: &Row<'_>, at: usize) -> Outcome<Entity> {
 
 /// Columns of [`space_at`], for a `space s`.
 pub(super) const SPACE: &str =
-    "s.uuid, s.name, s.display_name, s.description, s.head_seq, s.rev, s.closed, s.created_at";
+    "s.uuid, s.name, s.display_name, s.description, s.head_seq, s.rev, s.closed, s.wake_on, s.created_at";
 
 pub(super) fn space_at(row: &Row<'_>, at: usize) -> Outcome<Space> {
     Ok(Space {
@@ -238,8 +238,22 @@ pub(super) fn space_at(row: &Row<'_>, at: usize) -> Outcome<Space> {
         head_seq: u64_at(row, at + 4)?,
         rev: u64_at(row, at + 5)?,
         closed: row.get(at + 6)?,
-        created_at: time_at(row, at + 7)?,
+        wake_on: wake_on_at(row, at + 7)?,
+        created_at: time_at(row, at + 8)?,
     })
+}
+
+/// Which agents' messages wake, as a column.
+pub(super) fn wake_on_code(rule: WakeOn) -> i64 {
+    i64::from(rule == WakeOn::Mention)
+}
+
+pub(super) fn wake_on_at(row: &Row<'_>, at: usize) -> Outcome<WakeOn> {
+    match row.get::<_, i64>(at)? {
+        0 => Ok(WakeOn::All),
+        1 => Ok(WakeOn::Mention),
+        other => Err(damaged(format!("`{other}` does not say which messages wake"))),
+    }
 }
 
 /// Columns and joins of [`message_at`].

@@ -17,7 +17,7 @@ use super::fault::{Fault, Outcome};
 use super::held;
 use super::rows::{
     MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
-    place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at,
+    place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at, wake_on_at,
 };
 
 /// What came of saying it.
@@ -34,6 +34,7 @@ pub(super) struct Place {
     pub(super) head_seq: u64,
     pub(super) rev: u64,
     pub(super) closed: bool,
+    wake_on: WakeOn,
 }
 
 struct Listener {
@@ -61,7 +62,7 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     }
     let spoken = if kind == EntityKind::Agent { count(db, message)? } else { 0 };
     let mut wake = Vec::new();
-    for delivery in deliver(message, seq, &named, &members, spoken) {
+    for delivery in deliver(message, seq, &named, &members, place.wake_on, spoken) {
         let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
         if let Some(head) = listener.and_then(|listener| listener.head.as_mut()) {
             // A person's word lets go what agents said there before it.
@@ -80,9 +81,15 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
 
 /// The space of a message.
 pub(super) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Place>> {
-    let sql = "SELECT id, head_seq, rev, closed FROM space WHERE uuid = ?";
+    let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
     first(db, sql, [bytes(message.space.0)], |row| {
-        Ok(Place { id: row.get(0)?, head_seq: u64_at(row, 1)?, rev: u64_at(row, 2)?, closed: row.get(3)? })
+        Ok(Place {
+            id: row.get(0)?,
+            head_seq: u64_at(row, 1)?,
+            rev: u64_at(row, 2)?,
+            closed: row.get(3)?,
+            wake_on: wake_on_at(row, 4)?,
+        })
     })
 }
 
@@ -99,7 +106,7 @@ fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
             let requesters: Option<String> = row.get(6)?;
             Ok(AgentFacts {
                 standing: head.standing,
-                wake_on: if row.get::<_, i64>(4)? == 1 { WakeOn::Mention } else { WakeOn::All },
+                wake_on: wake_on_at(row, 4)?,
                 hop_limit: u32_at(row, 5)?,
                 waiting: head.waiting,
                 inbox_max: head.inbox_max,

@@ -1,10 +1,10 @@
 //! What accepting promises.
 
 use agent::changes::CommitKind;
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::event::{EventData, EventKind, Fate, Trust};
 use agent::id::{CredentialId, EntityId, EventId, RootId, SpaceId};
-use agent::port::{Accept, Accepted, Denial, RequestKey, Waken};
+use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Waken};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -174,6 +174,36 @@ pub async fn the_ninth_agent_message_of_a_root_is_held_and_a_persons_never(b: Ba
     assert!(matches!(w.accept(human).await, Accepted::Fresh { wake, .. } if wake.len() == 2));
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.waiting, card.held), (10, 0), "the person's word lets the ninth go");
+}
+
+/// What does not wake is settled with its reason, and stays to be read in the space.
+pub async fn a_space_is_quiet_for_agents_that_are_not_named_by_its_rule(b: Backend) {
+    let w = world(b).await;
+    let quiet = SpaceChange { wake_on: Some(WakeOn::Mention), ..SpaceChange::default() };
+    w.b.registry.amend_space(w.team, quiet).await.unwrap();
+    let from_bob = |text: &str| {
+        let mut message = saying(w.bob.entity(), w.team, text);
+        message.trust = Trust::Agent;
+        message
+    };
+    let plain = from_bob("the build is green");
+    assert!(matches!(w.accept(plain.clone()).await, Accepted::Fresh { wake, .. } if wake.is_empty()));
+    let reason = Some("wake_on: mention, by the space".to_owned());
+    let row = w.b.reader.event(w.ada, EventId(plain.id.to_string())).await.unwrap().unwrap();
+    assert_eq!(row.fate, Fate::Skipped { reason });
+    assert_eq!(w.due(1_000_000).await, []);
+    let named = from_bob("@ada, look");
+    assert!(matches!(w.accept(named).await, Accepted::Fresh { wake, .. } if wake.len() == 1));
+    assert!(matches!(w.say(w.team, "and I?").await, Accepted::Fresh { wake, .. } if wake.len() == 2));
+    let waiting = w.wake(w.ada).await.waiting;
+    let said: Vec<&str> = waiting.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    assert_eq!(said, ["@ada, look", "and I?"]);
+    let read = w.b.lookup.messages(w.ada, w.team, None, 10).await.unwrap();
+    assert!(format!("{read:?}").contains("the build is green"), "{read:?}");
+    // They are heard again from the moment on in which the rule goes.
+    let loud = SpaceChange { wake_on: Some(WakeOn::All), ..SpaceChange::default() };
+    w.b.registry.amend_space(w.team, loud).await.unwrap();
+    assert!(matches!(w.accept(from_bob("red again")).await, Accepted::Fresh { wake, .. } if wake.len() == 1));
 }
 
 /// Nothing that a person said is dropped; each collapsed event shares the fate of its range.

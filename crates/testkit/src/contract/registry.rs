@@ -1,11 +1,12 @@
 //! What administrators and people do.
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::entity::EntityKind;
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, SpaceId};
 use agent::limits;
 use agent::port::{
     Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace, RegistryError,
+    SpaceChange,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -55,6 +56,7 @@ pub async fn the_world_is_founded_once(b: Backend) {
             name: "home".into(),
             display_name: "Home".into(),
             description: "where it begins".into(),
+            wake_on: WakeOn::All,
             members: vec![human.id, agent.id.entity()],
             at: at(0),
         };
@@ -80,6 +82,7 @@ pub async fn handles_are_unique_and_unknown_ids_are_named(b: Backend) {
         name: "family".into(),
         display_name: String::new(),
         description: String::new(),
+        wake_on: WakeOn::All,
         members: Vec::new(),
         at: at(0),
     };
@@ -117,6 +120,34 @@ pub async fn an_amendment_makes_a_revision_only_where_something_changes(b: Backe
     let waking = w.wake(w.ada).await;
     assert_eq!((waking.config_rev, waking.config.limits.max_steps), (1, limits::MAX_STEPS));
     assert_eq!(w.wake(w.bob).await.facts.space(w.team).unwrap().members[1].entity.display_name, "Ada L.");
+}
+
+/// Readers, members and the next message see what holds now; nothing named changes nothing.
+pub async fn a_space_is_amended_only_where_something_changes(b: Backend) {
+    let w = world(b).await;
+    let before = w.b.reader.space("family".into()).await.unwrap().unwrap();
+    assert_eq!(before.wake_on, WakeOn::All);
+    let amend = |change| w.b.registry.amend_space(w.family, change);
+    let quiet = || SpaceChange { wake_on: Some(WakeOn::Mention), ..SpaceChange::default() };
+    assert_eq!(amend(SpaceChange::default()).await.unwrap(), before);
+    let after = amend(quiet()).await.unwrap();
+    assert_eq!((after.wake_on, after.rev, &after.name), (WakeOn::Mention, before.rev + 1, &before.name));
+    assert_eq!(amend(quiet()).await.unwrap(), after);
+    let named = SpaceChange {
+        display_name: Some("The family".into()),
+        description: Some("at home".into()),
+        ..SpaceChange::default()
+    };
+    let named = amend(named).await.unwrap();
+    assert_eq!((named.display_name.as_str(), named.description.as_str()), ("The family", "at home"));
+    assert_eq!((named.wake_on, named.rev), (WakeOn::Mention, after.rev + 1));
+    assert_eq!(w.b.reader.space("family".into()).await.unwrap(), Some(named.clone()));
+    w.say(w.family, "hello").await;
+    let seen = w.wake(w.ada).await.facts.space(w.family).unwrap().space.clone();
+    assert_eq!((seen.wake_on, seen.display_name), (WakeOn::Mention, named.display_name));
+    let nowhere = SpaceId(fresh());
+    let unknown = w.b.registry.amend_space(nowhere, SpaceChange::default()).await;
+    assert_eq!(denied(unknown), Denial::NotFound { what: "space", name: nowhere.to_string() });
 }
 
 /// Joining again changes the role; leaving twice is told.

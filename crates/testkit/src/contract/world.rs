@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, Rest, Settlement};
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, WakeOn};
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
@@ -86,6 +86,7 @@ pub(super) async fn space(b: &Backend, name: &str, members: &[EntityId]) -> Spac
         name: name.into(),
         display_name: name.to_uppercase(),
         description: String::new(),
+        wake_on: WakeOn::All,
         members: members.to_vec(),
         at: at(0),
     };

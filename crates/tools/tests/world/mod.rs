@@ -177,6 +177,7 @@ pub(crate) fn space(id: SpaceId, name: &str, display_name: &str, members: &[Enti
         head_seq: 0,
         rev: 0,
         closed: false,
+        wake_on: agent::config::WakeOn::All,
         created_at: now(),
     };
     let member = |entity: &Entity| Member { entity: entity.clone(), role: String::new(), since: now() };

@@ -296,6 +296,7 @@ fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
         head_seq: 1,
         rev: 1,
         closed: false,
+        wake_on: crate::config::WakeOn::All,
         created_at: at(0),
     };
     crate::life::SpaceFacts { space, members: vec![member(1), member(2), member(3)] }

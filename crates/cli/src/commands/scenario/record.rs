@@ -122,7 +122,8 @@ impl Recording {
         };
         for space in &facts.spaces {
             let members = space.members.iter().map(|member| member.entity.name.clone()).collect();
-            recording.rooms.push(Room { name: space.name.clone(), members });
+            let (name, wake_on) = (space.name.clone(), space.wake_on);
+            recording.rooms.push(Room { name, members, wake_on });
             let named = space.members.iter().map(|member| (member.entity.id, member.entity.name.clone()));
             recording.entities.extend(named);
         }
