@@ -61,16 +61,24 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
     Ok(())
 }
 
-/// One connection, from its first byte to its last.
-async fn talk(stream: TcpStream, router: Router, shutdown: CancellationToken, give_up: CancellationToken) {
+/// One connection, from its first byte to its last. Either half of it is large for a while and then
+/// gone, so that each has a box of its own.
+fn talk(
+    stream: TcpStream,
+    router: Router,
+    shutdown: CancellationToken,
+    give_up: CancellationToken,
+) -> impl Future<Output = ()> {
     // Updates are small and must not wait for more.
     let _ = stream.set_nodelay(true);
-    let Some((opened, head, stream)) = Box::pin(converse(stream, router, shutdown, &give_up)).await else {
-        return;
-    };
-    tokio::select! {
-        () = Box::pin(opened.pour(head, stream)) => {}
-        () = give_up.cancelled() => {}
+    let conversing = Box::pin(converse(stream, router, shutdown, give_up.clone()));
+    async move {
+        let Some((opened, head, stream)) = conversing.await else { return };
+        let pouring = Box::pin(opened.pour(head, stream));
+        tokio::select! {
+            () = pouring => {}
+            () = give_up.cancelled() => {}
+        }
     }
 }
 
@@ -82,7 +90,7 @@ async fn converse(
     stream: TcpStream,
     router: Router,
     shutdown: CancellationToken,
-    give_up: &CancellationToken,
+    give_up: CancellationToken,
 ) -> Option<Handover> {
     let (first, taken) = oneshot::channel();
     let taken = async {

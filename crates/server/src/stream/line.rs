@@ -3,7 +3,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -45,34 +44,42 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Answers with `head` and the stream, to its end. Nothing tells its length: it ends with the
-    /// connection.
-    pub(crate) async fn pour(self, head: Parts, socket: TcpStream) {
+    /// connection. No `async fn`: that would keep room for its arguments besides what they become, in
+    /// each of a thousand streams.
+    pub(crate) fn pour(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> {
         let Self { pump, listener, last_seen, outlet } = self;
         let clock = Arc::clone(pump.clock());
         let mut sink = Sink { socket, outlet, rest: written(head, &clock.now()) };
-        {
-            let mut pump = pin!(pump.run(listener, last_seen));
-            let gone = poll_fn(|cx| {
-                let ended = pump.as_mut().poll(cx).is_ready();
-                // What the pump has just put in is written in the same turn.
-                match sink.poll(cx) {
-                    Poll::Ready(Ok(())) if ended => Poll::Ready(false),
-                    Poll::Ready(Err(Gone)) => Poll::Ready(true),
-                    _ if ended => Poll::Ready(false),
-                    _ => Poll::Pending,
-                }
-            });
-            if gone.await {
+        let pump = pump.run(listener, last_seen);
+        async move {
+            if poured(pump, &mut sink).await.is_err() {
                 return;
             }
-        }
-        // Whoever does not take even the farewell is not there.
-        let patience = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
-        tokio::select! {
-            _ = poll_fn(|cx| sink.poll(cx)) => {}
-            () = patience => {}
+            // Whoever does not take even the farewell is not there.
+            let patience = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
+            tokio::select! {
+                _ = poll_fn(|cx| sink.poll(cx)) => {}
+                () = patience => {}
+            }
         }
     }
+}
+
+/// Runs the pump to its end, and writes what it puts in.
+fn poured<'a>(
+    pump: impl Future<Output = ()> + 'a,
+    sink: &'a mut Sink,
+) -> impl Future<Output = Result<(), Gone>> + 'a {
+    let mut pump = Box::pin(pump);
+    poll_fn(move |cx| {
+        let ended = pump.as_mut().poll(cx).is_ready();
+        // What the pump has just put in is written in the same turn.
+        match sink.poll(cx) {
+            Poll::Ready(Err(Gone)) => Poll::Ready(Err(Gone)),
+            _ if ended => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
+    })
 }
 
 /// The client is not there any more.
@@ -98,6 +105,10 @@ impl Sink {
             }
             match self.socket.try_write(&self.rest) {
                 Ok(0) => return Poll::Ready(Err(Gone)),
+                Ok(written) if written == self.rest.len() => {
+                    // Bytes that are used up still hold what they were cut from: a whole snapshot.
+                    self.rest = Bytes::new();
+                }
                 Ok(written) => self.rest.advance(written),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if ready!(self.socket.poll_write_ready(cx)).is_err() {

@@ -97,16 +97,23 @@ impl Pump {
 
     /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
     /// is noticed by whoever runs this.
-    pub(super) async fn run(mut self, listener: Box<dyn Listener>, last_seen: Option<u64>) {
-        let end = self.live(listener, last_seen).await;
-        self.outbox.end(|last_id| {
-            Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
-        });
-        // Whoever does not take even this much is not there.
-        let patience = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
-        tokio::select! {
-            () = self.outbox.empty() => {}
-            () = patience => {}
+    #[expect(clippy::manual_async_fn, reason = "an `async fn` would keep room for the pump twice")]
+    pub(super) fn run(
+        mut self,
+        listener: Box<dyn Listener>,
+        last_seen: Option<u64>,
+    ) -> impl Future<Output = ()> {
+        async move {
+            let end = self.live(listener, last_seen).await;
+            self.outbox.end(|last_id| {
+                Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
+            });
+            // Whoever does not take even this much is not there.
+            let patience = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
+            tokio::select! {
+                () = self.outbox.empty() => {}
+                () = patience => {}
+            }
         }
     }
 
