@@ -86,6 +86,26 @@ impl Voice {
     pub fn encode(&self, prompt: &Prompt, memo: &mut Memo) -> Encoded {
         Kept::open(memo, self.wire.as_ref(), prompt).encode(self.wire.as_ref(), prompt)
     }
+
+    /// What comes behind a refusal of a request that was opened so: the request that is sent instead, or
+    /// what the stream fails with. For tests without a network; a stream does it by itself.
+    pub fn refused(
+        &self,
+        prompt: &Prompt,
+        memo: &mut Memo,
+        opening: Opening,
+        status: u16,
+        said: &str,
+    ) -> Result<Encoded, ModelError> {
+        let wire = self.wire.as_ref();
+        let kept = Kept::open(memo, wire, prompt);
+        let may_drop = wire.binds_reasoning() && !opening.drop_block;
+        match meet(wire, &kept.drop_block(), may_drop, status, said) {
+            Met::Dropping => Ok(kept.encode(wire, prompt)),
+            Met::Failed(error) => Err(error),
+            Met::Otherwise => Err(failure::classify(status, &Hints::default(), said)),
+        }
+    }
 }
 
 impl Model for Voice {
@@ -127,6 +147,31 @@ struct Call {
     again: Option<Again>,
     /// Whether the vendor has refused the conversation's reasoning.
     refused: Arc<AtomicBool>,
+}
+
+/// How a refusal is met.
+enum Met {
+    /// The same request once more; the vendor is asked to drop the reasoning that it refuses.
+    Dropping,
+    /// Asked again, the request goes without the reasoning that the vendor refuses.
+    Failed(ModelError),
+    /// It is not about reasoning.
+    Otherwise,
+}
+
+/// Meets a refusal of reasoning, and notes in `refused` that the conversation's is not taken.
+fn meet(wire: &dyn Wire, refused: &AtomicBool, may_drop: bool, status: u16, said: &str) -> Met {
+    if may_drop && status == 400 && said.contains("bound to a different conversation") {
+        tracing::warn!("the vendor refused reasoning as bound to a different conversation: dropping it");
+        refused.store(true, Ordering::Relaxed);
+        return Met::Dropping;
+    }
+    if wire.refuses_reasoning(status, said) && !refused.swap(true, Ordering::Relaxed) {
+        let message = "the vendor cannot open the reasoning that it gave: it is left out from here on";
+        // One conversation's own doing: nobody else is kept from asking.
+        return Met::Failed(ModelError::Failed { message: message.into(), retry_after: None });
+    }
+    Met::Otherwise
 }
 
 struct Receiving {
@@ -177,15 +222,10 @@ impl Call {
         }
         let hints = hints(response.headers());
         let text = self.address.redact(read_bounded(response).await);
-        let is_bound = status == 400 && text.contains("bound to a different conversation");
-        if let Some(again) = self.again.take_if(|_| is_bound) {
-            tracing::warn!("the vendor refused reasoning as bound to a different conversation: dropping it");
-            self.refused.store(true, Ordering::Relaxed);
-            return Ok(Phase::Send(self, again.body, again.opening));
-        }
-        if self.wire.refuses_reasoning(status, &text) && !self.refused.swap(true, Ordering::Relaxed) {
-            let message = "the vendor cannot open the reasoning that it gave: it is left out from here on";
-            return Err(ModelError::Overloaded { message: message.into(), retry_after: None });
+        match (meet(&*self.wire, &self.refused, self.again.is_some(), status, &text), self.again.take()) {
+            (Met::Dropping, Some(again)) => return Ok(Phase::Send(self, again.body, again.opening)),
+            (Met::Failed(error), _) => return Err(error),
+            _ => {}
         }
         Err(match status {
             200..=299 if failure::looks_like_page(&text) => ModelError::Garbage(failure::page(status)),

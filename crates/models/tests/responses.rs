@@ -250,7 +250,7 @@ async fn reasoning_that_the_vendor_cannot_open_is_left_out_from_then_on() {
     let refused = r#"{"error":{"message":"The encrypted content gAAA… could not be verified.","type":"invalid_request_error","code":"invalid_encrypted_content"}}"#;
     stub.push(Answer::status(400, refused));
     let error = life.ask(voice.as_ref()).await.unwrap_err();
-    assert!(matches!(&error, ModelError::Overloaded { .. }) && error.retryable(), "{error:?}");
+    assert!(matches!(&error, ModelError::Failed { .. }) && error.retryable(), "{error:?}");
     // The same request, tried again, goes without; so does the next one.
     stub.push(Answer::new().reasoning("so").call("call_2", "done", "{}", 9));
     life.step(voice.as_ref()).await;

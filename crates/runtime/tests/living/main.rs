@@ -16,3 +16,4 @@ mod stories;
 mod streaming;
 mod table;
 mod traces;
+mod wired;

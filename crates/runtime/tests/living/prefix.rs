@@ -205,7 +205,7 @@ pub(crate) fn voice(wire: Arc<dyn Wire>) -> Voice {
 /// Each vendor's wire, set up for a model of its own.
 pub(crate) fn wires() -> [(Vendor, Arc<dyn Wire>); 4] {
     [
-        (Vendor::Anthropic, Arc::new(Anthropic::new("claude-sonnet-4-5", 1_000))),
+        (Vendor::Anthropic, Arc::new(Anthropic::new("claude-fable-5-2", 1_000))),
         (Vendor::OpenAi, Arc::new(OpenAiChat::new("gpt-4.1", 1_000, ToolMode::Native, Dialect::OPENAI))),
         (Vendor::Gemini, Arc::new(Gemini::new(GEMINI, 1_000))),
         (Vendor::Responses, Arc::new(OpenAiResponses::new("gpt-5", 1_000))),
@@ -233,14 +233,16 @@ fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::Verdict {
     }
 }
 
-pub(crate) fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
-    for (vendor, wire) in wires() {
-        let voice = voice(wire);
+/// Each request is one that every vendor takes, and within a cycle none rewrites the one before.
+fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
+    accepted_by_every_vendor_but(None, prompts, place);
+}
+
+/// The same without one that has been asked before.
+pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Prompt], place: &str) {
+    for (vendor, wire) in wires().into_iter().filter(|(vendor, _)| Some(*vendor) != one) {
         let mut before: Option<(agent::id::CycleId, Value)> = None;
-        for prompt in prompts {
-            let body = voice.encode(prompt, &mut Memo::default()).body.concat();
-            let asked: Value = serde_json::from_slice(&body).unwrap();
-            check(vendor, &asked).unwrap_or_else(|why| panic!("{place}: {vendor:?}: {why}"));
+        for (prompt, asked) in prompts.iter().zip(taken_by(vendor, wire, prompts, place)) {
             if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
                 // Asked again after a crash it may be the very same request; it never is a shorter one.
                 extends(vendor, &sent, &asked)
@@ -249,4 +251,15 @@ pub(crate) fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
             before = Some((prompt.cycle, asked));
         }
     }
+}
+
+fn taken_by(vendor: Vendor, wire: Arc<dyn Wire>, prompts: &[Prompt], place: &str) -> Vec<Value> {
+    let voice = voice(wire);
+    let taken = |prompt: &Prompt| {
+        let body = voice.encode(prompt, &mut Memo::default()).body.concat();
+        let asked: Value = serde_json::from_slice(&body).unwrap();
+        check(vendor, &asked).unwrap_or_else(|why| panic!("{place}: {vendor:?}: {why}"));
+        asked
+    };
+    prompts.iter().map(taken).collect()
 }

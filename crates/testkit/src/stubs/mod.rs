@@ -14,4 +14,4 @@ mod server;
 pub mod rules;
 
 pub use answer::{Answer, Said};
-pub use server::{Recorded, Stub, Vendor, bytes_of};
+pub use server::{Recorded, Stub, Vendor, bytes_of, refusal_of};

@@ -203,13 +203,22 @@ fn refusal(
 
 fn error(vendor: Vendor, kind: &str, message: &str) -> Answer {
     let status = if kind == "invalid_request_error" { 400 } else { 500 };
+    Answer::status(status, error_body(vendor, kind, message)).header("content-type", "application/json")
+}
+
+fn error_body(vendor: Vendor, kind: &str, message: &str) -> String {
     let error = json!({"type": kind, "message": message});
     let body = match vendor {
         Vendor::OpenAi | Vendor::Responses => json!({ "error": error }),
         Vendor::Gemini => rules::gemini_error(&error),
         Vendor::Anthropic => json!({"type": "error", "error": error}),
     };
-    Answer::status(status, body.to_string()).header("content-type", "application/json")
+    body.to_string()
+}
+
+/// Status and body with which a stub of that vendor refuses a request, for tests without a network.
+pub fn refusal_of(vendor: Vendor, why: &str) -> (u16, String) {
+    (400, error_body(vendor, "invalid_request_error", why))
 }
 
 /// The body that a stub of that vendor sends for a request, for tests without a network.

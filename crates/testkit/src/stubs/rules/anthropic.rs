@@ -113,6 +113,7 @@ fn misplaced(request: &Value) -> Vec<(String, String)> {
         return Vec::new();
     }
     let mut bad = Vec::new();
+    unsigned(request, &mut bad);
     let mut before: Option<&str> = None;
     for found in signatures(request) {
         let path = format!("messages.{}.content.{}", found.message, found.block);
@@ -130,6 +131,19 @@ fn misplaced(request: &Value) -> Vec<(String, String)> {
         before = Some(found.signature);
     }
     bad
+}
+
+/// Reasoning with a signature that nobody made.
+fn unsigned(request: &Value, bad: &mut Vec<(String, String)>) {
+    for (message, value) in request["messages"].as_array().into_iter().flatten().enumerate() {
+        for (place, block) in value["content"].as_array().into_iter().flatten().enumerate() {
+            let signature = block["signature"].as_str().unwrap_or_default();
+            if block["type"] == "thinking" && !signature.starts_with(MARK) {
+                let path = format!("messages.{message}.content.{place}");
+                bad.push((path, "Invalid `signature` in `thinking` block.".into()));
+            }
+        }
+    }
 }
 
 /// What the vendor would drop of a request that asks it to: the entries of `input_transformations`.
@@ -184,8 +198,10 @@ pub fn check_anthropic(request: &Value) -> Verdict {
         return Err(format!("a maximum of 4 blocks with cache_control may be provided, found {marks}"));
     }
     last_turn(request, messages)?;
-    match misplaced(request).into_iter().next() {
-        Some(_) if request["thinking"]["block_binding"]["prefix_mismatch_behavior"] == "drop_block" => Ok(()),
+    // Asked to, it drops what belongs elsewhere; what it never signed it refuses all the same.
+    let drops = request["thinking"]["block_binding"]["prefix_mismatch_behavior"] == "drop_block";
+    let refused = |(_, reason): &(String, String)| !drops || !reason.contains("bound to");
+    match misplaced(request).into_iter().find(refused) {
         Some((path, reason)) => Err(format!("{path}: {reason}")),
         None => Ok(()),
     }
