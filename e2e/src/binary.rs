@@ -1,12 +1,13 @@
-//! One life of the binary: started, ready, killed.
+//! One life of the binary: started, ready, halted, told to stop, killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
@@ -14,6 +15,8 @@ use crate::{Result, Trouble};
 
 /// How long a start may take before the harness gives up: far above any start that was seen.
 const START: Duration = Duration::from_secs(30);
+/// How often a process is asked whether it is gone.
+const ASK: Duration = Duration::from_millis(4);
 
 /// How the binary is started, the same for every life.
 #[derive(Clone, Debug)]
@@ -26,7 +29,12 @@ pub struct Launch {
     pub model_url: String,
     /// Where its log goes, all lives behind each other.
     pub log: PathBuf,
+    /// The server that counts effects, for a build with `failpoints`.
+    pub counter: Option<String>,
 }
+
+/// What befalls one life from within: variables of its environment.
+pub type Faults = Vec<(&'static str, String)>;
 
 /// What the binary prints once it serves.
 #[derive(Clone, Debug, Deserialize)]
@@ -46,6 +54,22 @@ pub struct Life {
     line: Option<oneshot::Receiver<String>>,
     started: Instant,
     log: PathBuf,
+}
+
+/// Finds the binary with `failpoints`: `VIV_FAILPOINTS_BIN`, else beside the other under the name
+/// `viv-failpoints`.
+pub fn find_failpoints() -> Result<PathBuf> {
+    let named = std::env::var_os("VIV_FAILPOINTS_BIN").map(PathBuf::from);
+    let viv = match named {
+        Some(named) => named,
+        None => find()?.with_file_name("viv-failpoints"),
+    };
+    let shown = viv.display().to_string();
+    there(viv).map_err(|_| {
+        Trouble::new(format!(
+            "wanted a build with `failpoints` at `{shown}`: make it with `make viv-failpoints`"
+        ))
+    })
 }
 
 /// Finds the binary: `VIV_BIN`, else beside this test's own.
@@ -71,7 +95,7 @@ fn there(viv: PathBuf) -> Result<PathBuf> {
 
 impl Launch {
     /// Starts it; it is not ready yet.
-    pub fn start(&self) -> Result<Life> {
+    pub fn start(&self, faults: &Faults) -> Result<Life> {
         let trouble = |what: &str, error: std::io::Error| Trouble::new(format!("{what}: {error}"));
         let log = append(&self.log).map_err(|error| trouble("cannot open the log", error))?;
         let mut child = Command::new(&self.viv)
@@ -83,6 +107,8 @@ impl Launch {
             .env_remove("ANTHROPIC_API_KEY")
             .env_remove("VIV_URL")
             .env_remove("VIV_KEY")
+            .envs(self.counter.iter().map(|url| ("VIV_COUNTER", url)))
+            .envs(faults.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -108,12 +134,13 @@ fn append(log: &Path) -> std::io::Result<File> {
 }
 
 impl Life {
-    /// Waits for the line that says it serves; how long it took since the start.
-    pub async fn ready(&mut self) -> Result<(Ready, Duration)> {
+    /// Waits for the line that says it serves; how long it took since the start. `None` where it
+    /// ended before.
+    pub async fn ready(&mut self) -> Result<Option<(Ready, Duration)>> {
         let line = self.line.take().ok_or_else(|| Trouble::new("its readiness was asked for twice"))?;
         let line = match tokio::time::timeout(START, line).await {
             Ok(Ok(line)) => line,
-            Ok(Err(_)) => return Err(self.trouble("it ended before it was ready")),
+            Ok(Err(_)) => return Ok(None),
             Err(_) => return Err(self.trouble("it was not ready in time")),
         };
         let took = self.started.elapsed();
@@ -122,19 +149,53 @@ impl Life {
         if !ready.ready {
             return Err(self.trouble(&format!("it is not ready: `{}`", line.trim())));
         }
-        Ok((ready, took))
+        Ok(Some((ready, took)))
     }
 
-    /// SIGKILL, and waits until the process is gone.
-    pub fn kill(&mut self) -> Result<()> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            return Err(self.trouble(&format!("it ended by itself with {status}")));
+    /// SIGSTOP: it stands still as it is.
+    pub fn halt(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT: it goes on.
+    pub fn go_on(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// SIGTERM: it is to stop in peace.
+    pub fn ask_to_stop(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Trouble::new("the binary has no process number"))?;
+        // It is not waited for before it is gone, so the number is still its own.
+        kill_process(pid, signal).map_err(|error| Trouble::new(format!("cannot signal the binary: {error}")))
+    }
+
+    /// How it ended, once it has; waits so long for that.
+    pub async fn gone(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let begun = Instant::now();
+        let mut ask = tokio::time::interval(ASK);
+        loop {
+            ask.tick().await;
+            let ended = self.child.try_wait();
+            let ended = ended.map_err(|error| Trouble::new(format!("cannot ask for the binary: {error}")))?;
+            if ended.is_some() || begun.elapsed() > patience {
+                return Ok(ended);
+            }
         }
-        let gone = self.child.kill().and_then(|()| self.child.wait());
-        gone.map(|_| ()).map_err(|error| Trouble::new(format!("cannot kill the binary: {error}")))
     }
 
-    fn trouble(&self, what: &str) -> Trouble {
+    /// SIGKILL, and waits until the process is gone. How it ended: maybe by itself before.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        let gone = self.child.kill().and_then(|()| self.child.wait());
+        gone.map_err(|error| Trouble::new(format!("cannot kill the binary: {error}")))
+    }
+
+    /// The same with the end of its log.
+    pub fn trouble(&self, what: &str) -> Trouble {
         Trouble::new(format!("{what}; its log ends so:\n{}", tail(&self.log)))
     }
 }

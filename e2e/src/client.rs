@@ -43,6 +43,16 @@ impl Client {
         Ok(Self { http, url: url.to_owned(), key: key.to_owned() })
     }
 
+    /// The server's host and port.
+    pub fn address(&self) -> String {
+        self.url.trim_start_matches("http://").trim_end_matches('/').to_owned()
+    }
+
+    /// The key that it is asked with.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Asks for something to be done. `None` where there was no whole answer: whether it was done is
     /// unknown then.
     pub async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> Option<Answer> {

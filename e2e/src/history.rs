@@ -109,6 +109,8 @@ pub struct Entry {
     pub calls: Vec<(String, String, String)>,
     /// Outcomes: the call's id, whether it failed.
     pub outcomes: Vec<(String, bool)>,
+    /// What the model reads of each outcome, in the same order.
+    pub words: Vec<String>,
 }
 
 /// One run.
@@ -140,7 +142,8 @@ pub async fn read(client: &Client) -> Result<History> {
     Ok(history)
 }
 
-async fn lived(client: &Client, name: &str) -> Result<Lived> {
+/// Reads one agent.
+pub async fn lived(client: &Client, name: &str) -> Result<Lived> {
     let agent: Agent = client.get(&format!("/v1/agents/{name}")).await?;
     let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
     let runs: Vec<Run> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
@@ -158,7 +161,8 @@ async fn lived(client: &Client, name: &str) -> Result<Lived> {
     })
 }
 
-async fn messages(client: &Client, space: &str) -> Result<Vec<Words>> {
+/// Reads the messages of one space.
+pub async fn messages(client: &Client, space: &str) -> Result<Vec<Words>> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let path = format!("/v1/spaces/{space}/messages?limit=200&after={after}");
@@ -213,16 +217,18 @@ fn entry(entry: LogEntry) -> Entry {
     let LogEntry { seq, cycle, kind, message, .. } = entry;
     let calls =
         message.calls().map(|(id, name, arguments)| (id.0.clone(), name.to_owned(), arguments.to_owned()));
-    let outcomes = message.parts.iter().filter_map(|part| match part {
-        Part::ToolResult { id, error, .. } => Some((id.0.clone(), *error)),
+    let results = message.parts.iter().filter_map(|part| match part {
+        Part::ToolResult { id, error, text, .. } => Some(((id.0.clone(), *error), text.clone())),
         _ => None,
     });
+    let (outcomes, words) = results.unzip();
     Entry {
         seq,
         cycle: cycle.to_string(),
         kind: EntryKind::as_str(kind).to_owned(),
         calls: calls.collect(),
-        outcomes: outcomes.collect(),
+        outcomes,
+        words,
         text: message.text(),
     }
 }

@@ -1,257 +1,296 @@
-//! The loop: live under load, die without warning, live again; in the end all must be told as one
-//! story. Nothing of the binary is helped along: no flag, no pause, no clean stop.
+//! One world: live under load, die, live again; in the end all must be told as one story. The plain
+//! binary is not helped along: no flag, no pause, no clean stop but those that befall it.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use failpoint::POINTS;
+use rustix::process::Signal;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use crate::binary::{self, Launch, Life};
-use crate::check::{self, Breach};
+use crate::binary::{self, Faults, Launch, Life};
+use crate::blow::{Blow, End, Load as Time, Sabotage, Variant};
+use crate::check::{self, Breach, Kind};
 use crate::client::Client;
-use crate::dice::Dice;
+use crate::counter::Counter;
 use crate::follow::{Followers, Told};
 use crate::history::{self, History};
 use crate::load::{Load, Turn};
-use crate::stub::{Heard, Stub};
+use crate::stub::Stub;
+use crate::tally::Tally;
 use crate::world::{self, AGENTS};
 use crate::{Result, Trouble};
 
-/// How long a life is under load.
-const LOAD_MS: (u64, u64) = (50, 400);
-/// Half of the lives end instead right behind a commit: so many at most are heard first, within so
-/// many milliseconds, and then the blow falls within so many.
-const COMMITS: (u64, u64, u64) = (8, 1_500, 12);
-/// One in so many lives is killed before it is ready, within so many milliseconds.
-const EARLY: (u64, u64) = (8, 80);
 /// How long the last life may make no progress on its way to rest.
 const STILL: Duration = Duration::from_secs(60);
 /// How often it is asked whether it has.
 const ASK: Duration = Duration::from_millis(25);
+/// How long a process may take to stop that is told to: its own bound and the way there.
+const DRAIN: Duration = Duration::from_secs(20);
+/// How long a life goes on after it was halted.
+const AFTER_HALT_MS: u64 = 60;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub struct Torture {
     /// The binary.
     pub viv: PathBuf,
-    /// How often it is killed.
-    pub kills: u64,
+    /// What befalls it.
+    pub variant: Variant,
+    /// What must be caught.
+    pub sabotage: Option<Sabotage>,
+    /// How many lives end by force; as many again at most, while a named point was never come to.
+    pub lives: u64,
     /// The seed of everything that is left to chance.
     pub seed: u64,
-    /// Sabotage: the store forgets this life, as if nothing of it had ever been durable.
+    /// Sabotage from outside: the store forgets this life, as if nothing of it had ever been durable.
     pub forget: Option<u64>,
-}
-
-impl Torture {
-    /// From `VIV_BIN`, `VIV_KILLS` (40) and `VIV_SEED` (a new one).
-    pub fn from_env() -> Result<Self> {
-        Ok(Self {
-            viv: binary::find()?,
-            kills: number("VIV_KILLS")?.unwrap_or(40),
-            seed: number("VIV_SEED")?.unwrap_or_else(crate::dice::new_seed),
-            forget: None,
-        })
-    }
-}
-
-fn number(name: &str) -> Result<Option<u64>> {
-    let Ok(text) = std::env::var(name) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| Trouble::new(format!("wanted a number in `{name}`, got `{text}`")))
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Report {
+    /// In numbers.
+    pub tally: Tally,
     /// Every promise that was broken.
     pub breaches: Vec<Breach>,
     /// Where data and log were left, where a promise was broken.
     pub left: Option<PathBuf>,
-    kills: u64,
-    early: u64,
-    accepted: usize,
-    known: usize,
-    cycles: usize,
-    resumed: usize,
-    lived: usize,
-    skipped: usize,
-    replies: usize,
-    heard: Heard,
-    ready: Vec<Duration>,
-    took: Duration,
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, early, accepted, known, cycles, resumed, lived, skipped, replies, heard, .. } =
-            self;
-        let mut ready = self.ready.clone();
-        ready.sort();
-        let ms = |at: usize| ready.get(at).map_or(0, Duration::as_millis);
-        let (median, most) = (ms(ready.len() / 2), ms(ready.len().saturating_sub(1)));
-        write!(
-            f,
-            "{kills} kills ({early} before ready), {accepted} accepted, {known} answered as known; {lived} events lived in \
-             {cycles} cycles ({resumed} taken up again), {skipped} skipped, {replies} replies; {} model requests, {} streams cut; ready in {median} ms \
-             (median; at most {most}); {} promises broken; {:.1} s",
-            heard.requests,
-            heard.cut,
-            self.breaches.len(),
-            self.took.as_secs_f64(),
-        )
-    }
 }
 
 /// Everything that outlives the lives.
-struct House {
+struct House<'a> {
+    torture: &'a Torture,
     launch: Launch,
-    seed: u64,
+    stub: Stub,
+    counter: Counter,
     load: Arc<Load>,
     followers: Followers,
     key: String,
-    ready: Vec<Duration>,
-    early: u64,
+    tally: Tally,
+    /// Deaths at each point in the worlds before.
+    before: &'a BTreeMap<&'static str, u64>,
 }
 
-/// Runs the loop. An error means that the harness could not do its work, or that the binary would
-/// not start or rest; broken promises stand in the report.
-pub async fn run(torture: Torture) -> Result<Report> {
+/// Runs the world. `before` says how often each point was hit in others. An error means that the
+/// harness could not do its work, or that the binary would not start, stop or rest; broken promises
+/// stand in the report.
+pub async fn run(torture: &Torture, before: &BTreeMap<&'static str, u64>) -> Result<Report> {
     let begun = Instant::now();
     let trouble = |error: std::io::Error| Trouble::new(format!("no place for the data: {error}"));
     let dir = tempfile::Builder::new().prefix("viv-kill-").tempdir().map_err(trouble)?;
-    let stub = Stub::start().await?;
-    let mut house = House::new(&torture, dir.path(), &stub);
-    let done = house.live_and_die(&torture, &stub).await;
-    let (history, wrong) = match done {
-        Ok(history) => (history, stub.heard().wrong),
+    let mut house = House::new(torture, dir.path(), before).await?;
+    let history = match house.live_and_die().await {
+        Ok(history) => history,
         Err(why) => {
+            let (variant, seed) = (torture.variant.as_str(), torture.seed);
+            let left = dir.keep();
             return Err(Trouble::new(format!(
-                "{why}\n(seed {}, data left in `{}`)",
-                torture.seed,
-                dir.keep().display()
+                "{why}\n({variant}, seed {seed}, data left in `{}`)",
+                left.display()
             )));
         }
     };
-    let ledger = house.load.ledger();
-    let mut breaches = check::check(&ledger, &history, &house.followers.told());
-    breaches.extend(wrong.into_iter().map(|why| Breach::new(format!("the model was asked {why}"))));
-    let events = |state: &str| {
-        history.agents.iter().flat_map(|agent| &agent.events).filter(|event| event.state == state).count()
-    };
-    let words = history.spaces.iter().flat_map(|space| &space.messages);
-    Ok(Report {
-        left: (!breaches.is_empty()).then(|| dir.keep()),
-        breaches,
-        kills: torture.kills,
-        early: house.early,
-        accepted: ledger.accepted(),
-        known: ledger.known(),
-        cycles: history.agents.iter().map(|agent| agent.runs.len()).sum(),
-        resumed: house.followers.told().values().map(Told::resumed).sum(),
-        lived: events("lived"),
-        skipped: events("skipped"),
-        replies: words.filter(|words| words.call.is_some()).count(),
-        heard: stub.heard(),
-        ready: house.ready.clone(),
-        took: begun.elapsed(),
-    })
+    let breaches = house.judge(&history);
+    house.tally.count(&breaches);
+    house.tally.took = begun.elapsed();
+    let left = (!breaches.is_empty()).then(|| dir.keep());
+    Ok(Report { tally: house.tally, breaches, left })
 }
 
-impl House {
-    fn new(torture: &Torture, dir: &Path, stub: &Stub) -> Self {
+impl<'a> House<'a> {
+    async fn new(
+        torture: &'a Torture,
+        dir: &Path,
+        before: &'a BTreeMap<&'static str, u64>,
+    ) -> Result<House<'a>> {
+        let (stub, counter) = (Stub::start().await?, Counter::start().await?);
         let launch = Launch {
             viv: torture.viv.clone(),
             data_dir: dir.join("data"),
             model_url: stub.url().to_owned(),
             log: dir.join("log"),
+            counter: (torture.variant != Variant::Plain).then(|| counter.url().to_owned()),
         };
-        Self {
+        Ok(Self {
+            torture,
             launch,
-            seed: torture.seed,
+            stub,
+            counter,
             load: Arc::default(),
             followers: Followers::default(),
             key: String::new(),
-            ready: Vec::new(),
-            early: 0,
-        }
+            tally: Tally { worlds: 1, ..Tally::default() },
+            before,
+        })
     }
 
-    async fn live_and_die(&mut self, torture: &Torture, stub: &Stub) -> Result<History> {
-        for life in 0..torture.kills {
-            if torture.forget == Some(life) {
+    async fn live_and_die(&mut self) -> Result<History> {
+        for life in 0..self.torture.lives * 2 {
+            if life >= self.torture.lives && !self.owes() {
+                break;
+            }
+            if self.torture.forget == Some(life) {
                 let before = Before::of(&self.launch.data_dir)?;
                 self.one_life(life).await?;
                 before.restore()?;
             } else {
                 self.one_life(life).await?;
             }
-            if let Some(wrong) = stub.heard().wrong.first() {
-                return Err(Trouble::new(format!("life {life}: the model was asked {wrong}")));
+            if !self.stub.heard().wrong.is_empty() {
+                break;
             }
         }
         // What has come to rest must also outlive a kill.
-        let (mut life, client, following) = self.begin().await?;
+        self.stub.fail(None, false);
+        let faults = self.lasting();
+        let (mut life, client, following) = self.begin(&faults).await?.ready()?;
         self.load.settle(&client).await;
         self.rest(&client).await?;
-        self.end(&mut life, following).await?;
-        let (mut life, client, following) = self.begin().await?;
+        self.kill(&mut life, following, None).await?;
+        let (mut life, client, following) = self.begin(&faults).await?.ready()?;
         self.rest(&client).await?;
         let history = history::read(&client).await?;
         self.told_up_to(&history).await;
-        self.end(&mut life, following).await?;
+        self.kill(&mut life, following, None).await?;
         Ok(history)
     }
 
-    /// From a start to a kill.
+    /// Whether there are points that no life came to yet, in a world that is about them.
+    fn owes(&self) -> bool {
+        let hit =
+            |point: &&&str| self.before.contains_key(**point) || self.tally.points.contains_key(**point);
+        let all = self.torture.variant == Variant::Points && self.torture.sabotage.is_none();
+        all && !POINTS.iter().all(|point| hit(&point))
+    }
+
+    /// What befalls even the last life.
+    fn lasting(&self) -> Faults {
+        let mut faults: Vec<&str> = self.torture.sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
+        faults.extend((self.torture.variant == Variant::Power).then_some("power-loss"));
+        if faults.is_empty() { Faults::new() } else { vec![("VIV_FAULTS", faults.join(","))] }
+    }
+
+    /// From a start to a death.
     async fn one_life(&mut self, number: u64) -> Result<()> {
-        let turn = Turn { seed: self.seed, life: number };
-        let mut dice = Dice::of(self.seed, &[number, 99]);
-        if number > 0 && dice.one_in(EARLY.0) {
-            let mut life = self.launch.start()?;
-            pause(dice.between(0, EARLY.1)).await;
-            self.early += 1;
-            return life.kill();
+        let Torture { variant, sabotage, seed, .. } = *self.torture;
+        let mut hit = self.before.clone();
+        for (point, times) in &self.tally.points {
+            *hit.entry(point).or_default() += times;
         }
-        let (mut life, client, following) = self.begin().await?;
-        let load = tokio::spawn(Arc::clone(&self.load).run(client, turn));
-        if dice.one_in(2) {
-            pause(dice.between(LOAD_MS.0, LOAD_MS.1)).await;
-        } else {
-            let (most, patience, blow) = COMMITS;
-            let commits = dice.between(1, most) as usize;
-            self.followers.hear(commits, Duration::from_millis(patience)).await;
-            pause(dice.between(0, blow)).await;
+        let blow = Blow::of(variant, sabotage, (seed, number), &hit);
+        self.stub.fail(blow.mishap.map(|(mishap, _)| mishap), blow.mishap.is_some_and(|(_, once)| once));
+        if let Some(early) = blow.early {
+            let mut life = self.launch.start(&blow.faults)?;
+            pause(early).await;
+            self.tally.early += 1;
+            return self.kill(&mut life, Vec::new(), None).await;
         }
-        self.end(&mut life, following).await?;
+        if self.key.is_empty() && number > 0 {
+            // Its first life did not live to see it: the world is made in peace.
+            let (mut life, _, following) = self.begin(&self.lasting()).await?.ready()?;
+            self.kill(&mut life, following, None).await?;
+        }
+        let (mut life, client, following) = match self.begin(&blow.faults).await? {
+            Begun::Ready(life, client, following) => (life, client, following),
+            Begun::Dead(life, status) => return self.died(&life, status, blow.point),
+        };
+        let load = tokio::spawn(Arc::clone(&self.load).run(client, Turn { seed, life: number }));
+        self.live(&mut life, &blow).await?;
+        match blow.end {
+            End::Kill => self.kill(&mut life, following, blow.point).await?,
+            End::Term => self.stop(&mut life, following, blow.point).await?,
+        }
         load.await.map_err(|error| Trouble::new(format!("a producer died: {error}")))
     }
 
-    async fn begin(&mut self) -> Result<(Life, Client, Vec<JoinHandle<()>>)> {
-        let mut life = self.launch.start()?;
-        let (ready, took) = life.ready().await?;
-        let first = self.ready.is_empty();
-        self.ready.push(took);
-        if let Some(key) = ready.admin_key {
-            self.key = key;
+    /// Its time under load.
+    async fn live(&mut self, life: &mut Life, blow: &Blow) -> Result<()> {
+        match blow.load {
+            Time::Ms(ms) => pause(ms).await,
+            Time::Commits(commits, patience, after) => {
+                self.followers.hear(commits, Duration::from_millis(patience)).await;
+                pause(after).await;
+            }
+            Time::UntilItDies(ms) => drop(life.gone(Duration::from_millis(ms)).await?),
         }
-        let client = Client::new(&ready.url, &self.key)?;
-        if first {
-            world::found(&client).await?;
-        }
-        let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
-        let following = AGENTS.map(follow).into();
-        Ok((life, client, following))
-    }
-
-    async fn end(&self, life: &mut Life, following: Vec<JoinHandle<()>>) -> Result<()> {
-        life.kill()?;
-        for follower in following {
-            // Its stream ends with the server.
-            follower.await.map_err(|error| Trouble::new(format!("a follower died: {error}")))?;
+        if let Some(ms) = blow.halted {
+            life.halt()?;
+            pause(ms).await;
+            life.go_on()?;
+            self.tally.halts += 1;
+            pause(AFTER_HALT_MS).await;
         }
         Ok(())
+    }
+
+    async fn begin(&mut self, faults: &Faults) -> Result<Begun> {
+        let mut life = self.launch.start(faults)?;
+        let Some((ready, took)) = life.ready().await? else {
+            let status = life.gone(DRAIN).await?;
+            let status = status.ok_or_else(|| life.trouble("it closed its output and goes on"))?;
+            return Ok(Begun::Dead(life, status));
+        };
+        self.tally.ready.push(took);
+        if let Some(key) = ready.admin_key {
+            self.key = key;
+            world::found(&Client::new(&ready.url, &self.key)?).await?;
+        }
+        let client = Client::new(&ready.url, &self.key)?;
+        let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));
+        let following = AGENTS.map(follow).into();
+        Ok(Begun::Ready(life, client, following))
+    }
+
+    /// SIGKILL, where it has not died at its point before.
+    async fn kill(
+        &mut self,
+        life: &mut Life,
+        following: Vec<JoinHandle<()>>,
+        point: Option<&'static str>,
+    ) -> Result<()> {
+        let status = life.kill()?;
+        followed(following).await?;
+        if status.signal() == Some(Signal::KILL.as_raw()) {
+            self.tally.kills += 1;
+            return Ok(());
+        }
+        self.died(life, status, point)
+    }
+
+    /// SIGTERM: it must end by itself, in time and in peace, or at its point.
+    async fn stop(
+        &mut self,
+        life: &mut Life,
+        following: Vec<JoinHandle<()>>,
+        point: Option<&'static str>,
+    ) -> Result<()> {
+        life.ask_to_stop()?;
+        let Some(status) = life.gone(DRAIN).await? else {
+            return Err(life.trouble(&format!("it was told to stop and goes on after {} s", DRAIN.as_secs())));
+        };
+        followed(following).await?;
+        if status.success() {
+            self.tally.terms += 1;
+            return Ok(());
+        }
+        self.died(life, status, point)
+    }
+
+    /// It ended by itself: at its point, else it is trouble.
+    fn died(&mut self, life: &Life, status: ExitStatus, point: Option<&'static str>) -> Result<()> {
+        match point {
+            Some(point) if status.signal() == Some(Signal::ABORT.as_raw()) => {
+                *self.tally.points.entry(point).or_default() += 1;
+                Ok(())
+            }
+            _ => Err(life.trouble(&format!("it ended by itself with {status}"))),
+        }
     }
 
     /// Waits until nothing waits and nothing is open.
@@ -296,6 +335,58 @@ impl House {
             }
         }
     }
+
+    /// Holds everything against everything, and counts it.
+    fn judge(&mut self, history: &History) -> Vec<Breach> {
+        let (ledger, heard, effects) = (self.load.ledger(), self.stub.heard(), self.counter.effects());
+        let mut breaches = check::check(&ledger, history, &self.followers.told(), &effects);
+        let asked = heard.wrong.iter().map(|why| format!("the model was asked {why}"));
+        breaches.extend(asked.map(|why| Breach::new(Kind::Invalid, why)));
+        let events = |state: &str| {
+            let all = history.agents.iter().flat_map(|agent| &agent.events);
+            all.filter(|event| event.state == state).count() as u64
+        };
+        let words = history.spaces.iter().flat_map(|space| &space.messages);
+        let had = effects.values().map(Vec::len).sum::<usize>();
+        let tally = &mut self.tally;
+        tally.accepted = ledger.accepted() as u64;
+        tally.known = ledger.known() as u64;
+        tally.cycles = history.agents.iter().map(|agent| agent.runs.len() as u64).sum();
+        tally.resumed = self.followers.told().values().map(Told::resumed).sum::<usize>() as u64;
+        (tally.lived, tally.skipped, tally.dead) = (events("lived"), events("skipped"), events("dead"));
+        tally.replies = words.filter(|words| words.call.is_some()).count() as u64;
+        (tally.effects, tally.repeats) = (had as u64, (had - effects.len()) as u64);
+        tally.unknown = check::unknown(history) as u64;
+        tally.hear(&heard);
+        breaches
+    }
+}
+
+/// What came of a start.
+enum Begun {
+    /// It serves, and is followed.
+    Ready(Life, Client, Vec<JoinHandle<()>>),
+    /// It ended before.
+    Dead(Life, ExitStatus),
+}
+
+impl Begun {
+    fn ready(self) -> Result<(Life, Client, Vec<JoinHandle<()>>)> {
+        match self {
+            Self::Ready(life, client, following) => Ok((life, client, following)),
+            Self::Dead(life, status) => {
+                Err(life.trouble(&format!("it ended before it was ready, with {status}")))
+            }
+        }
+    }
+}
+
+/// Followers end with the server's streams.
+async fn followed(following: Vec<JoinHandle<()>>) -> Result<()> {
+    for follower in following {
+        follower.await.map_err(|error| Trouble::new(format!("a follower died: {error}")))?;
+    }
+    Ok(())
 }
 
 /// A data directory as it was.

@@ -5,8 +5,10 @@
 //! crate knows the binary only by its command line and its HTTP doors, never by its store.
 
 pub mod binary;
+pub mod blow;
 pub mod check;
 pub mod client;
+pub mod counter;
 pub mod dice;
 pub mod follow;
 pub mod history;
@@ -16,6 +18,8 @@ pub mod ledger;
 pub mod load;
 pub mod mind;
 pub mod stub;
+pub mod tally;
+pub mod torture;
 pub mod world;
 
 /// Why the harness itself cannot go on; what the binary breaks is a [`check::Breach`].

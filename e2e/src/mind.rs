@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::inbox::{self, From, Shown};
 
+/// Whoever says it wants the server killed by a tool.
+pub const DEADLY: &str = "KILL-THE-SERVER";
 /// Keys of the notes that minds keep: fewer than an agent may have.
 const KEYS: u64 = 61;
 
@@ -19,8 +21,9 @@ pub struct Thought {
     pub hash: u64,
 }
 
-/// Decides. The error says what of the request cannot be.
-pub fn decide(messages: &[Value]) -> Result<Thought, String> {
+/// Decides. `counted` says that tools are offered whose effects are counted. The error says what of the
+/// request cannot be.
+pub fn decide(messages: &[Value], counted: bool) -> Result<Thought, String> {
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
     let is = |message: &Value, role: &str| message["role"] == role;
     let at = messages
@@ -36,6 +39,12 @@ pub fn decide(messages: &[Value]) -> Result<Thought, String> {
     } else {
         act(&events, hash, step)
     };
+    if step == 0 && words.is_some() | !calls.is_empty() && !is_skip(&calls) {
+        if counted {
+            calls.extend(outside(&events, hash));
+        }
+        calls.extend(blunder(hash));
+    }
     // What came meanwhile is answered by the step that is shown it, before the end.
     if !meanwhile.is_empty() {
         calls.splice(0..0, says(&meanwhile));
@@ -56,6 +65,35 @@ fn meanwhile(since: &[Value]) -> Result<Vec<Shown>, String> {
 }
 
 type Calls = Vec<(&'static str, Value)>;
+
+fn is_skip(calls: &Calls) -> bool {
+    calls.first().is_some_and(|(name, _)| *name == "skip")
+}
+
+/// Effects outside, of each kind; and the death of the server where someone asks for it.
+fn outside(events: &[Shown], hash: u64) -> Calls {
+    let last = business(events).iter().filter_map(|event| inbox::tokens(&event.text).pop()).next_back();
+    let call = |name| (name, json!({"note": last.clone().unwrap_or_default()}));
+    if events.iter().any(|event| event.text.contains(DEADLY)) {
+        return vec![call("kill_server")];
+    }
+    match (hash >> 20) % 5 {
+        0 => vec![call("count_unsafe"), call("count_read")],
+        1 => vec![call("count_idempotent")],
+        2 => vec![call("count_unsafe"), call("count_idempotent"), call("count_unsafe")],
+        3 => vec![call("count_read"), call("count_unsafe")],
+        _ => Vec::new(),
+    }
+}
+
+/// Now and then a call that cannot be: of no tool, of arguments that are none.
+fn blunder(hash: u64) -> Option<(&'static str, Value)> {
+    match (hash >> 44) % 12 {
+        0 => Some(("no_such_tool", json!({}))),
+        1 => Some(("set_memories", json!("{\"memories\": [{\"key\""))),
+        _ => None,
+    }
+}
 
 /// Four temperaments.
 fn act(events: &[Shown], hash: u64, step: usize) -> (Calls, Option<String>) {
@@ -139,7 +177,7 @@ mod tests {
             messages.push(json!({"role": "assistant", "content": null}));
             messages.push(json!({"role": "tool", "content": "{}"}));
         }
-        decide(&messages).unwrap()
+        decide(&messages, false).unwrap()
     }
 
     #[test]
@@ -164,6 +202,7 @@ mod tests {
                 (Some("b"), vec!["t-900000-t".to_owned()])
             );
             assert!(calls.iter().any(|call| call.0 == "set_memories"));
+            assert!(calls.iter().all(|call| !call.0.starts_with("count_")));
         }
     }
 
@@ -176,7 +215,7 @@ mod tests {
         let mut messages =
             vec![user(inbox), json!({"role": "assistant"}), json!({"role": "tool"}), user(later)];
         let told = |messages: &[Value]| {
-            let calls = decide(messages).unwrap().calls;
+            let calls = decide(messages, false).unwrap().calls;
             calls.iter().flat_map(|(_, arguments)| inbox::tokens(&arguments.to_string())).collect::<Vec<_>>()
         };
         assert!(told(&messages).contains(&"t-000002-t".to_owned()));
@@ -191,6 +230,6 @@ mod tests {
             "[space \"B\" | id: b] Mia (human), just now: \"SKIP t-900000-t\"",
         ];
         assert_eq!(asked(&idle, 0).calls[0].0, "skip");
-        assert!(decide(&[json!({"role": "user", "content": "hello"})]).is_err());
+        assert!(decide(&[json!({"role": "user", "content": "hello"})], false).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! A model on loopback that speaks chat completions: streams what [`crate::mind`] decides, in
-//! pieces, sometimes slowly, and sometimes breaks off once. It outlives every life of the binary.
+//! pieces, sometimes slowly, and sometimes fails once. It outlives every life of the binary, and holds
+//! every request against the rules of its wire.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -14,16 +15,21 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures_util::stream;
 use serde_json::{Value, json};
+use testkit::stubs::rules::check_openai;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::mind::{self, Thought};
-use crate::{Result, Trouble};
+use crate::{Result, Trouble, inbox};
 
 /// One in so many inboxes gets a stream that breaks off at its first attempt.
 const CUT_ONE_IN: u64 = 32;
 /// One in so many gets a slow one.
 const SLOW_ONE_IN: u64 = 3;
+/// One in so many gets each other failure at its first attempt.
+const FAIL_ONE_IN: u64 = 64;
+/// One in so many answers gives all its calls one id.
+const SAME_ID_ONE_IN: u64 = 8;
 /// Characters of arguments in one piece.
 const PIECE: usize = 24;
 
@@ -34,13 +40,31 @@ pub struct Heard {
     pub requests: u64,
     /// Streams that were broken off on purpose.
     pub cut: u64,
+    /// Requests that were refused on purpose.
+    pub failed: u64,
     /// Requests that no agent should ever make, with the reason.
     pub wrong: Vec<String>,
 }
 
+/// How all requests of a life fail, until the stub is told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// 503, come again in half a minute.
+    Overloaded,
+    /// 429, come again in a second.
+    RateLimited,
+    /// The history is too long for the model: only of a history that can be cut.
+    TooLong,
+}
+
+/// Inboxes in a history that can be cut.
+const LONG: usize = 4;
+
 #[derive(Debug, Default)]
 struct Shared {
     heard: Mutex<Heard>,
+    /// How requests fail: all of them, or only the next one.
+    mishap: Mutex<Option<(Mishap, bool)>>,
     /// Hashes that were broken off once.
     broken: Mutex<HashSet<u64>>,
 }
@@ -77,6 +101,11 @@ impl Stub {
         &self.url
     }
 
+    /// Lets requests fail: all of them, or the next one only. `None` ends it.
+    pub fn fail(&self, mishap: Option<Mishap>, once: bool) {
+        *lock(&self.shared.mishap) = mishap.map(|mishap| (mishap, once));
+    }
+
     /// What happened so far.
     pub fn heard(&self) -> Heard {
         lock(&self.shared.heard).clone()
@@ -97,7 +126,10 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     lock(&shared.heard).requests += 1;
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let thought = match mind::decide(messages) {
+    let offered = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let counted = offered.iter().any(|tool| tool["function"]["name"] == "count_unsafe");
+    let lawful = check_openai(&request).map_err(|why| format!("what its wire refuses: {why}"));
+    let thought = match lawful.and_then(|()| mind::decide(messages, counted)) {
         Ok(thought) => thought,
         Err(why) => {
             lock(&shared.heard).wrong.push(why.clone());
@@ -105,8 +137,14 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
             return (StatusCode::BAD_REQUEST, axum::Json(error)).into_response();
         }
     };
-    let mut frames = frames(&thought);
     let dice = thought.hash >> 40;
+    let texts = messages.iter().filter_map(|message| message["content"].as_str());
+    let inboxes = texts.filter(|text| inbox::is_inbox(text)).count();
+    if let Some(mishap) = shared.mishap(dice, thought.hash, inboxes) {
+        lock(&shared.heard).failed += 1;
+        return refusal(mishap);
+    }
+    let mut frames = frames(&thought);
     if dice.is_multiple_of(CUT_ONE_IN) && lock(&shared.broken).insert(thought.hash) {
         lock(&shared.heard).cut += 1;
         frames.truncate(frames.len() / 2);
@@ -126,6 +164,41 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     ([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()
 }
 
+impl Shared {
+    /// How this request fails, if it does: as the harness wants it, else once by chance.
+    fn mishap(&self, dice: u64, hash: u64, inboxes: usize) -> Option<Mishap> {
+        let mut wanted = lock(&self.mishap);
+        if let Some((mishap, once)) =
+            wanted.filter(|(mishap, _)| *mishap != Mishap::TooLong || inboxes >= LONG)
+        {
+            if once {
+                *wanted = None;
+            }
+            return Some(mishap);
+        }
+        // What the content is blamed for is left to the harness: each death counts as an attempt at it,
+        // and after so many attempts as here an agent would rest for minutes.
+        let limited = dice % FAIL_ONE_IN == 1 && lock(&self.broken).insert(hash);
+        limited.then_some(Mishap::RateLimited)
+    }
+}
+
+fn refusal(mishap: Mishap) -> Response {
+    let (status, kind, code, after) = match mishap {
+        Mishap::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "server_error", None, Some("30")),
+        Mishap::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", None, Some("1")),
+        Mishap::TooLong => {
+            (StatusCode::BAD_REQUEST, "invalid_request_error", Some("context_length_exceeded"), None)
+        }
+    };
+    let message = format!("{mishap:?}, on purpose");
+    let body = axum::Json(json!({"error": {"type": kind, "code": code, "message": message}}));
+    match after {
+        Some(after) => (status, [("retry-after", after)], body).into_response(),
+        None => (status, body).into_response(),
+    }
+}
+
 /// The stream, piece by piece.
 fn frames(thought: &Thought) -> Vec<String> {
     let mut frames = Vec::new();
@@ -139,7 +212,9 @@ fn frames(thought: &Thought) -> Vec<String> {
         push(delta(json!({"content": word})), Value::Null);
     }
     for (index, (name, arguments)) in thought.calls.iter().enumerate() {
-        let id = format!("call_{:x}_{index}", thought.hash);
+        // Ids of calls are the model's word, and some models give the same twice.
+        let same = (thought.hash >> 52).is_multiple_of(SAME_ID_ONE_IN);
+        let id = format!("call_{:x}_{}", thought.hash, if same { 0 } else { index });
         push(
             delta(
                 json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}]}),

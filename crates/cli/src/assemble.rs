@@ -32,7 +32,10 @@ pub(crate) fn assemble(
 ) -> House {
     let bus = Arc::new(LocalBus::new());
     let live = Arc::new(Live::new(bus.clone()));
-    let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
+    let kit = tools::prebuilt();
+    #[cfg(feature = "failpoints")]
+    let kit = crate::torture::with_counted(kit);
+    let toolbox: Arc<dyn Toolbox> = Arc::new(kit);
     let tokens: Arc<dyn Tokens> = Arc::new(models::tokens::O200k::new());
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let keeper = runtime::start(Ports {

@@ -22,6 +22,8 @@ mod secrets;
 mod settings;
 mod sse;
 mod target;
+#[cfg(feature = "failpoints")]
+mod torture;
 mod voice;
 mod world;
 

@@ -193,7 +193,9 @@ impl Outward {
             let ended = traced.clone();
             let work = async move {
                 there.tell_started(&row);
+                failpoint::hit!("tool.begins");
                 let (result, span) = there.timed(there.run(&row, &Inward::default())).await;
+                failpoint::hit!("tool.done");
                 let outcome = outcome_of(result);
                 trace::done(&ended, outcome.status);
                 there.tell_done(&row, outcome.status, span);

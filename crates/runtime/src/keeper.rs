@@ -153,6 +153,7 @@ impl Keeping {
     /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
     /// the agent back otherwise.
     fn signalled(&mut self, waken: Waken) {
+        failpoint::hit!("accept.signalled");
         let Waken { agent, at, urgent } = waken;
         match self.awake.get(&agent) {
             Some(awake) if urgent => awake.knock.notify_one(),

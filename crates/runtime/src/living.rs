@@ -382,7 +382,21 @@ fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
         let mut attempt = 1;
         loop {
             let error = match ports.store.commit(lease, changes.clone()).await {
-                Ok(outcome) => return Ok(outcome),
+                Ok(_) if attempt == 1 && failpoint::on!("answers-lost") && ports.ids.jitter(3) == 0 => {
+                    StoreError::Busy("the answer was lost".into())
+                }
+                Ok(outcome) => {
+                    failpoint::hit!(match changes.kind {
+                        CommitKind::Open => "open.committed",
+                        CommitKind::Decide => "decide.committed",
+                        CommitKind::Start => "start.committed",
+                        CommitKind::Settle => "settle.committed",
+                        CommitKind::Close => "close.committed",
+                        CommitKind::Park => "park.committed",
+                        CommitKind::View => "view.committed",
+                    });
+                    return Ok(outcome);
+                }
                 Err(error) => error,
             };
             let Some(pause) = failure::retry_store(&error, attempt, &*ports.ids) else { return Err(error) };

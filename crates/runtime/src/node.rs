@@ -32,6 +32,9 @@ impl Node {
 
     /// Tells the keeper whom an accept made due. Never waits.
     pub fn signal(&self, wake: &[Waken]) {
+        if failpoint::on!("signals-lost") {
+            return;
+        }
         for waken in wake {
             // A full channel means that the keeper is busy; its sweep finds the work by index.
             let _ = self.signals.try_send(Signal::Due(*waken));
@@ -40,7 +43,9 @@ impl Node {
 
     /// Tells the keeper to look at an agent again (cancel, suspend, resume). Never waits.
     pub fn look(&self, agent: AgentId) {
-        let _ = self.signals.try_send(Signal::Look(agent));
+        if !failpoint::on!("signals-lost") {
+            let _ = self.signals.try_send(Signal::Look(agent));
+        }
     }
 
     /// What is live on this node.

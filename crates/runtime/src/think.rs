@@ -71,6 +71,7 @@ impl Asking<'_> {
         let clock = &self.ports.clock;
         // The decision will be counted: what that needs is loaded while the model answers.
         self.ports.tokens.warm();
+        failpoint::poison!(format!("{prompt:?}"));
         let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
             Ok(pass) => pass,
             Err(shut) => return Asked::Thought(Err(shut)),
@@ -145,6 +146,7 @@ impl Asking<'_> {
                 None => return Err(ModelError::Cut("it ended without an ending".into())),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(Piece::Done(reply))) => {
+                    failpoint::hit!("stream.done");
                     pass.served();
                     return Ok((reply, first));
                 }
@@ -152,8 +154,11 @@ impl Asking<'_> {
                 Some(Ok(Piece::Alive)) => stage.show(&Piece::Alive),
                 Some(Ok(piece)) => {
                     if first.is_none() {
+                        failpoint::hit!("stream.first_byte");
                         first = Some(clock.monotonic_ms().saturating_sub(began));
                         pass.served();
+                    } else {
+                        failpoint::hit!("stream.middle");
                     }
                     stage.show(&piece);
                 }

@@ -1,5 +1,6 @@
 //! The store under the promises of the ports, and what is SQLite's own.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod busy;
 mod damage;
 mod promises;

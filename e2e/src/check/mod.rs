@@ -1,5 +1,6 @@
 //! Whether ledger, history and what watchers were told are one story. Pure: it is given all three.
 
+mod effects;
 mod minds;
 mod promises;
 #[cfg(test)]
@@ -8,24 +9,44 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::counter::Effects;
 use crate::follow::Told;
 use crate::history::History;
 use crate::ledger::Ledger;
 
+pub use effects::unknown;
+
+/// Which promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Something that was promised is not there.
+    Lost,
+    /// Something is there twice.
+    Doubled,
+    /// An effect that must not happen twice did.
+    Repeated,
+    /// The story does not hold together.
+    Invalid,
+}
+
 /// A promise that was broken, with the exact ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breach(String);
+pub struct Breach {
+    /// Which.
+    pub kind: Kind,
+    what: String,
+}
 
 impl Breach {
     /// In words.
-    pub fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
+    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into() }
     }
 }
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.what)
     }
 }
 
@@ -35,7 +56,15 @@ struct Found(Vec<Breach>);
 
 impl Found {
     fn add(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(breach));
+        self.0.push(Breach::new(Kind::Invalid, breach));
+    }
+
+    fn lost(&mut self, breach: impl Into<String>) {
+        self.0.push(Breach::new(Kind::Lost, breach));
+    }
+
+    fn doubled(&mut self, breach: impl Into<String>) {
+        self.0.push(Breach::new(Kind::Doubled, breach));
     }
 
     /// Adds the breach unless it is kept.
@@ -56,8 +85,14 @@ impl Found {
 }
 
 /// Every promise that was broken.
-pub fn check(ledger: &Ledger, history: &History, told: &BTreeMap<String, Told>) -> Vec<Breach> {
+pub fn check(
+    ledger: &Ledger,
+    history: &History,
+    told: &BTreeMap<String, Told>,
+    effects: &Effects,
+) -> Vec<Breach> {
     let mut found = Found::default();
+    effects::effects(history, effects, &mut found);
     promises::answers(ledger, &mut found);
     promises::timelines(ledger, history, &mut found);
     promises::replies(history, &mut found);

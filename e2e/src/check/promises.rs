@@ -37,7 +37,9 @@ pub(super) fn answers(ledger: &Ledger, found: &mut Found) {
             });
         }
         let fresh = item.promises.iter().filter(|promise| promise.fresh).count();
-        found.expect(fresh <= 1, || format!("{token}: accepted as new {fresh} times, as {}", first.id));
+        if fresh > 1 {
+            found.doubled(format!("{token}: accepted as new {fresh} times, as {}", first.id));
+        }
     }
 }
 
@@ -53,9 +55,9 @@ pub(super) fn timelines(ledger: &Ledger, history: &History, found: &mut Found) {
         });
         let mut said: BTreeMap<String, Vec<&Words>> = BTreeMap::new();
         for words in &space.messages {
-            found.expect(ids.insert(&words.id), || {
-                format!("space {name}: message {} is there twice", words.id)
-            });
+            if !ids.insert(&words.id) {
+                found.doubled(format!("space {name}: message {} is there twice", words.id));
+            }
             if words.call.is_none() {
                 let token = inbox::tokens(&words.text).into_iter().next().unwrap_or_default();
                 said.entry(token).or_default().push(words);
@@ -78,7 +80,7 @@ fn spoken(item: &Item, space: &str, there: &[&Words], found: &mut Found) {
     let token = &item.token;
     let promise = &item.promises[0];
     match there {
-        [] => found.add(format!("{token}: accepted as {} and lost from space {space}", promise.id)),
+        [] => found.lost(format!("{token}: accepted as {} and lost from space {space}", promise.id)),
         [words] => {
             let right = words.id == promise.id
                 && Some(words.seq) == promise.seq
@@ -89,7 +91,7 @@ fn spoken(item: &Item, space: &str, there: &[&Words], found: &mut Found) {
         }
         twins => {
             let ids: Vec<_> = twins.iter().map(|words| &words.id).collect();
-            found.add(format!("{token}: said {} times in space {space}, as {ids:?}", twins.len()));
+            found.doubled(format!("{token}: said {} times in space {space}, as {ids:?}", twins.len()));
         }
     }
 }
@@ -109,7 +111,12 @@ pub(super) fn replies(history: &History, found: &mut Found) {
         for (call, arguments) in agent.done("send_message") {
             let there = said.remove(call).unwrap_or_default();
             let [(words, space)] = there.as_slice() else {
-                found.add(format!("{name}: call {call} was decided once and said {} times", there.len()));
+                let said = format!("{name}: call {call} was decided once and said {} times", there.len());
+                if there.is_empty() {
+                    found.lost(said)
+                } else {
+                    found.doubled(said)
+                }
                 continue;
             };
             let named = arguments["space"].as_str().unwrap_or_default();
@@ -140,14 +147,15 @@ pub(super) fn events(agent: &Lived, ledger: &Ledger, history: &History, found: &
     for event in &agent.events {
         let id = event.id.as_str();
         if !known.insert(id) {
-            found.add(format!("{name}: event {id} is there twice"));
+            found.doubled(format!("{name}: event {id} is there twice"));
         } else if !wanted.remove(id) {
             found.add(format!("{name}: event {id} concerns nothing that was accepted for it"));
         }
-        let settled = matches!(event.state.as_str(), "lived" | "skipped");
-        found.expect(settled, || format!("{name}: event {id} at {} is {}", event.seq, event.state));
+        if !matches!(event.state.as_str(), "lived" | "skipped") {
+            found.lost(format!("{name}: event {id} at {} is {} and nobody lives it", event.seq, event.state));
+        }
     }
     for id in wanted {
-        found.add(format!("{name}: event {id} is lost"));
+        found.lost(format!("{name}: event {id} is lost"));
     }
 }

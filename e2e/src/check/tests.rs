@@ -11,6 +11,7 @@ use crate::ledger::{Door, Item, Promise};
 /// A whole story: one space, one agent, three messages and a service's call, all lived in two
 /// cycles but one, which is skipped.
 struct Story {
+    effects: Effects,
     ledger: Ledger,
     history: History,
     told: BTreeMap<String, Told>,
@@ -57,12 +58,15 @@ fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<Entry> {
     let calls = vec![
         call("send_message", json!({"space": "s", "text": format!("got {tokens}")})),
         call("set_memories", json!({"memories": [{"key": "k", "value": cycle}]})),
+        call("count_unsafe", json!({})),
+        call("count_idempotent", json!({})),
     ];
     let outcomes = calls.iter().map(|(id, ..)| (id.clone(), false)).collect();
+    let words = calls.iter().map(|_| "{}".to_owned()).collect();
     vec![
         Entry { text: format!("[INBOX — n new events, now X]\n\n{lines}"), ..entry(first, cycle, "inbox") },
         Entry { calls, ..entry(first + 1, cycle, "assistant") },
-        Entry { outcomes, ..entry(first + 2, cycle, "outcomes") },
+        Entry { outcomes, words, ..entry(first + 2, cycle, "outcomes") },
     ]
 }
 
@@ -127,7 +131,14 @@ fn story() -> Story {
         replayed: Told { commits: told.commits[4..].to_vec(), wrong: Vec::new() },
     };
     let history = History { spaces: vec![space], agents: vec![ada] };
-    Story { ledger, history, told: [("ada".to_owned(), told)].into() }
+    let once = |key: &str, tool: &str| (format!("{key}-{tool}"), vec![tool.to_owned()]);
+    let mut effects: Effects = ["c1", "c2"]
+        .iter()
+        .flat_map(|key| [once(key, "count_unsafe"), once(key, "count_idempotent")])
+        .collect();
+    // A kill came between the effect and its outcome.
+    effects.get_mut("c1-count_idempotent").unwrap().push("count_idempotent".to_owned());
+    Story { effects, ledger, history, told: [("ada".to_owned(), told)].into() }
 }
 
 /// Doctors the story; each of the needles must stand in what is found.
@@ -135,7 +146,7 @@ fn story() -> Story {
 fn sees(doctor: impl FnOnce(&mut Story), needles: &[&str]) {
     let mut story = story();
     doctor(&mut story);
-    let found = check(&story.ledger, &story.history, &story.told);
+    let found = check(&story.ledger, &story.history, &story.told, &story.effects);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     for needle in needles {
         assert!(found.iter().any(|breach| breach.contains(needle)), "wanted `{needle}` among {found:#?}");
@@ -153,7 +164,7 @@ fn home(story: &mut Story) -> &mut Timeline {
 #[test]
 fn a_good_story_passes() {
     let story = story();
-    assert_eq!(check(&story.ledger, &story.history, &story.told), []);
+    assert_eq!(check(&story.ledger, &story.history, &story.told, &story.effects), []);
 }
 
 #[test]
@@ -203,6 +214,32 @@ fn what_is_doubled_is_seen() {
         ada(story).events.insert(0, twin);
     };
     sees(event, &["ada: event m3 is there twice"]);
+}
+
+#[test]
+fn effects_that_are_not_what_the_log_says_are_seen() {
+    let twice = |story: &mut Story| {
+        story.effects.get_mut("c1-count_unsafe").unwrap().push("count_unsafe".into());
+    };
+    sees(twice, &["ada: call c1-count_unsafe of `count_unsafe` happened 2 times"]);
+    let gone = "was told as done and never happened";
+    sees(|story| drop(story.effects.remove("c1-count_unsafe")), &[gone]);
+    sees(|story| drop(story.effects.remove("c2-count_idempotent")), &[gone]);
+    sees(
+        |story| drop(story.effects.insert("x".into(), vec!["count_read".into()])),
+        &["call x: [\"count_read\"] happened outside and stand so in no log"],
+    );
+    let told = |words: &'static str| {
+        move |story: &mut Story| {
+            ada(story).log[2].outcomes[2].1 = true;
+            ada(story).log[2].words[2] = words.into();
+        }
+    };
+    sees(told("no"), &["call c1-count_unsafe of `count_unsafe` happened and was told as `no`"]);
+    let mut honest = story();
+    told("interrupted; unknown whether it happened")(&mut honest);
+    assert_eq!(check(&honest.ledger, &honest.history, &honest.told, &honest.effects), []);
+    assert_eq!(unknown(&honest.history), 1);
 }
 
 #[test]

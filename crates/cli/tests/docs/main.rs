@@ -46,6 +46,7 @@ pages! {
     scenarios = "docs/scenarios.md";
     models = "docs/models.md";
     operating = "docs/operating.md";
+    reliability = "docs/reliability.md";
     concepts = "docs/concepts.md";
     spaces = "docs/spaces.md";
     api_page = "docs/api.md";

@@ -48,6 +48,7 @@ pub(super) async fn send(
         let place = place(to, &id);
         match hall.doors.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
+                failpoint::hit!("accept.committed");
                 hall.doors.node.signal(&wake);
                 Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
             }

@@ -44,6 +44,7 @@ pub(super) async fn say(
         let topic = Topic::Space(space.id);
         match hall.doors.store.accept(Accept::Say(new), request).await? {
             Accepted::Fresh { message: Some(message), wake } => {
+                failpoint::hit!("accept.committed");
                 // The agents first: watchers can wait a microsecond longer than they.
                 hall.doors.node.signal(&wake);
                 hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: message.clone() }));

@@ -41,6 +41,7 @@ pub(super) fn accept(
         };
         remember(db, key, message)?;
     }
+    failpoint::hit!("accept.before_commit");
     Ok(accepted)
 }
 

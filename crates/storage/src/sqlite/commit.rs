@@ -126,6 +126,15 @@ pub(super) fn commit(
     let seen = !noted && life.facts_rev == life.facts_seen;
     life.facts_seen = life.facts_rev;
     write(db, &life, lease, n, changes)?;
+    failpoint::hit!(match changes.kind {
+        CommitKind::Open => "open.before",
+        CommitKind::Decide => "decide.before",
+        CommitKind::Start => "start.before",
+        CommitKind::Settle => "settle.before",
+        CommitKind::Close => "close.before",
+        CommitKind::Park => "park.before",
+        CommitKind::View => "view.before",
+    });
     let facts = if seen || changes.open.is_none() { None } else { Some(facts(db, life.agent)?) };
     let glance = Glance { facts, ..look(db, &life, changes.cycle.0)? };
     if let Some(due) = life.due_at.filter(|_| changes.open.is_none()) {
@@ -238,6 +247,10 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
         return Err(Fault::Lost);
     }
     life.taken = u32::try_from(found).unwrap_or(u32::MAX);
+    if failpoint::on!("drain-first") {
+        run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 1", [life.agent])?;
+        life.waiting = life.waiting.saturating_sub(std::mem::take(&mut life.taken));
+    }
     life.epoch += 1;
     life.cancel = life.cancel.filter(|cycle| *cycle == changes.cycle.0);
     life.due_at = Some(life.due_at.unwrap_or(i64::MAX).min(ms(changes.at)));

@@ -11,6 +11,8 @@ mod apply;
 mod blobs;
 mod calls;
 mod commit;
+#[cfg(feature = "failpoints")]
+mod disk;
 mod due;
 mod events;
 mod facts;

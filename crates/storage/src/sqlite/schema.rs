@@ -109,6 +109,8 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
         Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => return Err(io(source)),
     }
+    #[cfg(feature = "failpoints")]
+    super::disk::prepare(dir);
     let file = dir.join("vivarium.db");
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -133,14 +135,23 @@ fn check_library() -> Result<(), OpenError> {
 #[cfg(unix)]
 fn make_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<&Path> = dir.ancestors().take_while(missing).collect();
     // Parents are made as usual; only the directory with everyone's words is ours alone.
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent)?;
     }
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        made => made,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        made => made?,
     }
+    // SQLite syncs the names of its files; those of the folders above them are ours to sync, or all
+    // that was promised in the first seconds could go with the power. Some file systems cannot.
+    for parent in made.iter().filter_map(|made| made.parent()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let _ = File::open(parent).and_then(|parent| parent.sync_all());
+    }
+    Ok(())
 }
 
 #[cfg(not(unix))]
@@ -194,7 +205,7 @@ fn ready(db: &Connection, dir: &Path) -> Result<(i64, bool), OpenError> {
 
 fn pragmas(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "journal_mode", "WAL")?;
-    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "synchronous", if failpoint::on!("sync-normal") { "NORMAL" } else { "FULL" })?;
     // The writer itself copies the log back, after its answers are out; the log's file keeps its
     // size, so that a commit never waits for the file system to make it longer.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -222,6 +233,7 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
         for key in ["format", "min_reader"] {
             set_meta(db, key, FORMAT)?;
         }
+        failpoint::hit!("migrate");
         db.execute_batch("COMMIT")?;
     }
     Ok(())
@@ -243,6 +255,7 @@ fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
     set_meta(db, "boot", boot)?;
     set_meta(db, "clean", 0)?;
     db.execute(END_RESTS, [])?;
+    failpoint::hit!("boot");
     db.execute_batch("COMMIT")?;
     Ok((boot, clean))
 }
@@ -250,6 +263,7 @@ fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
 /// The last command of a store that is closed in peace.
 pub(super) fn mark_clean(db: &Connection) -> Outcome<()> {
     set_meta(db, "clean", 1)?;
+    failpoint::hit!("shutdown");
     Ok(())
 }
 

@@ -129,6 +129,7 @@ pub(super) fn serve(
     counters.commands.fetch_add(group.len() as u64, Ordering::Relaxed);
     if result.is_ok() && db.total_changes() != before {
         counters.groups.fetch_add(1, Ordering::Relaxed);
+        failpoint::hit!("group.committed");
     }
     for work in group {
         work.finish(result.as_ref().copied().map_err(again));
@@ -143,6 +144,7 @@ fn transact(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<(), StoreErr
             for work in group {
                 each(db, work.as_mut())?;
             }
+            failpoint::hit!("group.before_commit");
             step(db, "COMMIT")
         }
     });
@@ -208,8 +210,10 @@ pub(super) fn write_all(
             tell_broken.send_replace(Some(error.to_string()));
             broken = Some(error);
         }
-        if counters.frames.load(Ordering::Relaxed) >= CHECKPOINT_FRAMES {
-            checkpoint(db, counters);
+        let bound = if failpoint::on!("small-log") { CHECKPOINT_FRAMES / 40 } else { CHECKPOINT_FRAMES };
+        if broken.is_none() && counters.frames.load(Ordering::Relaxed) >= bound {
+            broken = checkpoint(db, counters);
+            broken.iter().for_each(|error| drop(tell_broken.send_replace(Some(error.to_string()))));
         }
     }
     if broken.is_none() {
@@ -217,11 +221,18 @@ pub(super) fn write_all(
     }
 }
 
-/// Copies the log back, after the answers are out. A reader in the way only delays it.
-fn checkpoint(db: &Connection, counters: &Counters) {
-    if db.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE).is_ok() {
-        counters.frames.store(0, Ordering::Relaxed);
-        counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+/// Copies the log back, after the answers are out. A reader in the way and a full disk only delay it;
+/// the error is one after which nobody knows what is on disk.
+fn checkpoint(db: &Connection, counters: &Counters) -> Option<StoreError> {
+    failpoint::hit!("checkpoint.before");
+    match db.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {
+        Ok(_) => {
+            counters.frames.store(0, Ordering::Relaxed);
+            counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            failpoint::hit!("checkpoint.done");
+            None
+        }
+        Err(error) => Some(classify(&error)).filter(|error| matches!(error, StoreError::Broken(_))),
     }
 }
 

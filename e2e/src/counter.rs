@@ -1,0 +1,84 @@
+//! The outside world: a server on loopback that counts what tools did there, by the key of each
+//! call. It outlives every kill, and what it counted cannot be taken back.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::{Result, Trouble};
+
+/// Tools that had an effect, by the key of the call, in order.
+pub type Effects = BTreeMap<String, Vec<String>>;
+
+/// An effect takes up to so long before it happens, and so long again before it is answered.
+const TAKES_MS: u64 = 6;
+
+#[derive(Debug, Deserialize)]
+struct Effect {
+    tool: String,
+    key: String,
+}
+
+type Shared = Arc<Mutex<Effects>>;
+
+/// A running counter. Dropping it stops it.
+#[derive(Debug)]
+pub struct Counter {
+    url: String,
+    effects: Shared,
+    task: JoinHandle<()>,
+}
+
+impl Counter {
+    /// On a free loopback port.
+    pub async fn start() -> Result<Self> {
+        let trouble =
+            |error: std::io::Error| Trouble::new(format!("no loopback port for the counter: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(trouble)?;
+        let url = format!("http://{}/effects", listener.local_addr().map_err(trouble)?);
+        let effects = Shared::default();
+        let router = Router::new().route("/effects", post(count)).with_state(Arc::clone(&effects));
+        let task = tokio::spawn(async move {
+            // Ends with the counter; an error before that shows as refused connections.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { url, effects, task })
+    }
+
+    /// Where tools tell what they do.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What happened so far.
+    pub fn effects(&self) -> Effects {
+        lock(&self.effects).clone()
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(effects: &Shared) -> MutexGuard<'_, Effects> {
+    effects.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn count(State(effects): State<Shared>, Json(effect): Json<Effect>) -> StatusCode {
+    // Somewhere on the way there and back a kill must find it; how long it takes follows from the key.
+    let takes = effect.key.bytes().map(u64::from).sum::<u64>();
+    tokio::time::sleep(Duration::from_millis(takes % TAKES_MS)).await;
+    lock(&effects).entry(effect.key).or_default().push(effect.tool);
+    tokio::time::sleep(Duration::from_millis(takes / 7 % TAKES_MS)).await;
+    StatusCode::OK
+}
