@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct House {
-    pub(crate) stub: Stub,
+    /// Answers as long as it is kept.
+    _stub: Stub,
     pub(crate) counter: Counter,
     pub(crate) launch: Launch,
     pub(crate) dir: tempfile::TempDir,
@@ -31,7 +32,7 @@ impl House {
             log: dir.path().join("log"),
             counter: Some(counter.url().to_owned()),
         };
-        Self { stub, counter, launch, dir, key: String::new() }
+        Self { _stub: stub, counter, launch, dir, key: String::new() }
     }
 
     /// One more life, ready.

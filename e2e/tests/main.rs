@@ -1,5 +1,6 @@
 //! The built binary from outside. `VIV_BIN` names it, `VIV_FAILPOINTS_BIN` the build with named
 //! points; `make torture` does the loops for as long as one likes.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 
 mod crashes;
 mod crowd;

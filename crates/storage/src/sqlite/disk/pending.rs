@@ -56,7 +56,9 @@ impl Base {
     pub(super) fn size(&self) -> u64 {
         let mut size = 0;
         // SAFETY: `of` was promised an open file; the answer has its place.
-        unsafe { (*self.real).xFileSize.map_or(ffi::SQLITE_MISUSE, |ask| ask(self.file, &raw mut size)) };
+        let code =
+            unsafe { (*self.real).xFileSize.map_or(ffi::SQLITE_MISUSE, |ask| ask(self.file, &raw mut size)) };
+        debug_assert_eq!(code, ffi::SQLITE_OK, "an open file has a size");
         size.cast_unsigned()
     }
 }
