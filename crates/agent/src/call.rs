@@ -118,6 +118,18 @@ impl Outcome {
         Self { status: OutcomeStatus::Error, text: text.into(), detail: None }
     }
 
+    /// An operator took the call back; the words say what is known of what it did.
+    pub fn canceled(row: &CallRow) -> Self {
+        let known = match (row.effect, row.state) {
+            (Effect::Unsafe, CallState::Planned) => " before it began; nothing of it was done",
+            (Effect::Unsafe, _) => " after it had begun; unknown whether it happened",
+            (Effect::Idempotent, _) => "; it may have happened already",
+            (Effect::Inward | Effect::ReadOnly, _) => "",
+        };
+        let text = format!("canceled by an operator{known}. Do not call it again unless you are asked to.");
+        Self { status: OutcomeStatus::Canceled, text, detail: None }
+    }
+
     /// Whether the model should take it for a failure.
     pub fn failed(&self) -> bool {
         !matches!(self.status, OutcomeStatus::Ok | OutcomeStatus::Pending)

@@ -270,8 +270,10 @@ pub struct Glance {
     pub cancel: bool,
     /// Whether the agent was suspended: the open cycle parks.
     pub suspended: bool,
+    /// Calls of the open step that were answered from outside: canceled, or by whoever claimed them.
+    pub answered: Vec<(CallId, Outcome)>,
     /// The facts, where they changed.
-    pub facts: Option<crate::life::Facts>,
+    pub facts: Option<Box<crate::life::Facts>>,
 }
 
 /// Why a commit did not accept one of its calls.
@@ -313,4 +315,7 @@ pub enum CommitOutcome {
     Canceled,
     /// Nothing was written: a start with a barrier came after something urgent of a requester.
     Barred,
+    /// Nothing was written: these of its calls were answered from outside before. Whoever is first has
+    /// answered, and what the model reads is what the rows say.
+    Answered(Vec<(CallId, Outcome)>),
 }

@@ -15,7 +15,8 @@ use agent::life::Facts;
 use agent::limits;
 use agent::port::{Done, Hands, Lookup, Tool, ToolError};
 use agent::update::{Topic, Update};
-use tokio::task::{self, JoinError, JoinSet};
+use jiff::Timestamp;
+use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tracing::Instrument;
 
 use crate::Ports;
@@ -173,7 +174,16 @@ pub(crate) struct Answered {
 pub(crate) struct Outward {
     running: JoinSet<(Outcome, Span)>,
     /// Which call each task runs.
-    calls: HashMap<task::Id, CallId>,
+    calls: HashMap<task::Id, Running>,
+}
+
+/// An outward call on its way.
+struct Running {
+    scene: Scene,
+    row: CallRow,
+    task: AbortHandle,
+    at: Timestamp,
+    began: u64,
 }
 
 impl Outward {
@@ -188,7 +198,8 @@ impl Outward {
     ) {
         let scene = Scene::of(cycle, agent, ports);
         for row in rows {
-            let (there, call) = (scene.clone(), row.id.clone());
+            let (there, kept) = (scene.clone(), row.clone());
+            let (at, began) = (ports.clock.now(), ports.clock.monotonic_ms());
             let traced = trace::tool(step, &row);
             let ended = traced.clone();
             let work = async move {
@@ -202,7 +213,7 @@ impl Outward {
                 (outcome, span)
             };
             let task = self.running.spawn(work.instrument(traced));
-            self.calls.insert(task.id(), call);
+            self.calls.insert(task.id(), Running { scene: scene.clone(), row: kept, task, at, began });
         }
     }
 
@@ -220,6 +231,19 @@ impl Outward {
         }
     }
 
+    /// Gives up the calls that are not wanted any more, which ones and when they ran.
+    pub(crate) fn keep(&mut self, wanted: impl Fn(&CallId) -> bool) -> Vec<(CallId, Span)> {
+        let unwanted = self.calls.extract_if(|_, running| !wanted(&running.row.id));
+        let ended = unwanted.map(|(_, running)| {
+            running.task.abort();
+            let ms = running.scene.ports.clock.monotonic_ms().saturating_sub(running.began);
+            let span = Span { at: running.at, ms };
+            running.scene.tell_done(&running.row, OutcomeStatus::Canceled, span);
+            (running.row.id, span)
+        });
+        ended.collect()
+    }
+
     /// Outcomes that have come already; everything else is given up.
     pub(crate) fn let_go(mut self) -> Vec<Answered> {
         let mut came = Vec::new();
@@ -232,12 +256,12 @@ impl Outward {
     fn answered(&mut self, ended: Result<(task::Id, (Outcome, Span)), JoinError>) -> Option<Answered> {
         match ended {
             Ok((task, (outcome, span))) => {
-                Some(Answered { call: self.calls.remove(&task)?, outcome, span: Some(span) })
+                Some(Answered { call: self.calls.remove(&task)?.row.id, outcome, span: Some(span) })
             }
             Err(error) => {
                 let text = "the tool broke; unknown whether it happened".to_owned();
                 let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
-                let call = self.calls.remove(&error.id())?;
+                let call = self.calls.remove(&error.id())?.row.id;
                 Some(Answered { call, outcome: Outcome { status, text, detail }, span: None })
             }
         }

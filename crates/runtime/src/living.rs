@@ -145,6 +145,7 @@ impl Waking<'_> {
                 Next::Commit(changes) => {
                     let verdict = self.commit(*changes).await?;
                     self.cycle.committed(verdict, self.now());
+                    self.let_go_answered();
                 }
                 Next::Outward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -257,6 +258,7 @@ impl Waking<'_> {
                     self.cycle.glanced(glance);
                 }
                 if !self.cycle.interrupted() {
+                    self.let_go_answered();
                     return Ok(());
                 }
             }
@@ -267,6 +269,13 @@ impl Waking<'_> {
         }
         self.cycle.let_go();
         Ok(())
+    }
+
+    /// What somebody else has answered need not run any more.
+    fn let_go_answered(&mut self) {
+        for (call, span) in self.outward.keep(|call| self.cycle.awaits(call)) {
+            self.cycle.timed(call, span);
+        }
     }
 
     fn settle(&mut self, answered: Answered) {
@@ -297,6 +306,7 @@ impl Waking<'_> {
             CommitOutcome::Refused(refusals) => Verdict::Refused(refusals),
             CommitOutcome::Canceled => Verdict::Canceled,
             CommitOutcome::Barred => Verdict::Barred,
+            CommitOutcome::Answered(answers) => Verdict::Answered(answers),
         }
     }
 

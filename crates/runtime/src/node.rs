@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use agent::changes::Echo;
 use agent::id::AgentId;
 use agent::port::Waken;
+use agent::update::{Topic, Update};
 use tokio::sync::mpsc;
 
 use crate::live::Live;
@@ -46,6 +48,17 @@ impl Node {
         if !failpoint::on!("signals-lost") {
             let _ = self.signals.try_send(Signal::Look(agent));
         }
+    }
+
+    /// Tells what a call that was answered from outside caused: watchers, whoever has something to do now,
+    /// and whoever still runs it. Never waits.
+    pub fn answered(&self, agent: AgentId, echo: Echo) {
+        for message in echo.said {
+            let space = Topic::Space(message.space);
+            self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
+        }
+        self.signal(&echo.wake);
+        self.look(agent);
     }
 
     /// What is live on this node.

@@ -92,6 +92,8 @@ codes! {
     EventTaken = "event_taken", 409;
     /// The event was put together with others into one, which is to be named instead.
     EventCollapsed = "event_collapsed", 409;
+    /// The call has its outcome already.
+    CallOver = "call_over", 409;
     /// The body is too large.
     BodyTooLarge = "body_too_large", 413;
     /// The body must be sent as application/json.
@@ -308,6 +310,7 @@ impl From<Denial> for Problem {
             Denial::MessageIdTaken => Code::IdTaken,
             Denial::NoOpenCycle(_) => Code::NoOpenCycle,
             Denial::EventState { .. } => Code::EventState,
+            Denial::CallOver { .. } => Code::CallOver,
             Denial::EventTaken { cycle, .. } => {
                 return Self::new(Code::EventTaken, detail)
                     .hint(format!("let cycle `{cycle}` end, or cancel it: `viv agents cancel AGENT`"));

@@ -5,6 +5,7 @@
 
 mod agents;
 mod bad_input;
+mod calls;
 mod document;
 mod entities;
 mod letters;

@@ -28,31 +28,32 @@ mod settle;
 mod show;
 mod step;
 mod stop;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod think;
 
 pub use fail::rest_after;
 pub use mind::Mind;
+pub use talk::{Next, Occasion, Rested, Setup, Span, Thought, Verdict};
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::call::{CallRow, Outcome};
-use crate::changes::{Changes, Glance, Inward, Refusal};
+use crate::changes::{Changes, Glance, Inward};
 use crate::config::{AgentConfig, Awareness, Gate};
 use crate::entity::Entity;
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::inbox;
-use crate::life::{Facts, Glimpse, Layer, Lease, OpenCycle, RestReason};
+use crate::life::{Facts, Glimpse, Layer, Lease, OpenCycle};
 use crate::limits;
-use crate::port::{Done, ModelError, ModelInfo, Reply, ToolError, ToolSpec};
+use crate::port::{Done, ModelError, ToolError};
 use crate::prepare::{self, Waits};
-use crate::prompt::{Prompt, ToolChoice};
-use crate::run::Ending;
+use crate::prompt::ToolChoice;
 use crate::transcript;
 
 /// Names of the prebuilt tools whose meaning is part of the rules.
@@ -65,126 +66,6 @@ pub mod names {
     pub const SEND_MESSAGE: &str = "send_message";
     /// Makes a space the active one.
     pub const ENTER_SPACE: &str = "enter_space";
-}
-
-/// What the driver is to do next.
-#[derive(Debug)]
-pub enum Next {
-    /// Submit the opening and ask the model at once; tell the commit's outcome first.
-    OpenAndThink(Box<Changes>, Prompt),
-    /// Ask the model.
-    Think(Prompt),
-    /// Run these inward calls in order, each seeing what those before it want changed.
-    Inward(Vec<CallRow>),
-    /// Count the tokens of these texts.
-    Count(Vec<String>),
-    /// Commit.
-    Commit(Box<Changes>),
-    /// Start these calls, in parallel where their effect allows.
-    Outward(Vec<CallRow>),
-    /// Wait for the next outcome of the started calls (or for a signal).
-    Await,
-    /// The waking is over.
-    Rest(Rested),
-}
-
-/// How a waking ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Rested {
-    /// Nothing was due after all; nothing was written.
-    Idle,
-    /// A cycle ended.
-    Ended {
-        /// Which.
-        cycle: CycleId,
-        /// How.
-        ending: Ending,
-        /// Why, where the ending does not say it all.
-        reason: Option<String>,
-    },
-    /// The waking was given up for now: before anything was lived, or parked in the middle.
-    Parked {
-        /// Which cycle.
-        cycle: CycleId,
-        /// Not due before this time.
-        until: Option<Timestamp>,
-        /// What kept it back, where something failed.
-        rest: Option<RestReason>,
-        /// Why, in words for operators.
-        reason: String,
-    },
-    /// Somebody else lives this agent.
-    Lost,
-}
-
-/// A complete generation, with what only the driver can know of it.
-#[derive(Clone, Debug)]
-pub struct Thought {
-    /// The reply.
-    pub reply: Reply,
-    /// For each call of the reply, in order: whether its arguments fit the tool's schema (the error
-    /// is for the model). Ignored for tools that the agent has not.
-    pub verdicts: Vec<Result<(), String>>,
-    /// When the model was asked, the attempt that it answered.
-    pub asked_at: Timestamp,
-    /// Time of the model call in milliseconds.
-    pub model_ms: u64,
-    /// Time to the first piece of the reply.
-    pub first_ms: Option<u64>,
-    /// Attempts it took.
-    pub attempts: u32,
-}
-
-/// What the driver hands to a waking besides what the store says.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The tools of the agent, in a stable order.
-    pub tools: Arc<[ToolSpec]>,
-    /// The agent's own model.
-    pub model: ModelInfo,
-    /// The other models that its config names, as it names them.
-    pub others: Vec<(String, ModelInfo)>,
-    /// Id for the cycle, should one open.
-    pub fresh: CycleId,
-}
-
-/// What came of a commit, without what is only for watchers.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// Done.
-    Committed(Glance),
-    /// Somebody else lives this agent.
-    Lost,
-    /// Nothing was written: these calls may not do what they want.
-    Refused(Vec<Refusal>),
-    /// Nothing was written: the cycle is canceled.
-    Canceled,
-    /// Nothing was written: something urgent came before a call that cannot be repeated.
-    Barred,
-}
-
-/// What a waking is about, in numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occasion<'a> {
-    /// The agent's handle.
-    pub name: &'a str,
-    /// Which of its cycles it is, or would be.
-    pub ordinal: u64,
-    /// Events that it took.
-    pub events: usize,
-    /// Tokens of the window as it woke.
-    pub window_tokens: u64,
-    /// How long the oldest of these events had waited, in milliseconds.
-    pub waited_ms: Option<u64>,
-}
-
-/// When a call ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// When it began.
-    pub at: Timestamp,
-    /// How long it took, in milliseconds.
-    pub ms: u64,
 }
 
 /// One call of the step in hand.
@@ -422,6 +303,10 @@ impl Cycle {
                     self.state = State::Ready;
                 }
                 Verdict::Barred => self.hold_back(),
+                Verdict::Answered(answers) => {
+                    self.answered(answers);
+                    self.state = self.again(changes.kind, now);
+                }
                 Verdict::Refused(refusals) => self.refused(after, &refusals, now),
             },
             other => self.state = other,
@@ -431,12 +316,13 @@ impl Cycle {
     /// What the world did meanwhile, brought by a commit or looked up by the driver.
     pub fn glanced(&mut self, glance: Glance) {
         self.cancel |= glance.cancel;
+        self.answered(glance.answered.clone());
         self.waits = Waits::of(&glance);
         if glance.suspended {
             self.park.get_or_insert_with(|| "suspended".to_owned());
         }
         if let Some(facts) = glance.facts {
-            self.facts = facts;
+            self.facts = *facts;
         }
     }
 

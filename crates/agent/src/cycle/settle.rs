@@ -8,6 +8,7 @@ use super::{After, Cycle, Next, Rested, State};
 use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{CallChange, CommitKind};
 use crate::entry::{Entry, EntryKind};
+use crate::id::CallId;
 use crate::message::ModelMessage;
 
 /// For notices.
@@ -59,6 +60,32 @@ impl Cycle {
         }
         self.running.extend(rows.iter().map(|row| row.id.clone()));
         Next::Outward(rows)
+    }
+
+    /// Takes over what was answered from outside. Whoever was first has answered: what came here
+    /// meanwhile is dropped.
+    pub(super) fn answered(&mut self, answers: Vec<(CallId, Outcome)>) {
+        for (id, outcome) in answers {
+            let Some(row) = self.calls.iter_mut().find(|row| row.id == id && row.state != CallState::Done)
+            else {
+                continue;
+            };
+            row.state = CallState::Done;
+            row.outcome = Some(outcome);
+            self.running.retain(|running| *running != id);
+            self.arrived.retain(|(arrived, _)| *arrived != id);
+        }
+    }
+
+    /// Whether the driver's outcome of a call is still wanted.
+    pub fn awaits(&self, call: &CallId) -> bool {
+        self.running.contains(call)
+    }
+
+    /// Where a commit was planned that is out of date since calls of it were answered.
+    pub(super) fn again(&mut self, kind: CommitKind, now: Timestamp) -> State {
+        // A cycle that is given up looks again at what is open, and gives up again.
+        if kind == CommitKind::Close && !self.cancel { self.look_at_open(now) } else { State::Acting }
     }
 
     pub(super) fn next_settling(&mut self, entry: Box<Entry>, counted: bool, now: Timestamp) -> Next {

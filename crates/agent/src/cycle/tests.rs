@@ -2,6 +2,7 @@
 
 mod aware;
 mod bad;
+mod canceling;
 mod failing;
 
 use std::sync::Arc;
@@ -13,14 +14,15 @@ use uuid::Uuid;
 
 use super::*;
 use crate::call::{CallState, Effect, OutcomeStatus};
-use crate::changes::CommitKind;
+use crate::changes::{CommitKind, Refusal};
 use crate::entity::EntityKind;
 use crate::entry::EntryKind;
 use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use crate::id::{EntityId, EventId};
 use crate::life::{Life, Standing, Waking, Window};
-use crate::port::{ReasoningReplay, ReplyPart, StopReason};
-use crate::run::Usage;
+use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason, ToolSpec};
+use crate::prompt::Prompt;
+use crate::run::{Ending, Usage};
 
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(1_795_000_000_000 + ms).unwrap()

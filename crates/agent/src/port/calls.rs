@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use super::{BoxFuture, StoreError};
 use crate::call::{CallRow, Outcome};
+use crate::changes::Echo;
 use crate::id::{AgentId, CallId};
 
 /// What came of a claim.
@@ -17,12 +18,12 @@ pub enum Claim {
 }
 
 /// What came of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Finish {
     /// Recorded; the agent that waits for it is due now.
-    Awaited(AgentId),
+    Awaited(AgentId, Echo),
     /// Recorded as an event of its own, since the cycle does not wait any more.
-    Late(AgentId),
+    Late(AgentId, Echo),
     /// It had an outcome already; nothing was written.
     Already,
 }

@@ -26,8 +26,8 @@ pub use model::{
 };
 pub use reader::{AgentCard, CommitRow, Happening, InboxRow, LastRun, Page, PageRequest, Reader, Totals};
 pub use registry::{
-    Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace, Registry,
-    RegistryError, SentAgain, SpaceChange,
+    CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
+    Registry, RegistryError, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Waken};
 pub use tokens::Tokens;

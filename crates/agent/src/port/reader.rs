@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{BoxFuture, StoreError};
+use crate::call::CallRow;
 use crate::changes::CommitKind;
 use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind, Member, Space};
@@ -237,6 +238,9 @@ pub trait Reader: Send + Sync {
     ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>>;
     /// One accepted event of an agent.
     fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>>;
+    /// Calls of an agent that have no answer yet, in the order in which they were decided: at most
+    /// [`crate::limits::PAGE_MAX`].
+    fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>>;
     /// An agent's runs, newest first.
     fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>>;
     /// One run.

@@ -5,9 +5,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{BoxFuture, RequestKey, StoreError, Waken};
+use crate::call::CallRow;
+use crate::changes::Echo;
 use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
-use crate::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
+use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use crate::life::Standing;
 
 /// Why something may not be done. Each has one stable code (see `server/problem.rs`).
@@ -73,6 +75,14 @@ pub enum Denial {
         /// The cycle.
         cycle: CycleId,
     },
+    /// The call has its outcome.
+    #[error("wanted a call that is open, but `{call}` is over ({ended})")]
+    CallOver {
+        /// The call.
+        call: CallId,
+        /// How it ended.
+        ended: &'static str,
+    },
     /// The event was collapsed with others into one and shares its fate.
     #[error("the event `{event}` is one of several that were put together into `{range}`")]
     EventCollapsed {
@@ -81,6 +91,15 @@ pub enum Denial {
         /// The one that stands for them.
         range: EventId,
     },
+}
+
+/// A call that was taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CanceledCall {
+    /// Its row, with the outcome that its agent reads.
+    pub call: CallRow,
+    /// What to tell on.
+    pub echo: Echo,
 }
 
 /// What came of sending an event again.
@@ -247,6 +266,10 @@ pub trait Registry: Send + Sync {
     /// Takes back an event that waits or is held. One that the open cycle has taken is not its to
     /// take back any more.
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>>;
+    /// Answers an open call as canceled, at once: for the cycle that waits for it, or by an event where
+    /// none does. The caller signals.
+    fn cancel_call(&self, agent: AgentId, call: CallId)
+    -> BoxFuture<'_, Result<CanceledCall, RegistryError>>;
     /// Sends a dead event again, or a lived or skipped one as the new event `fresh` that cites it; a
     /// held one is let go, with all that is held of its space.
     /// `request` makes it idempotent by the client's key. The caller signals.

@@ -35,6 +35,17 @@ pub(crate) struct OneEvent {
     pub(crate) agent: Option<String>,
 }
 
+/// Events or calls to take back.
+#[derive(Debug, Args)]
+pub(crate) struct Canceled {
+    /// Events, by id or by their SEQ in the inbox; calls, by id
+    #[arg(required = true, value_name = "EVENT|CALL")]
+    pub(crate) wanted: Vec<String>,
+    /// Whose, by handle or id [default: the only agent that has it]
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+}
+
 /// Events of one agent.
 #[derive(Debug, Args)]
 pub(crate) struct Events {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use help::{WELCOME, command};
-pub(crate) use letters::{DeadArgs, DeadVerb, Events, OneEvent};
+pub(crate) use letters::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
@@ -80,8 +80,9 @@ pub(crate) enum Command {
     Say(SayArgs),
     /// Tell an agent what happened, as a service would
     Event(EventArgs),
-    /// Take back events that wait; a cycle is canceled with `viv agents cancel`
-    Cancel(Events),
+    /// Take back events that wait, or calls that have no answer yet; a cycle is canceled with
+    /// `viv agents cancel`
+    Cancel(Canceled),
     /// List agents and what they do
     Ps,
     /// Show an agent, a run, an inbox or a mind

@@ -1,12 +1,12 @@
 //! `viv dead` and `viv cancel`: single events of an inbox, listed, shown, sent again, given up, taken
-//! back.
+//! back; single calls taken back.
 
 use agent::event::{EventData, Fate, Principal, Trust};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use server::api::{Agent, EventAccepted, LoggedEvent, Ready};
+use server::api::{Agent, Call, EventAccepted, LoggedEvent, Ready};
 
-use crate::args::{DeadArgs, DeadVerb, Events, OneEvent};
+use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, ago, shortened};
@@ -28,10 +28,50 @@ pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Resul
     Ok(Exit::Answered)
 }
 
-/// Takes events back.
-pub(crate) async fn cancel(client: Client, screen: Screen, events: Events) -> Result<Exit> {
-    each(&client, &screen, &events, "cancel").await?;
+/// Takes events and calls back.
+pub(crate) async fn cancel(client: Client, screen: Screen, args: Canceled) -> Result<Exit> {
+    let Canceled { wanted, agent } = args;
+    for wanted in wanted {
+        if is_call(&wanted) {
+            cancel_call(&client, &screen, &wanted, agent.as_deref()).await?;
+        } else {
+            let event = Events { events: vec![wanted], agent: agent.clone() };
+            each(&client, &screen, &event, "cancel").await?;
+        }
+    }
     Ok(Exit::Answered)
+}
+
+/// Ids of calls look like nothing else: `c` and 24 hexadecimal digits.
+fn is_call(id: &str) -> bool {
+    let digits = id.strip_prefix('c').unwrap_or_default();
+    digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// A call belongs to one agent: the one named, or whoever has it.
+async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Option<&str>) -> Result<()> {
+    let agents = match wanted {
+        Some(_) => vec![target::agent(client, wanted).await?],
+        None => all(client).await?,
+    };
+    for agent in agents {
+        let path = agent_path(agent.id, &format!("/calls/{call}/cancel"));
+        let answer = match client.post(&path, &json!({}), None).await {
+            Err(failure) if failure.exit == Exit::NotFound => continue,
+            answer => answer?,
+        };
+        if screen.json {
+            screen.json_line(&answer);
+            return Ok(());
+        }
+        let canceled: Call = typed(&path, answer)?;
+        let told = canceled.outcome.unwrap_or_default();
+        let line = format!("call {call} of `{}` is canceled; `{}` reads: {told}", canceled.tool, agent.name);
+        screen.wrapped(&screen.clean_line(&line), 2);
+        return Ok(());
+    }
+    Err(Failure::new(Exit::NotFound, "not_found", format!("no agent has a call `{call}`"))
+        .hint("`viv show agent NAME` lists the calls that have no answer yet"))
 }
 
 async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<()> {

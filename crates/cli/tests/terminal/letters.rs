@@ -93,3 +93,48 @@ fn dead_letters_are_listed_with_what_killed_them_and_shown_in_full() {
     }
     insta::assert_snapshot!("dead", all);
 }
+
+#[test]
+fn a_call_is_found_with_its_agent_and_taken_back_by_its_id() {
+    const CALL: &str = "c0123456789abcdef01234567";
+    let call = json!({
+        "id": CALL, "agent": ADA, "cycle": DEAD, "step": 1, "tool": "build", "arguments": "{\"target\":\"all\"}",
+        "effect": "unsafe", "state": "started",
+    });
+    let mut canceled = call.clone();
+    canceled["state"] = json!("done");
+    canceled["status"] = json!("canceled");
+    canceled["outcome"] = json!("canceled by an operator after it had begun; unknown whether it happened.");
+    let agent = json!({
+        "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "thinking", "standing": "active",
+        "model": "rehearsal", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
+        "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
+        "created_at": "2026-11-21T14:00:00Z", "commit_n": 0,
+    });
+    let facts = json!({"spaces": [], "memories": [], "goals": [], "plans": []});
+    let calls = format!("/v1/agents/{ADA}/calls");
+    let (cancel, facts_of, card) =
+        (format!("{calls}/{CALL}/cancel"), format!("/v1/agents/{ADA}/facts"), format!("/v1/agents/{ADA}"));
+    let stub = Stub::serve(vec![
+        ("/v1/agents", json!({"items": [agent], "next": null})),
+        ("/v1/agents/ada", agent.clone()),
+        (&card, agent),
+        (&facts_of, facts),
+        (&calls, json!({"items": [call], "next": null})),
+        (&cancel, canceled),
+    ]);
+    let settings = stub.settings();
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| run_with(dir.path(), args, "", &settings);
+    let shown = run(&["show", "agent", "ada"]);
+    let line = format!("{CALL}  build {{\"target\":\"all\"}} (at work)");
+    assert!(shown.code == 0 && shown.out.contains(&line), "{}", shown.shown());
+    let done = run(&["cancel", CALL]);
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{}", done.shown());
+    let told = done.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = format!("call {CALL} of `build` is canceled; `ada` reads: canceled by an operator after");
+    assert!(told.starts_with(&words), "{told}");
+    let unknown = run(&["cancel", "c0123456789abcdef00000000"]);
+    assert!(unknown.code == 4 && unknown.err.contains("no agent has a call"), "{}", unknown.shown());
+}

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 mod agents;
+mod calls;
 mod mind;
 mod names;
 mod people;
@@ -15,6 +16,7 @@ pub use agents::{
     Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, Facts, LastRun, LogEntry,
     LoggedEvent, NewAgent, NewEvent, Run, RunDetail, SpaceOfAgent,
 };
+pub use calls::Call;
 pub use mind::{Mind, MindLayer};
 pub(crate) use names::FATES;
 pub use people::{Entity, Key, NewEntity, NewKey, Whoami};

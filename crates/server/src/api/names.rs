@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use agent::call::{CallState as Call, Effect as Does, OutcomeStatus as Came};
 use agent::config::WakeOn as Wakes;
 use agent::entity::EntityKind as Kind;
 use agent::entry::EntryKind as Entry;
@@ -71,6 +72,17 @@ names! {
     Ending: [
         End::Rested.as_str(), End::Skipped.as_str(), End::Exhausted.as_str(), End::Canceled.as_str(),
         End::Failed.as_str(),
+    ];
+    /// What repeating a call would do.
+    Effect: [
+        Does::Inward.as_str(), Does::ReadOnly.as_str(), Does::Idempotent.as_str(), Does::Unsafe.as_str(),
+    ];
+    /// Where a call stands.
+    CallState: [Call::Planned.as_str(), Call::Started.as_str(), Call::Done.as_str()];
+    /// How a call ended.
+    OutcomeStatus: [
+        Came::Ok.as_str(), Came::Error.as_str(), Came::Pending.as_str(), Came::Unknown.as_str(),
+        Came::Canceled.as_str(),
     ];
     /// Why a sleeping agent does not do what waits.
     SleepReason: ["provider", "backoff", "suspended"];

@@ -12,6 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 
 pub(crate) mod agents;
+mod calls;
 mod entities;
 mod events;
 mod messages;
@@ -37,6 +38,8 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(agents::resume))
         .add(Admin, doc!(agents::retire))
         .add(Admin, doc!(agents::cancel))
+        .add(Admin, doc!(calls::open))
+        .add(Admin, doc!(calls::cancel))
         .add(Admin, doc!(events::send))
         .add(Admin, doc!(events::get))
         .add(Admin, doc!(events::cancel))

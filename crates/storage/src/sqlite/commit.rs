@@ -22,7 +22,7 @@ use super::rows::{
     u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
-use super::{apply, notes, show};
+use super::{apply, calls, notes, show};
 
 /// The rows of one life, as far as a commit reads and writes them.
 struct Life {
@@ -103,6 +103,7 @@ pub(super) fn commit(
     if changes.barrier && barred(db, &life, changes)? {
         return Err(Fault::Barred);
     }
+    calls::unanswered(db, life.agent, &changes.call_changes)?;
     let n = life.commit_n + 1;
     let mut echo = speak(db, session, lease.agent, changes)?;
     let noted = notes::write(db, life.agent, n, changes.at, &changes.inward, &changes.calls)?;
@@ -135,7 +136,7 @@ pub(super) fn commit(
         CommitKind::Park => "park.before",
         CommitKind::View => "view.before",
     });
-    let facts = if seen || changes.open.is_none() { None } else { Some(facts(db, life.agent)?) };
+    let facts = if seen || changes.open.is_none() { None } else { Some(Box::new(facts(db, life.agent)?)) };
     let glance = Glance { facts, ..look(db, &life, changes.cycle.0)? };
     if let Some(due) = life.due_at.filter(|_| changes.open.is_none()) {
         echo.wake.push(Waken { agent: lease.agent, at: time(due)?, urgent: false });
@@ -358,6 +359,7 @@ fn look(db: &Connection, life: &Life, cycle: Uuid) -> Outcome<Glance> {
         urgent,
         cancel: life.cancel == Some(cycle),
         suspended: life.standing != Standing::Active,
+        answered: calls::answered(db, life.agent, cycle)?,
         facts: None,
     })
 }
@@ -367,7 +369,7 @@ pub(super) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<Glance>> {
     let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.epoch == lease.epoch) else {
         return Ok(None);
     };
-    let facts = if life.facts_rev == life.facts_seen { None } else { Some(facts(db, life.agent)?) };
+    let facts = if life.facts_rev == life.facts_seen { None } else { Some(Box::new(facts(db, life.agent)?)) };
     let cycle = life.open_cycle.unwrap_or(Uuid::nil());
     Ok(Some(Glance { facts, ..look(db, &life, cycle)? }))
 }

@@ -1,9 +1,10 @@
 //! What can stop a command inside its transaction, and what each port makes of it. Whatever is
 //! returned as an error here undoes the command's savepoint.
 
+use agent::call::Outcome as Answer;
 use agent::changes::Refusal;
 use agent::config::BadConfig;
-use agent::id::AgentId;
+use agent::id::{AgentId, CallId};
 use agent::port::{CallError, Denial, RegistryError, StoreError};
 use rusqlite::ErrorCode;
 
@@ -26,6 +27,8 @@ pub(super) enum Fault {
     Canceled,
     /// Something urgent came before a call that cannot be repeated.
     Barred,
+    /// Calls of a commit that were answered from outside before.
+    Answered(Vec<(CallId, Answer)>),
 }
 
 /// What a command comes to.
@@ -62,7 +65,7 @@ impl From<Fault> for StoreError {
             Fault::Store(error) => error,
             Fault::Denied(denial) => Self::Damaged(denial.to_string()),
             Fault::Config(error) => Self::Damaged(error.to_string()),
-            Fault::Refused(_) | Fault::Lost | Fault::Canceled | Fault::Barred => {
+            Fault::Refused(_) | Fault::Lost | Fault::Canceled | Fault::Barred | Fault::Answered(_) => {
                 Self::Damaged("an answer of `commit` came from elsewhere".into())
             }
         }

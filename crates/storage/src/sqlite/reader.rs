@@ -1,6 +1,7 @@
 //! Paged questions of console and CLI about people, spaces and what is said. Those about agents'
 //! lives are in `reader_lives`. Cursors are opaque to clients and name the last row of the page.
 
+use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
 use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
@@ -26,7 +27,7 @@ use super::rows::{
     space_row, u64_at,
 };
 use super::wake::{entries, view};
-use super::{Session, Sqlite};
+use super::{Session, Sqlite, calls};
 
 /// A page out of one row more than it holds; `name` is the cursor of a row.
 pub(super) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> String) -> Page<T> {
@@ -254,6 +255,10 @@ impl Reader for Sqlite {
 
     fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>> {
         self.ask(move |db, _| lives::event(db, agent, &event))
+    }
+
+    fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>> {
+        self.ask(move |db, _| calls::open(db, agent))
     }
 
     fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {

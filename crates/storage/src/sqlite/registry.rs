@@ -3,11 +3,11 @@
 
 use agent::config::{AgentConfig, Urgency};
 use agent::entity::{Entity, EntityKind, Space};
-use agent::id::{AgentId, CredentialId, CycleId, EntityId, EventId, SpaceId};
+use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
-    Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+    BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
+    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -23,7 +23,7 @@ use super::rows::{
     standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
 };
 use super::schema::{meta, set_meta};
-use super::{Sqlite, registry_events, registry_spaces};
+use super::{Sqlite, calls, registry_events, registry_spaces};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -229,6 +229,16 @@ impl Registry for Sqlite {
 
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
         self.administer(move |db| registry_events::cancel(db, agent, &event))
+    }
+
+    fn cancel_call(
+        &self,
+        agent: AgentId,
+        call: CallId,
+    ) -> BoxFuture<'_, Result<CanceledCall, RegistryError>> {
+        let now = self.inner.session.clock.now();
+        let done = self.write(move |db, session| calls::cancel(db, session, agent, &call, now));
+        Box::pin(async move { Ok(done.await?) })
     }
 
     fn send_again(

@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_urgency.sql"),
     include_str!("migrations/0006_native.sql"),
     include_str!("migrations/0007_addressed.sql"),
+    include_str!("migrations/0008_calls.sql"),
     include_str!("migrations/0009_wake_on.sql"),
 ];
 /// The format that this version writes, and the newest `min_reader` that it is.

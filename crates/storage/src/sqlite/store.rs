@@ -58,6 +58,7 @@ impl Store for Sqlite {
                 Err(Fault::Lost) => Ok(CommitOutcome::Lost),
                 Err(Fault::Canceled) => Ok(CommitOutcome::Canceled),
                 Err(Fault::Barred) => Ok(CommitOutcome::Barred),
+                Err(Fault::Answered(answers)) => Ok(CommitOutcome::Answered(answers)),
                 other => Ok(other?),
             }
         })

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a promise that is not kept is a failed test")]
 
 pub mod accept;
+pub mod canceling;
 pub mod commit;
 pub mod durable;
 pub mod goals;
@@ -119,6 +120,13 @@ macro_rules! contract_tests {
             letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,
             letters::what_was_put_together_is_taken_back_sent_again_and_dropped_together,
             letters::how_far_an_event_has_come_is_told_at_each_step,
+            canceling::a_canceled_call_is_answered_at_once_and_only_once,
+            canceling::a_canceled_call_never_starts,
+            canceling::an_outcome_that_comes_after_a_cancel_is_not_written,
+            canceling::who_sleeps_on_a_canceled_call_is_due_and_who_rests_for_a_failure_is_not,
+            canceling::a_canceled_call_that_no_cycle_waits_for_is_told_by_an_event,
+            canceling::a_canceled_call_that_is_shown_says_so,
+            canceling::only_calls_without_an_answer_are_listed_as_open,
             outside::a_call_is_claimed_once_and_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,

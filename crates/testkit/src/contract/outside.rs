@@ -3,13 +3,13 @@
 use agent::call::{CallState, Outcome};
 use agent::event::{EventData, EventKind};
 use agent::id::{CallId, ContentRef, CycleId};
-use agent::port::{CallError, Claim, Finish, FinishedCall, Happening, PageRequest};
+use agent::port::{CallError, Claim, Finish, FinishedCall, Happening, PageRequest, Waken};
 
 use super::Backend;
 use super::world::{Living, World, at, everything, fresh, saying, world};
 
 /// A cycle with one outward call that nobody has begun.
-async fn asked(w: &World, awaited: bool) -> (Living, CallId) {
+pub(super) async fn asked(w: &World, awaited: bool) -> (Living, CallId) {
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
     let mut decision = living.decision();
@@ -42,7 +42,8 @@ pub async fn a_call_is_claimed_once_and_answered_once(b: Backend) {
     )
     .await;
     let finishes = [first.unwrap(), second.unwrap()];
-    assert!(finishes.contains(&Finish::Awaited(w.ada)) && finishes.contains(&Finish::Already));
+    let first = finishes.iter().filter(|how| matches!(how, Finish::Awaited(agent, _) if *agent == w.ada));
+    assert!(first.count() == 1 && finishes.contains(&Finish::Already));
     let unknown = CallId("c-nothing".into());
     assert!(matches!(w.b.calls.finish(answer(&unknown, "x")).await, Err(CallError::Unknown(_))));
     let claimed = w.b.calls.claim(unknown, "one".into(), at(0)).await;
@@ -58,7 +59,8 @@ pub async fn an_awaited_answer_makes_its_agent_due(b: Backend) {
     living.done(&w, park).await;
     assert_eq!(w.due(10_000).await, []);
     let finished = w.b.calls.finish(answer(&id, "yes")).await.unwrap();
-    assert_eq!(finished, Finish::Awaited(w.ada));
+    let Finish::Awaited(agent, echo) = finished else { panic!("wanted it awaited, got {finished:?}") };
+    assert_eq!((agent, echo.wake), (w.ada, vec![Waken { agent: w.ada, at: at(2_000), urgent: false }]));
     assert_eq!(w.due(2_000).await, [w.ada]);
     let waking = w.wake(w.ada).await;
     assert_eq!((waking.calls[0].state, waking.waiting.len()), (CallState::Done, 0));
@@ -71,7 +73,10 @@ pub async fn a_late_answer_becomes_an_event(b: Backend) {
     let (mut living, id) = asked(&w, true).await;
     let closing = living.closing();
     living.done(&w, closing).await;
-    assert_eq!(w.b.calls.finish(answer(&id, "at last")).await.unwrap(), Finish::Late(w.ada));
+    let Finish::Late(agent, echo) = w.b.calls.finish(answer(&id, "at last")).await.unwrap() else {
+        panic!("wanted it late")
+    };
+    assert_eq!((agent, echo.wake), (w.ada, vec![Waken { agent: w.ada, at: at(2_000), urgent: false }]));
     assert_eq!(w.b.calls.finish(answer(&id, "again")).await.unwrap(), Finish::Already);
     let waiting = w.b.store.wake(w.ada, at(2_000), None).await.unwrap().unwrap().waiting;
     assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::ToolResult));
@@ -82,7 +87,7 @@ pub async fn a_late_answer_becomes_an_event(b: Backend) {
     assert_eq!((text.as_str(), *error), ("at last", false));
     // One that no cycle ever waits for is late at once.
     let (_, detached) = asked(&w, false).await;
-    assert_eq!(w.b.calls.finish(answer(&detached, "x")).await.unwrap(), Finish::Late(w.ada));
+    assert!(matches!(w.b.calls.finish(answer(&detached, "x")).await.unwrap(), Finish::Late(..)));
 }
 
 /// Not a member: nothing. Another's call: nothing. Another's log: nothing.

@@ -11,7 +11,7 @@ use super::Backend;
 use super::world::{Living, World, at, world};
 
 /// The message of its nth call.
-fn shown(living: &Living, space: SpaceId, row: &agent::call::CallRow) -> NewMessage {
+pub(super) fn shown(living: &Living, space: SpaceId, row: &agent::call::CallRow) -> NewMessage {
     let (text, data) = (tool_text(row), Some(tool_data(row)));
     NewMessage {
         text,

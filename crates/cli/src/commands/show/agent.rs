@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use server::api::{Agent, Facts};
 
-use super::section;
+use super::{calls, section};
 use crate::client::Client;
 use crate::errors::Result;
 use crate::output::{Screen, ago};
@@ -18,7 +18,8 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     let (card, facts) = (agent_path(agent.id, ""), agent_path(agent.id, "/facts"));
     if screen.json {
         let (card, facts) = (client.get(&card).await?, client.get(&facts).await?);
-        screen.json_line(&json!({"agent": card, "facts": facts}));
+        let calls = calls::fetched(client, agent.id).await?;
+        screen.json_line(&json!({"agent": card, "facts": facts, "calls": calls}));
         return Ok(());
     }
     let facts: Facts = client.get_as(&facts).await?;
@@ -49,6 +50,7 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
     section(screen, "goals", goal_lines(&facts.goals));
     section(screen, "plans", facts.plans.iter().map(plan_line).collect());
+    section(screen, "open calls", calls::lines(client, screen, agent.id).await?);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `viv show`: an agent, a run, an inbox, a mind; each in a file of its own.
 
 mod agent;
+mod calls;
 mod inbox;
 mod mind;
 mod run;

@@ -8,7 +8,7 @@ use agent::run::{CallReceipt, StepReceipt};
 use jiff::Timestamp;
 use server::api::{Run, RunDetail, Usage};
 
-use super::section;
+use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
@@ -39,6 +39,7 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     waterfall(screen, &run);
     let lines = said.iter().flat_map(|spoken| spoken.text.lines().map(str::to_owned)).collect();
     section(screen, "said", lines);
+    section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
 }
 

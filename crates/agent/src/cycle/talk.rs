@@ -1,0 +1,135 @@
+//! What machine and driver say to each other: what is to be done next, and what came of it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::call::{CallRow, Outcome};
+use crate::changes::{Changes, Glance, Refusal};
+use crate::id::{CallId, CycleId};
+use crate::life::RestReason;
+use crate::port::{ModelInfo, Reply, ToolSpec};
+use crate::prompt::Prompt;
+use crate::run::Ending;
+
+/// What the driver is to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Submit the opening and ask the model at once; tell the commit's outcome first.
+    OpenAndThink(Box<Changes>, Prompt),
+    /// Ask the model.
+    Think(Prompt),
+    /// Run these inward calls in order, each seeing what those before it want changed.
+    Inward(Vec<CallRow>),
+    /// Count the tokens of these texts.
+    Count(Vec<String>),
+    /// Commit.
+    Commit(Box<Changes>),
+    /// Start these calls, in parallel where their effect allows.
+    Outward(Vec<CallRow>),
+    /// Wait for the next outcome of the started calls (or for a signal).
+    Await,
+    /// The waking is over.
+    Rest(Rested),
+}
+
+/// How a waking ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rested {
+    /// Nothing was due after all; nothing was written.
+    Idle,
+    /// A cycle ended.
+    Ended {
+        /// Which.
+        cycle: CycleId,
+        /// How.
+        ending: Ending,
+        /// Why, where the ending does not say it all.
+        reason: Option<String>,
+    },
+    /// The waking was given up for now: before anything was lived, or parked in the middle.
+    Parked {
+        /// Which cycle.
+        cycle: CycleId,
+        /// Not due before this time.
+        until: Option<Timestamp>,
+        /// What kept it back, where something failed.
+        rest: Option<RestReason>,
+        /// Why, in words for operators.
+        reason: String,
+    },
+    /// Somebody else lives this agent.
+    Lost,
+}
+
+/// A complete generation, with what only the driver can know of it.
+#[derive(Clone, Debug)]
+pub struct Thought {
+    /// The reply.
+    pub reply: Reply,
+    /// For each call of the reply, in order: whether its arguments fit the tool's schema (the error
+    /// is for the model). Ignored for tools that the agent has not.
+    pub verdicts: Vec<Result<(), String>>,
+    /// When the model was asked, the attempt that it answered.
+    pub asked_at: Timestamp,
+    /// Time of the model call in milliseconds.
+    pub model_ms: u64,
+    /// Time to the first piece of the reply.
+    pub first_ms: Option<u64>,
+    /// Attempts it took.
+    pub attempts: u32,
+}
+
+/// What the driver hands to a waking besides what the store says.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The tools of the agent, in a stable order.
+    pub tools: Arc<[ToolSpec]>,
+    /// The agent's own model.
+    pub model: ModelInfo,
+    /// The other models that its config names, as it names them.
+    pub others: Vec<(String, ModelInfo)>,
+    /// Id for the cycle, should one open.
+    pub fresh: CycleId,
+}
+
+/// What came of a commit, without what is only for watchers.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Done.
+    Committed(Glance),
+    /// Somebody else lives this agent.
+    Lost,
+    /// Nothing was written: these calls may not do what they want.
+    Refused(Vec<Refusal>),
+    /// Nothing was written: the cycle is canceled.
+    Canceled,
+    /// Nothing was written: something urgent came before a call that cannot be repeated.
+    Barred,
+    /// Nothing was written: these calls were answered from outside before.
+    Answered(Vec<(CallId, Outcome)>),
+}
+
+/// What a waking is about, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occasion<'a> {
+    /// The agent's handle.
+    pub name: &'a str,
+    /// Which of its cycles it is, or would be.
+    pub ordinal: u64,
+    /// Events that it took.
+    pub events: usize,
+    /// Tokens of the window as it woke.
+    pub window_tokens: u64,
+    /// How long the oldest of these events had waited, in milliseconds.
+    pub waited_ms: Option<u64>,
+}
+
+/// When a call ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+}

@@ -1,0 +1,115 @@
+//! Calls that are answered from outside while their cycle is at work.
+
+use super::*;
+
+fn canceled(commits: &[Changes], index: usize) -> (CallId, Outcome) {
+    let row = &commits[0].calls[index];
+    (row.id.clone(), Outcome::canceled(row))
+}
+
+/// Statuses of the calls of a step's outcomes entry, by what the model reads.
+fn read(changes: &Changes) -> Vec<String> {
+    let parts = changes.entries.iter().flat_map(|entry| entry.message.parts.iter());
+    let texts = parts.filter_map(|part| match part {
+        crate::message::Part::ToolResult { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, next) = say(&mut cycle, vec![call("look"), call("peek"), call("look")]);
+    let Next::Outward(rows) = next else { panic!("wanted calls, got {next:?}") };
+    assert_eq!(rows.len(), 2);
+    let (id, outcome) = canceled(&commits, 0);
+    assert!(cycle.awaits(&id));
+    cycle.glanced(Glance { answered: vec![(id.clone(), outcome)], ..Glance::default() });
+    assert!(!cycle.awaits(&id) && cycle.awaits(&rows[1].id));
+    let (_, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Await), "{next:?}");
+    // What it gives after that is dropped.
+    cycle.settled(id, Outcome::ok("too late"));
+    cycle.settled(rows[1].id.clone(), Outcome::ok("seen"));
+    let (commits, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Think(_)));
+    let settle = commits.last().unwrap();
+    let texts = read(settle);
+    assert_eq!(texts.len(), 3);
+    assert!(texts[0].contains("canceled by an operator") && texts[2] == "seen", "{texts:?}");
+    assert_eq!(settle.call_changes.iter().map(|change| &change.id).collect::<Vec<_>>(), [&rows[1].id]);
+    let receipt = &settle.open.as_ref().unwrap().steps[0].calls;
+    assert_eq!(receipt[0].status, Some(OutcomeStatus::Canceled));
+}
+
+#[test]
+fn a_call_that_was_answered_before_its_start_never_starts_and_the_next_one_does() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("fire"), call("fire")])), at(2_000));
+    let mut decision = None;
+    let ids = loop {
+        match cycle.next(at(2_000)) {
+            Next::Commit(changes) if changes.kind == CommitKind::Start => {
+                let decision: &Changes = decision.as_ref().unwrap();
+                let answers = vec![canceled(std::slice::from_ref(decision), 0)];
+                cycle.committed(Verdict::Answered(answers), at(2_000));
+                break decision.calls.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
+            }
+            Next::Commit(changes) => {
+                decision = Some(*changes);
+                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+            }
+            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            other => panic!("wanted a start, got {other:?}"),
+        }
+    };
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Start]);
+    assert_eq!(commits[0].call_changes[0].id, ids[1]);
+    let Next::Outward(rows) = next else { panic!("wanted the other call, got {next:?}") };
+    assert_eq!(rows.iter().map(|row| &row.id).collect::<Vec<_>>(), [&ids[1]]);
+}
+
+#[test]
+fn a_settlement_that_comes_after_an_answer_is_written_again_with_that_answer() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, next) = say(&mut cycle, vec![call("look")]);
+    assert!(matches!(next, Next::Outward(_)));
+    let (id, outcome) = canceled(&commits, 0);
+    cycle.settled(id.clone(), Outcome::ok("found"));
+    let settle = loop {
+        match cycle.next(at(2_000)) {
+            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            Next::Commit(changes) => break changes,
+            other => panic!("wanted a settlement, got {other:?}"),
+        }
+    };
+    assert_eq!(read(&settle), ["found"]);
+    cycle.committed(Verdict::Answered(vec![(id, outcome)]), at(2_000));
+    let (commits, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Think(_)));
+    assert_eq!(kinds(&commits), [CommitKind::Settle]);
+    assert!(read(&commits[0])[0].contains("canceled by an operator"));
+    assert!(commits[0].call_changes.is_empty());
+}
+
+#[test]
+fn a_canceled_cycle_whose_call_was_answered_meanwhile_still_closes() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = say(&mut cycle, vec![call("look"), call("look")]);
+    let answer = canceled(&commits, 0);
+    cycle.glanced(Glance { cancel: true, ..Glance::default() });
+    cycle.let_go();
+    let Next::Commit(close) = cycle.next(at(2_000)) else { panic!("wanted a close") };
+    assert_eq!(close.call_changes.len(), 2);
+    cycle.committed(Verdict::Answered(vec![answer]), at(2_000));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    assert_eq!(commits[0].call_changes.len(), 1, "the other one is what is left to be answered");
+    assert_eq!(read(&commits[0]).len(), 2);
+}

@@ -1,0 +1,100 @@
+//! Calls of an agent: which are open, and one taken back.
+
+use agent::call::{CallRow, CallState, Effect};
+use agent::changes::{Changes, CommitKind};
+use agent::entry::EntryKind;
+use agent::id::{CallId, CycleId, MessageId};
+use agent::life::{Lease, OpenCycle};
+use agent::port::Heard;
+use agent::update::{Topic, Update};
+use axum::http::Method;
+use runtime::node::Signal;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::world::{ADMIN, World, open_cycle};
+
+const CALLS: &str = "/v1/agents/muhammad/calls";
+
+/// A cycle of the agent that has called a tool which its space is shown.
+async fn calling(world: &World) -> CallId {
+    let cycle = CycleId(Uuid::from_u128(5));
+    let sent = json!({"service": "jira", "payload": {"issue": 7}});
+    world.post("/v1/agents/muhammad/events", sent).await;
+    open_cycle(world, cycle, &[1]).await;
+    let now = world.doors.clock.now();
+    let waking = world.doors.store.wake(world.agent, now, None).await.unwrap().unwrap();
+    let open = OpenCycle { lived: true, ..waking.life.open.unwrap() };
+    let mut decide = Changes::new(CommitKind::Decide, cycle, 0, 1, now);
+    let id = CallId::derive(world.agent, cycle, 0, 0);
+    let row = CallRow {
+        id: id.clone(),
+        cycle,
+        step: 0,
+        index: 0,
+        tool: "build".into(),
+        arguments: r#"{"target":"all"}"#.into(),
+        effect: Effect::Unsafe,
+        tool_version: "1".into(),
+        schema_hash: "hash".into(),
+        awaited: true,
+        state: CallState::Planned,
+        outcome: None,
+    };
+    decide.entries = vec![agent::entry::Entry {
+        seq: 1,
+        cycle,
+        step: 0,
+        kind: EntryKind::Assistant,
+        message: agent::message::ModelMessage::user("thought"),
+        tokens: 1,
+        at: now,
+    }];
+    decide.shows = vec![agent::space::NewMessage {
+        id: MessageId::of_call(&id),
+        space: world.home,
+        sender: world.agent.entity(),
+        text: agent::space::tool_text(&row),
+        mentions: Vec::new(),
+        urgent: false,
+        at: now,
+        cycle: Some(cycle),
+        call: Some(id.clone()),
+        data: Some(agent::space::tool_data(&row)),
+        principal: agent::event::Principal::Own,
+        trust: agent::event::Trust::Agent,
+        root: open.root.clone(),
+        hop: open.hop,
+    }];
+    decide.calls = vec![row];
+    decide.open = Some(open);
+    let lease = Lease { agent: world.agent, epoch: 1 };
+    let done = world.doors.store.commit(lease, decide).await.unwrap();
+    assert!(matches!(done, agent::changes::CommitOutcome::Committed { .. }), "{done:?}");
+    id
+}
+
+#[tokio::test]
+async fn an_open_call_is_listed_and_taken_back_and_watchers_see_its_message_change() {
+    let world = World::new().await;
+    assert_eq!(world.get(CALLS).await.json, json!({"items": [], "next": null}));
+    let id = calling(&world).await;
+    let open = world.get(CALLS).await.json["items"].clone();
+    assert_eq!((&open[0]["id"], &open[0]["state"]), (&json!(id), &json!("planned")));
+    let mut listener = world.doors.bus.subscribe(Topic::Space(world.home));
+    world.signals();
+    let path = format!("{CALLS}/{id}/cancel");
+    let canceled = world.ask(Method::POST, &path, ADMIN, None).await;
+    assert_eq!((canceled.status, &canceled.json["status"]), (200, &json!("canceled")));
+    assert!(canceled.json["outcome"].as_str().unwrap().contains("before it began"), "{canceled:?}");
+    assert!(world.signals().contains(&Signal::Look(world.agent)), "whoever lives it hears at once");
+    let Some(Heard::Update(told)) = listener.next().await else { panic!("wanted an update") };
+    let Update::Message { message } = &**told else { panic!("wanted a message, got {told:?}") };
+    let data: &Value = message.data.as_ref().unwrap();
+    assert_eq!((&data["state"], &data["status"]), (&json!("error"), &json!("canceled")));
+    assert_eq!(world.get(CALLS).await.json["items"], json!([]));
+    let again = world.ask(Method::POST, &path, ADMIN, None).await;
+    assert_eq!((again.status, again.code()), (409, "call_over"));
+    let nothing = world.ask(Method::POST, &format!("{CALLS}/c0/cancel"), ADMIN, None).await;
+    assert_eq!((nothing.status, nothing.code()), (404, "not_found"));
+}
