@@ -225,3 +225,5 @@ pub const STREAM_REPLAY_PAGE: u32 = 50;
 pub const STREAM_PING_MS: u64 = 15_000;
 /// Time that a client which did not read has to take the farewell before the connection is cut.
 pub const STREAM_FAREWELL_MS: u64 = 5_000;
+/// Flaws of a store that are listed one by one; more are counted.
+pub const FLAWS_MAX: usize = 1_000;

@@ -72,6 +72,9 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
     match cli.command {
         Command::Up(args) => commands::up::run(cli.global, screen, args).await,
         Command::Doctor(args) => commands::doctor::run(cli.global, screen, args).await,
+        Command::Backup(args) => commands::upkeep::backup(&cli.global, screen, &args),
+        Command::Restore(args) => commands::upkeep::restore(&cli.global, screen, &args),
+        Command::Verify(args) => commands::upkeep::verify(&cli.global, screen, args),
         Command::Models(args) => commands::models::run(cli.global, screen, args).await,
         Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
         Command::Say(args) => commands::say::run(client()?, screen, args).await,

@@ -4,3 +4,4 @@
 mod busy;
 mod damage;
 mod promises;
+mod upkeep;

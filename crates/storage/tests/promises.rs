@@ -34,11 +34,11 @@ mod in_memory {
     testkit::contract_tests!(make);
 }
 
-mod on_a_file {
+pub(crate) mod on_a_file {
     use super::*;
 
     /// The directory lives as long as anyone may open it again.
-    fn open(dir: &Arc<tempfile::TempDir>) -> Result<Backend, String> {
+    pub(crate) fn open(dir: &Arc<tempfile::TempDir>) -> Result<Backend, String> {
         let path: PathBuf = dir.path().join("data");
         let store = Sqlite::open(&path, Arc::new(SystemClock::new())).map_err(|error| error.to_string())?;
         let dir = Arc::clone(dir);

@@ -16,17 +16,18 @@ viv: a runtime for living agents
 `viv --help` lists everything, `viv COMMAND --help` explains one.";
 
 /// The commands by what people want. One that is in no group stands under the last heading.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "up", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
     ("Look", &["ps", "top", "watch", "tail", "show"]),
     ("Manage", &["agents", "spaces", "entities", "dead"]),
+    ("Keep safe", &["backup", "restore", "verify"]),
     ("Try out", &["scenario"]),
     ("Besides", &["open", "completions", "man", "version"]),
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 48] = [
+const EXAMPLES: [(&[&str], &str); 51] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -63,6 +64,9 @@ const EXAMPLES: [(&[&str], &str); 48] = [
     (&["completions"], "viv completions bash > ~/.local/share/bash-completion/completions/viv"),
     (&["man"], "viv man | man -l -\n  viv man --dir ~/.local/share/man/man1"),
     (&["version"], "viv version --json"),
+    (&["backup"], "viv backup backups/\n  viv backup before-the-upgrade.db"),
+    (&["restore"], "viv restore before-the-upgrade.db --data-dir .viv-restored"),
+    (&["verify"], "viv verify\n  viv verify before-the-upgrade.db --json"),
     (&["init"], "viv init my-agents"),
     (&["config"], "viv config show --origin"),
     (&["config", "show"], "viv config show --origin --listen 127.0.0.1:0"),

@@ -10,6 +10,7 @@ mod scenario;
 mod show;
 mod talk;
 mod up;
+mod upkeep;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVe
 pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
+pub(crate) use upkeep::{BackupArgs, RestoreArgs, VerifyArgs};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -107,6 +109,12 @@ pub(crate) enum Command {
     Scenario(ScenarioVerb),
     /// Check data, server, key, model and machine
     Doctor(ModelArgs),
+    /// Copy the whole store into one file, while a server runs or not
+    Backup(BackupArgs),
+    /// Put a backup in place as the store of a data directory
+    Restore(RestoreArgs),
+    /// Read the whole store, and list everything that is not as it should be
+    Verify(VerifyArgs),
     /// List the models that can be reached, or try one
     Models(ModelsArgs),
     /// Print the address of the console

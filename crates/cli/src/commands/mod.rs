@@ -18,4 +18,5 @@ pub(crate) mod spaces;
 pub(crate) mod tail;
 pub(crate) mod top;
 pub(crate) mod up;
+pub(crate) mod upkeep;
 pub(crate) mod watch;

@@ -14,4 +14,5 @@ mod scenarios;
 mod screens;
 mod stub;
 mod talking;
+mod upkeep;
 mod world;

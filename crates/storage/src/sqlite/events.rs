@@ -230,16 +230,16 @@ pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 }
 
 /// Columns of [`event_at`] and [`said_at`].
-const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
+pub(super) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
     e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
     p.display_name, p.kind, s.id, e.cites";
 /// Joins for [`COLUMNS`]: the space, the first message, its speaker.
-const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
+pub(super) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
 /// The first column after [`COLUMNS`].
-const NEXT: usize = 24;
+pub(super) const NEXT: usize = 24;
 
-fn event_at(row: &Row<'_>) -> Outcome<Event> {
+pub(super) fn event_at(row: &Row<'_>) -> Outcome<Event> {
     let id = EventId(key_at(row, 1)?);
     let space = uuid_or_none(row, 14)?.map(SpaceId);
     let data = match (space, row.get::<_, Option<i64>>(12)?) {

@@ -4,7 +4,8 @@
 //!
 //! File by file: `writer` and `readers` move commands; `schema` opens and migrates; `rows`
 //! translates; `accept`, `wake`, `commit`, `due`, `calls`, `lookup`, `registry`, `reader`, `blobs`
-//! are the ports. A later backend keeps these names.
+//! are the ports; `upkeep` and `verify` are for whoever keeps a store running. A later backend keeps
+//! these names.
 
 mod accept;
 mod apply;
@@ -32,6 +33,8 @@ mod say;
 mod schema;
 mod show;
 mod store;
+mod upkeep;
+mod verify;
 mod wake;
 mod writer;
 
@@ -50,6 +53,8 @@ use self::fault::{Fault, Outcome};
 use self::readers::Readers;
 use self::rows::Configs;
 pub use self::schema::OpenError;
+pub use self::upkeep::{Backup, Figures, Restored, UpkeepError, backup, restore, verify};
+pub use self::verify::{Flaw, Verified};
 pub use self::writer::Stats;
 use self::writer::{Counters, Work};
 
@@ -102,7 +107,7 @@ impl Sqlite {
             told.wrote(frames.into());
             Ok(())
         }))
-        .map_err(|error| schema::unreadable(dir, &error))?;
+        .map_err(|error| schema::unreadable(&opened.file, &error))?;
         let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
         let (tell_broken, broken) = watch::channel(None);
         let counted = Arc::clone(&counters);

@@ -127,11 +127,11 @@ pub(super) fn event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome
     Ok(ledger(db, row, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop())
 }
 
-const RUN: &str = "SELECT r.cycle, e.uuid, r.ordinal, r.woke_for, r.events, r.opened_at, r.ended_at, r.steps, \
+pub(super) const RUN: &str = "SELECT r.cycle, e.uuid, r.ordinal, r.woke_for, r.events, r.opened_at, r.ended_at, r.steps, \
     r.usage_input, r.usage_cached, r.usage_output, r.usage_reasoning, r.cost_micros, r.model, r.config_rev, \
     r.ending, r.reason, r.summary FROM run r JOIN entity e ON e.id = r.agent";
 
-fn run_at(row: &Row<'_>) -> Outcome<Run> {
+pub(super) fn run_at(row: &Row<'_>) -> Outcome<Run> {
     let (steps, ending): (String, String) = (row.get(7)?, row.get(15)?);
     Ok(Run {
         id: CycleId(uuid_at(row, 0)?),

@@ -22,6 +22,10 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008_calls.sql"),
     include_str!("migrations/0009_wake_on.sql"),
 ];
+/// The version of the tables that this one makes (`PRAGMA user_version`).
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+/// The store's file in its data directory.
+pub(super) const FILE: &str = "vivarium.db";
 /// The format that this version writes, and the newest `min_reader` that it is.
 pub(super) const FORMAT: i64 = 1;
 /// The oldest SQLite whose write-ahead log is known to be sound under our use.
@@ -54,6 +58,19 @@ pub enum OpenError {
         /// What the store asks for.
         min_reader: i64,
         /// What this version is.
+        ours: i64,
+    },
+    /// Its tables are of a version that this one does not know.
+    #[error(
+        "the store `{}` was made by a newer viv (its tables are of version {version}, this one knows {ours}); run that version or a newer one",
+        file.display()
+    )]
+    NewerTables {
+        /// The file.
+        file: PathBuf,
+        /// What they are.
+        version: i64,
+        /// What this version knows.
         ours: i64,
     },
     /// The file is no store of ours.
@@ -102,22 +119,27 @@ pub(super) struct Opened {
 
 pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     check_library()?;
+    let lock = lock_dir(dir)?;
+    #[cfg(feature = "failpoints")]
+    super::disk::prepare(dir);
+    let file = dir.join(FILE);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
+    let (boot, clean) = ready(&db, &file)?;
+    Ok(Opened { db, file, lock, boot, clean })
+}
+
+/// Makes the directory where it is not, and takes it for this process until the file is dropped.
+pub(super) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
     make_private(dir).map_err(io)?;
     let lock = File::options().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(io)?;
     match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => return Err(io(source)),
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
     }
-    #[cfg(feature = "failpoints")]
-    super::disk::prepare(dir);
-    let file = dir.join("vivarium.db");
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(dir, &error))?;
-    let (boot, clean) = ready(&db, dir)?;
-    Ok(Opened { db, file, lock, boot, clean })
 }
 
 pub(super) fn open_memory() -> Result<Connection, OpenError> {
@@ -161,8 +183,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
 }
 
 /// What an error while opening means for whoever starts the server.
-pub(super) fn unreadable(dir: &Path, error: &rusqlite::Error) -> OpenError {
-    let (file, why) = (dir.join("vivarium.db"), error.to_string());
+pub(super) fn unreadable(file: &Path, error: &rusqlite::Error) -> OpenError {
+    let (dir, file, why) = (file.parent().unwrap_or(file), file.to_owned(), error.to_string());
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file, why },
         Some(
@@ -178,27 +200,40 @@ pub(super) fn unreadable(dir: &Path, error: &rusqlite::Error) -> OpenError {
     }
 }
 
-/// Checks what the file is, brings it up to date and notes that it is in use.
-fn ready(db: &Connection, dir: &Path) -> Result<(i64, bool), OpenError> {
-    let sql = |error: rusqlite::Error| unreadable(dir, &error);
-    tune(db).map_err(sql)?;
+/// What the file is: the version of its tables, 0 where it has none yet; refused where it is no store
+/// of ours, or one that only a newer version understands.
+pub(super) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
+    let sql = |error: rusqlite::Error| unreadable(file, &error);
     let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     let tables: i64 =
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
-    if tables > 0 && application != APPLICATION {
+    if tables == 0 {
+        return Ok(0);
+    }
+    if application != APPLICATION {
         let why = "it is a database of some other program".to_owned();
-        return Err(OpenError::NotADatabase { file: dir.join("vivarium.db"), why });
+        return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
-    if tables > 0 {
-        let min_reader = meta(db, "min_reader").map_err(sql)?.ok_or_else(|| OpenError::Corrupt {
-            file: dir.join("vivarium.db"),
-            why: "its format is not stated".into(),
-        })?;
-        if min_reader > FORMAT {
-            return Err(OpenError::Newer { dir: dir.to_owned(), min_reader, ours: FORMAT });
-        }
+    let min_reader = meta(db, "min_reader").map_err(sql)?.ok_or_else(|| OpenError::Corrupt {
+        file: file.to_owned(),
+        why: "its format is not stated".into(),
+    })?;
+    if min_reader > FORMAT {
+        let dir = file.parent().unwrap_or(file).to_owned();
+        return Err(OpenError::Newer { dir, min_reader, ours: FORMAT });
     }
+    if version > VERSION {
+        return Err(OpenError::NewerTables { file: file.to_owned(), version, ours: VERSION });
+    }
+    Ok(version)
+}
+
+/// Checks what the file is, brings it up to date and notes that it is in use.
+fn ready(db: &Connection, file: &Path) -> Result<(i64, bool), OpenError> {
+    let sql = |error: rusqlite::Error| unreadable(file, &error);
+    tune(db).map_err(sql)?;
+    let version = identify(db, file)?;
     pragmas(db).map_err(sql)?;
     migrate(db, version).map_err(sql)?;
     begin_boot(db).map_err(sql)

@@ -172,7 +172,7 @@ pub(super) fn entries(
     all(db, sql, params![agent, int(from), int(to), limit], entry_at)
 }
 
-fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
+pub(super) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     let seq = u64_at(row, 0)?;
     let (kind, crc): (String, i64) = (row.get(3)?, row.get(6)?);
     let message = row.get_ref(7)?.as_bytes().map_err(rusqlite::Error::from)?;

@@ -13,6 +13,7 @@ pub mod goals;
 pub mod held;
 pub mod letters;
 pub mod life;
+pub mod lived;
 pub mod outside;
 pub mod registry;
 pub mod shown;

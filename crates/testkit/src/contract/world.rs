@@ -10,7 +10,7 @@ use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Princip
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle, Waking};
-use agent::message::ModelMessage;
+use agent::message::{ModelMessage, Role};
 use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
 use agent::run::{Ending, Run, Usage};
 use agent::space::NewMessage;
@@ -186,6 +186,15 @@ impl World {
     }
 }
 
+/// Who speaks in an entry of that kind.
+fn role_of(kind: EntryKind) -> Role {
+    match kind {
+        EntryKind::Inbox | EntryKind::Injection | EntryKind::Notice => Role::User,
+        EntryKind::Assistant => Role::Assistant,
+        EntryKind::Outcomes => Role::Tool,
+    }
+}
+
 fn fresh_cycle(taken: Vec<u64>) -> OpenCycle {
     let batch = Batch { root: RootId("root".into()), trust: Trust::Member, ..Batch::default() };
     OpenCycle { taken, woke_for: "a test".into(), ..OpenCycle::new(CycleId(fresh()), 1, at(1_000), &batch) }
@@ -230,7 +239,7 @@ impl Living {
             cycle: self.open.id,
             step: self.open.step,
             kind,
-            message: ModelMessage::user(text),
+            message: ModelMessage { role: role_of(kind), ..ModelMessage::user(text) },
             tokens: 3,
             at: at(1_000),
         }

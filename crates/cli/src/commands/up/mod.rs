@@ -181,7 +181,8 @@ fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
     Ok(())
 }
 
-fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
+/// Why the store of that directory, or that file, cannot be used.
+pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
     let dir = data_dir.display();
     match error {
         OpenError::Locked { .. } => listen::in_use(data_dir),
@@ -190,6 +191,15 @@ fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
             "store_newer",
             format!(
                 "the store in `{dir}` needs a reader of format {min_reader}, this `viv` reads up to {ours}"
+            ),
+        )
+        .hint("run the version that made it, or a newer one; nothing was changed"),
+        OpenError::NewerTables { file, version, ours } => Failure::new(
+            Exit::Refused,
+            "store_newer",
+            format!(
+                "the store `{}` has tables of version {version}, this `viv` knows up to {ours}",
+                file.display()
             ),
         )
         .hint("run the version that made it, or a newer one; nothing was changed"),
@@ -204,7 +214,7 @@ fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
             "store_damaged",
             format!("the store `{}` is damaged: {why}", file.display()),
         )
-        .hint("restore it from a copy; nothing was changed"),
+        .hint("`viv restore` puts a backup in place; nothing was changed"),
         OpenError::Io { source, .. } => Failure::new(
             Exit::Failed,
             "data_dir_unusable",

@@ -1,0 +1,211 @@
+//! `viv backup`, `viv restore` and `viv verify`: the store as a whole, beside a running server or without
+//! one. They open its file themselves: at three in the morning there may be no server to ask.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use storage::sqlite::{self, Figures, Flaw, UpkeepError, Verified};
+
+use crate::args::{BackupArgs, Global, RestoreArgs, VerifyArgs};
+use crate::commands::up::cannot_open;
+use crate::errors::{Exit, Failure, Result};
+use crate::output::{Screen, Style};
+use crate::progress::Progress;
+use crate::settings;
+
+/// Files of a data directory that are no part of the store.
+const BESIDE: [&str; 3] = ["lock", "credentials.json", "secrets.toml"];
+
+/// Copies the store.
+pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Result<Exit> {
+    let dir = settings::data_dir(global)?;
+    let name = format!("vivarium-{}.db", stamp());
+    let copying = Progress::start(&screen, "copying the store, and reading the copy back");
+    let done = sqlite::backup(&dir, &args.to, &name).map_err(|error| failure(&dir, error))?;
+    drop(copying);
+    let file = done.file.display().to_string();
+    if screen.json {
+        let mut answer = told(&done.verified);
+        answer["file"] = json!(file);
+        answer["bytes"] = json!(done.bytes);
+        screen.json_line(&answer);
+        return Ok(Exit::Answered);
+    }
+    screen.line(&screen.clean_line(&format!("backed up `{}` to `{file}`", dir.display())));
+    screen.pairs(&[("size", size(done.bytes)), ("holds", holds(&done.verified.figures))]);
+    screen.note(
+        "hashes of the keys that open the house are in it; secrets.toml, settings and agent files are not",
+    );
+    flawed(&screen, &done.verified, "the store has");
+    Ok(Exit::Answered)
+}
+
+/// Puts a copy in place.
+pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Result<Exit> {
+    let dir = settings::data_dir(global)?;
+    let aside = format!("before-restore-{}", stamp());
+    let copying = Progress::start(&screen, "copying the backup, and reading the copy back");
+    let done = sqlite::restore(&args.backup, &dir, &BESIDE, args.replace.then_some(&aside))
+        .map_err(|error| failure(&dir, error))?;
+    drop(copying);
+    if screen.json {
+        let mut answer = told(&done.verified);
+        answer["file"] = json!(done.file.display().to_string());
+        answer["before"] = json!(done.aside.map(|aside| aside.display().to_string()));
+        screen.json_line(&answer);
+        return Ok(Exit::Answered);
+    }
+    let (from, dir) = (args.backup.display(), dir.display());
+    screen.line(&screen.clean_line(&format!("restored `{from}` into `{dir}`")));
+    screen.pairs(&[("holds", holds(&done.verified.figures))]);
+    if let Some(aside) = done.aside {
+        screen.line(&screen.clean_line(&format!("the store that was there is in `{}`", aside.display())));
+    }
+    screen.note(
+        "every key that opened the house then opens it again; keys of model providers are not in a backup",
+    );
+    flawed(&screen, &done.verified, "the backup has");
+    Ok(Exit::Answered)
+}
+
+/// Looks at everything.
+pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Result<Exit> {
+    let place = match args.backup {
+        Some(backup) => backup,
+        None => settings::data_dir(global)?,
+    };
+    let looking = Progress::start(&screen, "reading the whole store");
+    let found = sqlite::verify(&place).map_err(|error| failure(&place, error))?;
+    drop(looking);
+    let sound = found.flaws.is_empty();
+    if screen.json {
+        screen.json_line(&told(&found));
+    } else {
+        for flaw in &found.flaws {
+            screen.wrapped(&format!("{}  {}", screen.paint(Style::Red, "flaw"), line(&screen, flaw)), 6);
+        }
+        if found.more > 0 {
+            screen.line(&format!("and {} more", found.more));
+        }
+        screen.pairs(&[("holds", holds(&found.figures))]);
+        if let Some(why) = unread(&found) {
+            screen.line(&format!("its records were not looked at: {why}"));
+        }
+        let verdict = match (sound, found.records) {
+            (true, true) => screen.paint(Style::Green, "nothing is wrong"),
+            (true, false) => "nothing is wrong with the file".to_owned(),
+            (false, _) => format!("{} wrong", things(&found)),
+        };
+        screen.line(&verdict);
+    }
+    Ok(if sound { Exit::Answered } else { Exit::Failed })
+}
+
+/// A moment as part of a file's name.
+fn stamp() -> String {
+    Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+fn told(found: &Verified) -> Value {
+    let Figures { agents, spaces, messages, events, entries, commits } = found.figures;
+    let flaws: Vec<Value> = found
+        .flaws
+        .iter()
+        .map(|flaw| json!({"agent": flaw.agent, "table": flaw.table, "id": flaw.id, "what": flaw.what}))
+        .collect();
+    json!({
+        "ok": flaws.is_empty(),
+        "tables_version": found.version,
+        "records_verified": found.records,
+        "agents": agents, "spaces": spaces, "messages": messages,
+        "events": events, "entries": entries, "commits": commits,
+        "flaws": flaws, "more_flaws": found.more,
+    })
+}
+
+fn holds(figures: &Figures) -> String {
+    let Figures { agents, spaces, messages, events, entries, commits } = figures;
+    format!(
+        "agents {agents}, spaces {spaces}, messages {messages}, events {events}, entries {entries}, commits {commits}"
+    )
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..=1_048_575 => format!("{} KB", bytes.div_ceil(1024)),
+        _ => format!("{}.{} MB", bytes >> 20, (bytes % (1 << 20)) * 10 >> 20),
+    }
+}
+
+fn line(screen: &Screen, flaw: &Flaw) -> String {
+    let whose = flaw.agent.as_ref().map(|agent| format!("agent `{agent}`, ")).unwrap_or_default();
+    let which = if flaw.id.is_empty() { String::new() } else { format!(" `{}`", flaw.id) };
+    screen.clean_line(&format!("{whose}{}{which}: {}", flaw.table, flaw.what))
+}
+
+fn things(found: &Verified) -> String {
+    match found.flaws.len() as u64 + found.more {
+        1 => "1 thing is".to_owned(),
+        n => format!("{n} things are"),
+    }
+}
+
+/// Why the records were not judged.
+fn unread(found: &Verified) -> Option<&'static str> {
+    let why = match found.flaws.is_empty() {
+        true => "its tables are of an older version; the next `viv up` brings them up to date",
+        false => "the file is torn",
+    };
+    (!found.records).then_some(why)
+}
+
+/// A copy with flaws is a copy all the same, and whoever made it is told.
+fn flawed(screen: &Screen, found: &Verified, whose: &str) {
+    if !found.flaws.is_empty() {
+        let n = found.flaws.len() as u64 + found.more;
+        let flaws = if n == 1 { "1 flaw".to_owned() } else { format!("{n} flaws") };
+        screen.line(&screen.paint(Style::Yellow, &format!("{whose} {flaws}: `viv verify` lists them")));
+    }
+    if let Some(why) = unread(found).filter(|_| found.flaws.is_empty()) {
+        screen.note(&format!("its records were not looked at: {why}"));
+    }
+}
+
+/// What stood in the way, as commands say it.
+fn failure(place: &Path, error: UpkeepError) -> Failure {
+    match error {
+        UpkeepError::Open(error) => cannot_open(place, error),
+        UpkeepError::Missing { file } => {
+            let message = format!("there is no store at `{}`", file.display());
+            Failure::new(Exit::NotFound, "no_store", message)
+                .hint("name the data directory with --data-dir, or a backup by its file")
+        }
+        UpkeepError::Exists { file } => {
+            let message = format!("`{}` is there already, and nothing is written over", file.display());
+            Failure::new(Exit::Refused, "would_overwrite", message)
+                .hint("name another file, or a folder: the backup is named by the time then")
+        }
+        UpkeepError::NotEmpty { dir, store: true, .. } => {
+            let message = format!("there is a store in `{}` already", dir.display());
+            Failure::new(Exit::Refused, "not_empty", message)
+                .hint("name another --data-dir, or add --replace: what is there is kept in a folder beside")
+        }
+        UpkeepError::NotEmpty { dir, what, .. } => {
+            let message = format!("the directory `{}` is not empty: `{what}` is in it", dir.display());
+            Failure::new(Exit::Refused, "not_empty", message)
+                .hint("name an empty --data-dir, or one to be made")
+        }
+        UpkeepError::Unsound { file, why } => {
+            let message = format!("the store `{}` is damaged: {why}; nothing was written", file.display());
+            Failure::new(Exit::Failed, "store_damaged", message)
+                .hint("`viv verify` lists what is wrong; take an older backup")
+        }
+        UpkeepError::Io { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
+            .hint("may this user read and write there, and is there room on the disk?"),
+        UpkeepError::Store(error) => {
+            let message = format!("cannot read the store to its end: {error}");
+            Failure::new(Exit::Failed, "store_failed", message).hint("`viv verify` lists what is wrong")
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The store as a whole, by the built binary: copied beside a running server, put in place, judged.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::world::{Server, run};
+
+#[test]
+fn a_house_is_backed_up_while_it_lives_and_lives_on_from_the_backup() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "remember me"]).code, 0);
+    let away = tempfile::tempdir().unwrap();
+    let folder = away.path().to_str().unwrap();
+    let backup = server.run(&["backup", folder, "--json"]);
+    assert_eq!(backup.code, 0, "{}", backup.shown());
+    let file = backup.json()["file"].as_str().unwrap().to_owned();
+    assert!(file.starts_with(folder) && file.ends_with("Z.db"), "{file}");
+    assert_eq!((&backup.json()["ok"], &backup.json()["agents"]), (&json!(true), &json!(1)));
+    // A server is said to have it before that it is there is told.
+    let refused = server.run(&["restore", &file, "--json"]);
+    assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("data_dir_in_use")));
+    let again = server.run(&["backup", &file, "--json"]);
+    assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("would_overwrite")));
+    assert_eq!(server.run(&["verify"]).code, 0);
+
+    let (_, dir) = server.stop();
+    let refused = run(dir.path(), &["restore", &file, "--json"]);
+    assert_eq!((refused.code, &refused.error()["error"]["code"]), (3, &json!("not_empty")));
+    let replaced = run(dir.path(), &["restore", &file, "--replace", "--json"]);
+    assert_eq!(replaced.code, 0, "{}", replaced.shown());
+    assert!(fs::metadata(replaced.json()["before"].as_str().unwrap()).unwrap().is_dir());
+
+    let fresh = tempfile::tempdir().unwrap();
+    let restored = run(fresh.path(), &["restore", &file]);
+    assert_eq!(restored.code, 0, "{}", restored.shown());
+    let server = Server::start_in(fresh);
+    assert!(server.run(&["spaces", "read", "home"]).out.contains("remember me"));
+    assert_eq!(server.run(&["say", "--wait", "do you?"]).code, 0);
+    let verified = server.run(&["verify", "--json"]);
+    assert_eq!((verified.code, &verified.json()["flaws"]), (0, &json!([])), "{}", verified.shown());
+}
+
+#[test]
+fn a_store_that_is_none_is_told_apart_from_one_that_is_damaged() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    let (_, dir) = server.stop();
+    let whole = fs::read(dir.path().join("vivarium.db")).unwrap();
+    let code = |bytes: &[u8], args: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("vivarium.db"), bytes).unwrap();
+        let ran = run(dir.path(), args);
+        assert_eq!(fs::read(dir.path().join("vivarium.db")).unwrap(), bytes, "it stays as it is");
+        let code = ran.error()["error"]["code"].as_str().unwrap_or_default().to_owned();
+        (ran.code, code)
+    };
+    for args in [&["verify", "--json"][..], &["backup", "nowhere.db", "--json"]] {
+        assert_eq!(code(&[], args), (1, "store_foreign".into()));
+        assert_eq!(code(&whole[..60], args), (1, "store_damaged".into()));
+        assert_eq!(code(&b"just words ".repeat(900), args), (1, "store_foreign".into()));
+        assert_eq!(code(&whole[..whole.len() / 2], args), (1, "store_damaged".into()));
+        let nothing = tempfile::tempdir().unwrap();
+        let ran = run(nothing.path(), args);
+        assert_eq!((ran.code, &ran.error()["error"]["code"]), (4, &json!("no_store")), "{}", ran.shown());
+        assert_eq!(fs::read_dir(nothing.path()).unwrap().count(), 0);
+    }
+    let up = ["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"];
+    assert_eq!(code(&whole[..whole.len() / 2], &up), (1, "store_damaged".into()));
+    assert_eq!(code(&whole[..60], &up), (1, "store_damaged".into()));
+    // The header says how the tables are to be read: one bit of it makes another version of them.
+    let mut newer = whole.clone();
+    newer[63] |= 0x80;
+    assert_eq!(code(&newer, &up), (3, "store_newer".into()));
+    assert_eq!(code(&newer, &["verify", "--json"]), (3, "store_newer".into()));
+}
+
+#[test]
+fn what_is_wrong_is_listed_and_fails() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "a word to be found again"]).code, 0);
+    let (_, dir) = server.stop();
+    // A copy has no log beside it that knows better.
+    let file = dir.path().join("copy.db").to_str().unwrap().to_owned();
+    assert_eq!(run(dir.path(), &["backup", &file]).code, 0);
+    let mut bytes = fs::read(&file).unwrap();
+    let shown = br#"{"role":"user","parts":[{"type":"text","text":""#;
+    let begins: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(shown)).collect();
+    assert!(!begins.is_empty(), "what the agent was shown stands in its log");
+    begins.iter().for_each(|at| bytes[at + shown.len()] ^= 0x02);
+    fs::write(&file, bytes).unwrap();
+    let ran = run(dir.path(), &["verify", &file]);
+    assert_eq!(ran.code, 1, "{}", ran.shown());
+    assert!(ran.out.contains("agent `ada`, entry `1`: entry 1: its checksum does not match"), "{}", ran.out);
+    let listed = run(dir.path(), &["verify", &file, "--json"]);
+    assert_eq!((listed.code, &listed.json()["flaws"][0]["agent"]), (1, &json!("ada")));
+    // One record is no reason to do without all others.
+    let restored = run(dir.path(), &["restore", &file, "--replace"]);
+    assert!(restored.code == 0 && restored.out.contains("`viv verify` lists"), "{}", restored.shown());
+    let backup = run(dir.path(), &["backup", dir.path().join("b.db").to_str().unwrap()]);
+    assert!(backup.code == 0 && backup.out.contains("the store has 1 flaw"), "{}", backup.shown());
+}

@@ -1,0 +1,94 @@
+//! A store's file, opened only to read, whether a server has it or nobody does.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::UpkeepError;
+use crate::sqlite::fault::classify;
+use crate::sqlite::schema::{self, FILE, OpenError, identify, unreadable};
+
+/// An open store that is only read.
+pub(super) struct Beside {
+    pub(super) db: Connection,
+    pub(super) file: PathBuf,
+    /// The version of its tables.
+    pub(super) version: i64,
+}
+
+impl Beside {
+    /// Opens the store of a data directory, or a file by its name.
+    pub(super) fn open(place: &Path) -> Result<Self, UpkeepError> {
+        let file = if place.is_dir() { place.join(FILE) } else { place.to_owned() };
+        match std::fs::metadata(&file) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(UpkeepError::Missing { file });
+            }
+            Err(source) => return Err(UpkeepError::Io { doing: "read", file, source }),
+        }
+        let db = connect(&file)?;
+        schema::tune(&db).map_err(|error| unreadable(&file, &error))?;
+        let version = identify(&db, &file)?;
+        if version == 0 {
+            let why = "it is empty".to_owned();
+            return Err(OpenError::NotADatabase { file, why }.into());
+        }
+        Ok(Self { db, file, version })
+    }
+
+    /// What an error while copying means: the disk of the copy, or damage in the store.
+    pub(super) fn failed(&self, to: &Path, error: &rusqlite::Error) -> UpkeepError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                UpkeepError::Open(unreadable(&self.file, error))
+            }
+            Some(ErrorCode::DiskFull) => {
+                let source = io::Error::from(io::ErrorKind::StorageFull);
+                UpkeepError::Io { doing: "write", file: to.to_owned(), source }
+            }
+            _ => UpkeepError::Store(classify(error)),
+        }
+    }
+}
+
+fn connect(file: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let db = Connection::open_with_flags(file, flags)?;
+        db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(db)
+    };
+    match open() {
+        Err(error) if cannot_share(&error) && !log_of(file).exists() => {
+            // Nobody can write where this file lies, so nobody has to be heeded.
+            immutable(file, flags)
+        }
+        other => other,
+    }
+    .map_err(|error| unreadable(file, &error))
+}
+
+/// Whether the files through which readers and a writer heed each other could not be made.
+fn cannot_share(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+fn log_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+fn immutable(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let escaped: String = file
+        .to_string_lossy()
+        .chars()
+        .map(|c| match c {
+            '%' | '?' | '#' => format!("%{:02X}", u32::from(c)),
+            c => c.to_string(),
+        })
+        .collect();
+    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)
+}

@@ -1,0 +1,197 @@
+//! What an operator does with a store as a whole: copy it while it is in use, put a copy in place,
+//! have it judged. All of it opens the file beside whoever has it and, but for the copy, writes nothing.
+//!
+//! This module must not know what rows mean: that is `verify`.
+
+mod backup;
+mod beside;
+mod restore;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use agent::port::StoreError;
+use rusqlite::Connection;
+
+pub use self::backup::{Backup, backup};
+use self::beside::Beside;
+pub use self::restore::{Restored, restore};
+use super::fault::Outcome;
+use super::rows::{first, u64_at};
+use super::schema::OpenError;
+use super::verify::{Verified, judge};
+
+/// Why a store could not be copied, put in place or judged.
+#[derive(Debug, thiserror::Error)]
+pub enum UpkeepError {
+    /// The file cannot be opened as a store.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// There is nothing.
+    #[error("there is no store at `{}`", file.display())]
+    Missing {
+        /// Where it was looked for.
+        file: PathBuf,
+    },
+    /// Nothing is written over.
+    #[error("`{}` is there already", file.display())]
+    Exists {
+        /// What is in the way.
+        file: PathBuf,
+    },
+    /// A store is put into an empty directory only.
+    #[error("the directory `{}` is not empty: `{what}` is in it", dir.display())]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// What is in it.
+        what: String,
+        /// Whether that is a store, which could be replaced.
+        store: bool,
+    },
+    /// A copy was read back and is not as it should be.
+    #[error("the copy of `{}` is damaged: {why}", file.display())]
+    Unsound {
+        /// What was copied.
+        file: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// The operating system refuses.
+    #[error("cannot {doing} `{}`: {source}", file.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        file: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+    /// The store cannot be read to its end.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Agents, retired ones too.
+    pub agents: u64,
+    /// Spaces, closed ones too.
+    pub spaces: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Accepted events, whatever became of them.
+    pub events: u64,
+    /// Entries of all logs.
+    pub entries: u64,
+    /// Commits of all lives.
+    pub commits: u64,
+}
+
+impl Figures {
+    pub(super) fn read(db: &Connection) -> Outcome<Self> {
+        let sql = "SELECT (SELECT count(*) FROM agent), (SELECT count(*) FROM space), (SELECT count(*) FROM message), \
+                   (SELECT count(*) FROM event), (SELECT count(*) FROM entry), (SELECT count(*) FROM commits)";
+        let found = first(db, sql, [], |row| {
+            Ok(Self {
+                agents: u64_at(row, 0)?,
+                spaces: u64_at(row, 1)?,
+                messages: u64_at(row, 2)?,
+                events: u64_at(row, 3)?,
+                entries: u64_at(row, 4)?,
+                commits: u64_at(row, 5)?,
+            })
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+}
+
+/// Judges the store in a data directory, or a backup's file: beside a running server as well as without one.
+/// Writes nothing.
+pub fn verify(place: &Path) -> Result<Verified, UpkeepError> {
+    let beside = Beside::open(place)?;
+    Ok(judge(&beside.db, beside.version, true).map_err(StoreError::from)?)
+}
+
+/// Copies all that `from` holds as of one moment into `to`, which must be an empty file, and reads the
+/// copy back: what is wrong with records is told, a file that is no whole database is an error.
+fn copy(from: &Beside, to: &Path) -> Result<Verified, UpkeepError> {
+    let io = |doing, source| UpkeepError::Io { doing, file: to.to_owned(), source };
+    let path = to.to_str().ok_or_else(|| io("write", io::Error::other("its name is not UTF-8")))?;
+    from.db.execute("VACUUM INTO ?", [path]).map_err(|error| from.failed(to, &error))?;
+    File::open(to).and_then(|file| file.sync_all()).map_err(|source| io("write", source))?;
+    let copied = Beside::open(to)?;
+    let verified = judge(&copied.db, copied.version, false).map_err(StoreError::from)?;
+    match verified.flaws.iter().find(|flaw| flaw.table == super::verify::FILE) {
+        Some(flaw) => Err(UpkeepError::Unsound { file: from.file.clone(), why: flaw.what.clone() }),
+        None => Ok(verified),
+    }
+}
+
+/// A file that is gone again unless it is kept.
+struct Partial {
+    file: PathBuf,
+    kept: bool,
+}
+
+impl Partial {
+    /// An empty file that only its owner may read, beside where it is to stand.
+    fn beside(target: &Path) -> Result<Self, UpkeepError> {
+        let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file = target.with_file_name(format!("{name}.{}.partial", std::process::id()));
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&file) {
+            Ok(_) => Ok(Self { file, kept: false }),
+            Err(source) => Err(UpkeepError::Io { doing: "write", file: target.to_owned(), source }),
+        }
+    }
+
+    /// Gives the file its name, which nobody may have.
+    fn keep(mut self, target: &Path) -> Result<(), UpkeepError> {
+        let named = match std::fs::hard_link(&self.file, target) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(UpkeepError::Exists { file: target.to_owned() });
+            }
+            // Some file systems know no second names.
+            Err(_) if !target.exists() => std::fs::rename(&self.file, target).map(|()| self.kept = true),
+            linked => linked,
+        };
+        named.and_then(|()| sync_dir(target)).map_err(|source| UpkeepError::Io {
+            doing: "write",
+            file: target.to_owned(),
+            source,
+        })
+    }
+
+    fn name(&self) -> String {
+        self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Gives the file a name that is its owner's to give.
+    fn put(mut self, target: &Path) -> Result<(), UpkeepError> {
+        std::fs::rename(&self.file, target)
+            .map(|()| self.kept = true)
+            .and_then(|()| sync_dir(target))
+            .map_err(|source| UpkeepError::Io { doing: "write", file: target.to_owned(), source })
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be removed bears its name, `.partial`.
+            let _ = std::fs::remove_file(&self.file);
+        }
+    }
+}
+
+/// A name is durable once its folder is.
+fn sync_dir(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}

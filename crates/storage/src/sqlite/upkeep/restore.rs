@@ -1,0 +1,104 @@
+//! A copy of a store put in place as the store of a data directory. What was there is moved aside and
+//! never removed.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::beside::Beside;
+use super::{Partial, UpkeepError, copy, sync_dir};
+use crate::sqlite::schema::{FILE, lock_dir};
+use crate::sqlite::verify::Verified;
+
+/// What belongs to the store's file: its log, without which it is another one, and its index.
+const PARTS: [&str; 3] = ["", "-wal", "-shm"];
+
+/// A store that was put in place.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// Where it is.
+    pub file: PathBuf,
+    /// Where the store is that was there before.
+    pub aside: Option<PathBuf>,
+    /// What was found in it: flaws are those of the copy.
+    pub verified: Verified,
+}
+
+/// Puts the backup `from` (or the store of another data directory) into `dir`, which is made, or is
+/// empty but for files that `may` be there. With `aside` a store that is there is moved into a folder of
+/// that name. Checks everything before it changes anything.
+pub fn restore(from: &Path, dir: &Path, may: &[&str], aside: Option<&str>) -> Result<Restored, UpkeepError> {
+    let from = Beside::open(from)?;
+    let dir = std::path::absolute(dir).map_err(|source| UpkeepError::Io {
+        doing: "use",
+        file: dir.to_owned(),
+        source,
+    })?;
+    let file = dir.join(FILE);
+    // Whoever has it is named before anything else that stands in the way.
+    let early = if file.exists() { Some(lock_dir(&dir)?) } else { None };
+    vacant(&dir, may, aside.is_some())?;
+    let _lock = match early {
+        Some(lock) => lock,
+        None => lock_dir(&dir)?,
+    };
+    let partial = Partial::beside(&file)?;
+    let verified = copy(&from, &partial.file)?;
+    // Nobody may have come between the look and the lock.
+    vacant(&dir, &[may, &["lock", &partial.name()]].concat(), aside.is_some())?;
+    let aside = match aside {
+        Some(name) => set_aside(&dir, name)?,
+        None => None,
+    };
+    partial.put(&file)?;
+    Ok(Restored { file, aside, verified })
+}
+
+fn vacant(dir: &Path, may: &[&str], replace: bool) -> Result<(), UpkeepError> {
+    let refused = |source| UpkeepError::Io { doing: "use", file: dir.to_owned(), source };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(refused(source)),
+    };
+    let mut other = None;
+    for entry in entries {
+        let what = entry.map_err(refused)?.file_name().to_string_lossy().into_owned();
+        let store = PARTS.iter().any(|part| what == format!("{FILE}{part}"));
+        if store && !replace {
+            return Err(UpkeepError::NotEmpty { dir: dir.to_owned(), what: FILE.to_owned(), store });
+        }
+        if !store && !replace && !may.contains(&what.as_str()) {
+            other = Some(what);
+        }
+    }
+    match other {
+        Some(what) => Err(UpkeepError::NotEmpty { dir: dir.to_owned(), what, store: false }),
+        None => Ok(()),
+    }
+}
+
+/// Moves the store that is there into a folder. It is whole there before anything is taken away here,
+/// and its log goes before its file does: another file must never meet it.
+fn set_aside(dir: &Path, name: &str) -> Result<Option<PathBuf>, UpkeepError> {
+    let parts: Vec<String> = PARTS.iter().map(|part| format!("{FILE}{part}")).collect();
+    let parts: Vec<&String> = parts.iter().filter(|part| dir.join(part).exists()).collect();
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let aside = dir.join(name);
+    let io = |source| UpkeepError::Io { doing: "make", file: aside.clone(), source };
+    std::fs::create_dir(&aside).map_err(io)?;
+    for part in &parts {
+        let (here, there) = (dir.join(part), aside.join(part));
+        // Some file systems know no second names.
+        std::fs::hard_link(&here, &there)
+            .or_else(|_| std::fs::copy(&here, &there).and_then(|_| File::open(&there)?.sync_all()))
+            .map_err(io)?;
+    }
+    sync_dir(&aside.join(FILE)).map_err(io)?;
+    for part in parts.iter().rev() {
+        std::fs::remove_file(dir.join(part)).map_err(io)?;
+    }
+    Ok(Some(aside))
+}

@@ -1,0 +1,140 @@
+//! What belongs to no single agent: the tables themselves, spaces and their messages, blobs, keys, and
+//! rows of agents that are none.
+
+use std::collections::BTreeMap;
+
+use agent::id::ContentRef;
+use rusqlite::Connection;
+
+use super::{FILE, Walk, follows};
+use crate::sqlite::apply::unhex;
+use crate::sqlite::fault::{Outcome, damaged};
+use crate::sqlite::rows::{MESSAGE, SPACE, message_at, space_at, u64_at};
+use crate::sqlite::schema::open_memory;
+
+/// Tables of which each row is some agent's.
+const OF_AGENTS: [&str; 13] = [
+    "call",
+    "commits",
+    "config_rev",
+    "entry",
+    "event",
+    "goal",
+    "inbox_head",
+    "life",
+    "memory",
+    "plan",
+    "run",
+    "view",
+    "waiting",
+];
+/// Rows that name others which are not there: table, what names the row, and the question.
+const DANGLING: [(&str, &str, &str); 6] = [
+    (
+        "agent",
+        "it is no entity of that kind",
+        "SELECT a.id FROM agent a LEFT JOIN entity e ON e.id = a.id WHERE e.kind IS NOT 1",
+    ),
+    (
+        "entity",
+        "it is an agent without a life",
+        "SELECT e.uuid FROM entity e WHERE e.kind = 1 AND NOT EXISTS (SELECT 1 FROM agent a WHERE a.id = e.id)",
+    ),
+    (
+        "member",
+        "its space or entity is not there",
+        "SELECT m.space || '/' || m.entity FROM member m LEFT JOIN space s ON s.id = m.space \
+         LEFT JOIN entity e ON e.id = m.entity WHERE s.id IS NULL OR e.id IS NULL",
+    ),
+    (
+        "message",
+        "its space is not there",
+        "SELECT m.uuid FROM message m WHERE m.space NOT IN (SELECT id FROM space)",
+    ),
+    (
+        "request",
+        "the message that it answers with is not there",
+        "SELECT r.key FROM request r LEFT JOIN message m ON m.uuid = r.message \
+         WHERE r.message IS NOT NULL AND m.uuid IS NULL",
+    ),
+    (
+        "credential",
+        "its entity is not there",
+        "SELECT c.id FROM credential c LEFT JOIN entity e ON e.id = c.entity \
+         WHERE c.entity IS NOT NULL AND e.id IS NULL",
+    ),
+];
+
+pub(super) fn check(walk: &mut Walk<'_>) -> Outcome<()> {
+    tables(walk)?;
+    for (table, what, sql) in DANGLING {
+        walk.each(table, sql, [], |_, _| Err(damaged(what)));
+    }
+    for table in OF_AGENTS {
+        let sql = format!("SELECT DISTINCT agent FROM {table} WHERE agent NOT IN (SELECT id FROM agent)");
+        walk.each(table, &sql, [], |_, row| {
+            Err(damaged(format!("rows of agent {}, who is not there", row.get::<_, i64>(0)?)))
+        });
+    }
+    walk.each("blob", "SELECT hash, content FROM blob", [], |_, row| {
+        let (hash, content) = (row.get_ref(0)?, row.get_ref(1)?);
+        let content = content.as_blob().map_err(rusqlite::Error::from)?;
+        if hash.as_blob().map_err(rusqlite::Error::from)? != unhex(&ContentRef::of(content)) {
+            return Err(damaged("its content is not what its name says"));
+        }
+        Ok(())
+    });
+    let sql = format!("SELECT s.id, {SPACE} FROM space s");
+    walk.each("space", &sql, [], |walk, row| {
+        let space = space_at(row, 1)?;
+        let (head, rev) = (space.head_seq, space.rev);
+        messages(walk, row.get(0)?, &space.name, head, rev);
+        Ok(())
+    });
+    Ok(())
+}
+
+/// The tables are those that this version makes, no others and not otherwise.
+fn tables(walk: &mut Walk<'_>) -> Outcome<()> {
+    let fresh = open_memory().map_err(|error| damaged(error.to_string()))?;
+    let (wanted, found) = (shape(&fresh)?, shape(walk.db)?);
+    for (name, sql) in &wanted {
+        match found.get(name) {
+            None => walk.flaw(FILE, name, "it is missing"),
+            Some(other) => {
+                walk.hold(other == sql, FILE, name, || "it is made otherwise than it should be".into())
+            }
+        }
+    }
+    for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
+        walk.flaw(FILE, name, "it does not belong there");
+    }
+    Ok(())
+}
+
+fn shape(db: &Connection) -> Outcome<BTreeMap<String, Option<String>>> {
+    let sql = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'";
+    let mut ask = db.prepare(sql)?;
+    Ok(ask.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?)
+}
+
+fn messages(walk: &mut Walk<'_>, space: i64, name: &str, head: u64, newest: u64) {
+    let mut last = 0;
+    let sql = format!("{MESSAGE} WHERE m.space = ? ORDER BY m.seq");
+    walk.each("message", &sql, [space], |walk, row| {
+        let gap = follows(&mut last, u64_at(row, 2)?, "message");
+        walk.hold(gap.is_none(), "message", format!("{name}/{last}"), || {
+            format!("{}, or its sender is", gap.unwrap_or_default())
+        });
+        let message = message_at(row)?;
+        walk.hold(message.rev <= newest, "message", message.id, || {
+            format!("its revision {} is above the space's {newest}", message.rev)
+        });
+        Ok(())
+    });
+    walk.hold(last == head, "space", name, || format!("it counts {head} messages, the last one is {last}"));
+    let sql = "SELECT rev FROM message WHERE space = ? GROUP BY rev HAVING count(*) > 1";
+    walk.each("message", sql, [space], |_, row| {
+        Err(damaged(format!("revision {} of `{name}` belongs to several", row.get::<_, i64>(0)?)))
+    });
+}

@@ -1,0 +1,125 @@
+//! An agent's ledger: every accepted event in exactly one state, what waits in the inbox and nothing
+//! else, what was lived shown by the log.
+
+use agent::event::{EventData, Fate};
+use rusqlite::params;
+
+use super::life::Row;
+use super::log::Shown;
+use super::{Walk, follows};
+use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at, fate_at};
+use crate::sqlite::fault::{Outcome, damaged};
+use crate::sqlite::rows::{int, u64_at};
+
+/// What the inbox should count.
+#[derive(Default)]
+struct Counted {
+    waiting: u64,
+    taken: u64,
+    held: u64,
+}
+
+pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
+    let (mut last, mut counted) = (0, Counted::default());
+    let sql = format!(
+        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, e.range_of, x.range_of, x.seq, w.urgent, w.taken, e.space \
+         FROM event e LEFT JOIN event x ON x.agent = e.agent AND x.seq = e.range_of \
+         LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
+    );
+    walk.each("event", &sql, [life.agent], |walk, row| {
+        let seq = u64_at(row, 0)?;
+        let gap = follows(&mut last, seq, "event");
+        walk.hold(gap.is_none(), "event", seq, || gap.unwrap_or_default());
+        event(walk, life, row, shown, &mut counted)
+    });
+    walk.hold(last == life.inbox_seq, "inbox_head", last, || {
+        format!("the last event is {last}, but the inbox counts {}", life.inbox_seq)
+    });
+    let counts = [
+        ("waiting", counted.waiting, life.waiting),
+        ("taken", counted.taken, life.taken),
+        ("held", counted.held, life.held),
+    ];
+    for (what, there, noted) in counts {
+        walk.hold(there == noted, "inbox_head", what, || {
+            format!("{there} events are {what}, it counts {noted}")
+        });
+    }
+    let sql = "SELECT w.seq FROM waiting w WHERE w.agent = ? AND NOT EXISTS \
+               (SELECT 1 FROM event e WHERE e.agent = w.agent AND e.seq = w.seq)";
+    walk.each("waiting", sql, [life.agent], |_, _| Err(damaged("no such event was accepted")));
+    due(walk, life);
+}
+
+fn event(
+    walk: &mut Walk<'_>,
+    life: &Row,
+    row: &rusqlite::Row<'_>,
+    shown: &Shown,
+    counted: &mut Counted,
+) -> Outcome<()> {
+    let seq = u64_at(row, 0)?;
+    let taken: Option<bool> = row.get(NEXT + 8)?;
+    if let Some(taken) = taken {
+        counted.waiting += 1;
+        counted.taken += u64::from(taken);
+        walk.hold(!taken || life.has_taken(seq), "waiting", seq, || "it is taken by no open cycle".into());
+    }
+    let event = event_at(row)?;
+    if let Some(urgent) = row.get::<_, Option<bool>>(NEXT + 7)? {
+        walk.hold(urgent == event.urgent, "waiting", seq, || "its urgency is not the event's".into());
+    }
+    said(walk, row, seq, &event.data)?;
+    if let Some(range) = row.get::<_, Option<i64>>(NEXT + 4)? {
+        walk.hold(taken.is_none(), "waiting", seq, || format!("it waits, but was put into event {range}"));
+        if row.get::<_, Option<i64>>(NEXT + 6)?.is_none() {
+            return Err(damaged(format!("it was put into event {range}, which is not there")));
+        }
+        if row.get::<_, Option<i64>>(NEXT + 5)?.is_some() {
+            return Err(damaged(format!("it was put into event {range}, which is in another itself")));
+        }
+        return Ok(());
+    }
+    let fate = fate_at(row, NEXT)?;
+    counted.held += u64::from(fate == Fate::Held);
+    if (fate == Fate::Waiting) != taken.is_some() {
+        let other =
+            if taken.is_some() { "it is in the inbox all the same" } else { "the inbox does not have it" };
+        return Err(damaged(format!("it is {}, but {other}", fate.as_str())));
+    }
+    match fate {
+        Fate::Lived { cycle, step } if !shown.contains(&(cycle, step)) => Err(damaged(format!(
+            "it was lived in step {step} of cycle {cycle}, of which the log has nothing"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What it refers to must be there.
+fn said(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData) -> Outcome<()> {
+    let space: Option<i64> = row.get(NEXT + 9)?;
+    let ends = match data {
+        EventData::Said { seq, .. } => [*seq, *seq],
+        EventData::SaidRange { from, to, .. } => [*from, *to],
+        _ => return Ok(()),
+    };
+    for end in ends {
+        let sql = "SELECT count(*) FROM message WHERE space = ? AND seq = ?";
+        let there = walk.number("message", sql, params![space, int(end)]);
+        walk.hold(there == Some(1), "event", seq, || {
+            format!("it tells of message {end}, which is not there")
+        });
+    }
+    Ok(())
+}
+
+/// An agent that has something to do is found by its time, and no other is.
+fn due(walk: &mut Walk<'_>, life: &Row) {
+    let work = life.waiting > 0 || life.open.is_some();
+    let (due, wanted) = (life.due, life.active && work);
+    walk.hold(due == wanted, "inbox_head", "due_at", || {
+        let work = if work { "there is something to do" } else { "there is nothing to do" };
+        let active = if life.active { "" } else { " and the agent may not live" };
+        format!("{work}{active}, but it is {}", if due { "due" } else { "never due" })
+    });
+}

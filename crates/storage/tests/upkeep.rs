@@ -1,0 +1,306 @@
+//! Stores as a whole: copied, put in place, judged.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use agent::id::{AgentId, EventId, RootId};
+use agent::port::{Accept, Accepted, Store};
+use jiff::Timestamp;
+use rusqlite::Connection;
+use storage::sqlite::{self, Flaw, OpenError, Sqlite, UpkeepError, verify};
+
+use crate::promises::on_a_file;
+
+/// A directory with a store in which something was lived, at rest.
+async fn lived() -> Arc<tempfile::TempDir> {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let backend = testkit::contract::lived::lived(on_a_file::open(&dir).unwrap()).await;
+    (backend.close)().await;
+    dir
+}
+
+fn data(dir: &Arc<tempfile::TempDir>) -> std::path::PathBuf {
+    dir.path().join("data")
+}
+
+fn service(id: &str) -> Event {
+    Event {
+        id: EventId(id.into()),
+        kind: EventKind::Service,
+        urgent: false,
+        at: Timestamp::UNIX_EPOCH,
+        envelope: Envelope {
+            principal: Principal::Own,
+            channel: Channel::Api,
+            trust: Trust::Outside,
+            root: RootId(id.into()),
+            hop: 0,
+        },
+        data: EventData::Service { name: "load".into(), payload: serde_json::json!({"id": id}) },
+        cites: None,
+    }
+}
+
+/// The flaws of a store after these statements were run on it behind its back.
+fn after(dir: &Path, sql: &str) -> Vec<Flaw> {
+    let db = Connection::open(dir.join("vivarium.db")).unwrap();
+    db.execute_batch(sql).unwrap();
+    drop(db);
+    verify(dir).unwrap().flaws
+}
+
+#[tokio::test]
+async fn a_store_that_was_lived_in_has_no_flaw() {
+    let dir = lived().await;
+    let found = verify(&data(&dir)).unwrap();
+    assert_eq!(found.flaws, []);
+    assert!(found.records);
+    let figures = found.figures;
+    assert_eq!((figures.agents, figures.spaces, figures.messages, figures.entries), (2, 2, 4, 6));
+}
+
+#[tokio::test]
+async fn what_breaks_an_invariant_is_named_with_agent_table_and_row() {
+    let dir = lived().await;
+    let pristine = fs::read(data(&dir).join("vivarium.db")).unwrap();
+    let ada = "(SELECT id FROM entity WHERE name = 'ada')";
+    let bob = "(SELECT id FROM entity WHERE name = 'bob')";
+    let set = |what: &str, who: &str| format!("{what} AND agent = {who}");
+    let cases = [
+        (
+            set("UPDATE entry SET message = replace(message, 'rains', 'pours') WHERE seq = 4", ada),
+            "ada",
+            "entry",
+            "4",
+            "checksum",
+        ),
+        (set("DELETE FROM entry WHERE seq = 3", ada), "ada", "entry", "4", "entry 3 before it is missing"),
+        (set("DELETE FROM entry WHERE seq = 3", ada), "ada", "entry", "2", "no transcript"),
+        (set("DELETE FROM entry WHERE seq = 4", ada), "ada", "entry", "3", "the life counts 4"),
+        (
+            set("UPDATE event SET state = 3 WHERE id = 'waits'", ada),
+            "ada",
+            "event",
+            "8",
+            "skipped, but it is in the inbox",
+        ),
+        (
+            set("DELETE FROM waiting WHERE seq = 8", ada),
+            "ada",
+            "event",
+            "8",
+            "waiting, but the inbox does not have it",
+        ),
+        (set("DELETE FROM event WHERE seq = 8", ada), "ada", "waiting", "8", "no such event"),
+        (
+            set("UPDATE event SET cycle = zeroblob(16) WHERE seq = 2", ada),
+            "ada",
+            "event",
+            "2",
+            "the log has nothing",
+        ),
+        (
+            set("UPDATE event SET range_of = 77 WHERE seq = 2", ada),
+            "ada",
+            "event",
+            "2",
+            "event 77, which is not there",
+        ),
+        (set("UPDATE event SET from_seq = 77 WHERE seq = 1", ada), "ada", "event", "1", "message 77"),
+        (set("UPDATE event SET data = '{' WHERE seq = 2", ada), "ada", "event", "2", "cannot be read"),
+        (
+            set("UPDATE inbox_head SET waiting = 7 WHERE 1", ada),
+            "ada",
+            "inbox_head",
+            "waiting",
+            "it counts 7",
+        ),
+        (set("UPDATE inbox_head SET due_at = NULL WHERE 1", ada), "ada", "inbox_head", "due_at", "never due"),
+        (set("UPDATE waiting SET taken = 1 WHERE seq = 8", ada), "ada", "waiting", "8", "no open cycle"),
+        (set("DELETE FROM commits WHERE n = 2", ada), "ada", "commits", "3", "commit 2 before it is missing"),
+        (set("UPDATE commits SET epoch = 9 WHERE n = 3", ada), "ada", "commits", "3", "epoch 9, wanted 1"),
+        (set("UPDATE life SET epoch = 9 WHERE 1", ada), "ada", "life", "epoch", "the last commit's"),
+        (set("UPDATE life SET open = NULL WHERE 1", bob), "bob", "life", "open", "noted twice"),
+        (
+            set("UPDATE call SET state = 'planned', outcome = NULL WHERE idx = 1", ada),
+            "ada",
+            "call",
+            "c",
+            "the log has its outcome",
+        ),
+        (set("DELETE FROM call WHERE idx = 1", ada), "ada", "call", "c", "it has no row"),
+        (set("UPDATE call SET outcome = '{' WHERE idx = 1", ada), "ada", "call", "c", "cannot be read"),
+        (set("UPDATE call SET state = 'done' WHERE 1", bob), "bob", "call", "c", "no outcome"),
+        (set("DELETE FROM run WHERE ordinal = 1", ada), "ada", "run", "0", "the life counts 1"),
+        (set("DELETE FROM config_rev WHERE 1", ada), "ada", "config_rev", "0", "the agent has 1"),
+        (set("UPDATE config_rev SET config = 'x' WHERE 1", ada), "ada", "config_rev", "1", "cannot be read"),
+        (set("UPDATE view SET ranges = '[[5,9]]' WHERE 1", ada), "ada", "view", "1", "overlap"),
+        (set("UPDATE memory SET to_commit = NULL WHERE 1", ada), "ada", "memory", "husam", "valid at once"),
+        (set("UPDATE plan SET schedule = 'never' WHERE 1", ada), "ada", "plan", "0", "its schedule"),
+        ("UPDATE message SET rev = 99 WHERE seq = 1".into(), "", "message", "0", "above the space's"),
+        (
+            "DELETE FROM message WHERE seq = 1".into(),
+            "",
+            "message",
+            "family/",
+            "message 1 before it is missing",
+        ),
+        ("UPDATE blob SET content = x'00'".into(), "", "blob", "", "not what its name says"),
+        (
+            "DELETE FROM member; DELETE FROM space WHERE name = 'team'".into(),
+            "",
+            "message",
+            "0",
+            "its space is not there",
+        ),
+        (format!("DELETE FROM agent WHERE id = {ada}"), "", "event", "", "who is not there"),
+        ("CREATE TABLE theirs (x)".into(), "", "file", "table theirs", "does not belong"),
+        ("DROP INDEX event_held".into(), "", "file", "index event_held", "missing"),
+    ];
+    let mut unseen = Vec::new();
+    for (sql, agent, table, id, what) in cases {
+        fs::write(data(&dir).join("vivarium.db"), &pristine).unwrap();
+        let flaws = after(&data(&dir), &sql);
+        let agent = (!agent.is_empty()).then(|| agent.to_owned());
+        let named = |flaw: &&Flaw| {
+            flaw.agent == agent && flaw.table == table && flaw.id.starts_with(id) && flaw.what.contains(what)
+        };
+        if !flaws.iter().any(|flaw| named(&flaw)) {
+            unseen.push(format!("`{sql}`, wanted {table} {id} {what}: {flaws:?}"));
+        }
+    }
+    assert!(unseen.is_empty(), "{}", unseen.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_under_load_holds_every_event_that_was_answered_before_it_began() {
+    let dir = lived().await;
+    let store = Sqlite::open(&data(&dir), Arc::new(runtime::clock::SystemClock::new())).unwrap();
+    let reader: &dyn agent::port::Reader = &store;
+    let ada: AgentId = reader.entity("ada".into()).await.unwrap().unwrap().id.agent();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tell, mut told) = tokio::sync::watch::channel(0);
+    let loading = tokio::spawn({
+        let (store, stop) = (store.clone(), Arc::clone(&stop));
+        async move {
+            let mut sent = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let done = store.accept(Accept::Event(ada, service(&format!("load-{sent}"))), None).await;
+                assert!(matches!(done, Ok(Accepted::Fresh { .. })), "{done:?}");
+                sent += 1;
+                tell.send_replace(sent);
+            }
+        }
+    });
+    for round in 0..3 {
+        let answered = *told.wait_for(|sent| *sent >= (round + 1) * 40).await.unwrap();
+        let (from, to) = (data(&dir), dir.path().join(format!("backup-{round}.db")));
+        let copied = to.clone();
+        let backup = tokio::task::spawn_blocking(move || sqlite::backup(&from, &copied, "")).await.unwrap();
+        let backup = backup.unwrap();
+        assert_eq!((backup.verified.flaws.as_slice(), backup.verified.records), (&[][..], true));
+        assert_eq!(backup.bytes, fs::metadata(&to).unwrap().len());
+        let fresh = dir.path().join(format!("restored-{round}"));
+        let restored = sqlite::restore(&to, &fresh, &[], None).unwrap();
+        assert_eq!((restored.verified.flaws.as_slice(), restored.aside), (&[][..], None));
+        let second = Sqlite::open(&fresh, Arc::new(runtime::clock::SystemClock::new())).unwrap();
+        for n in 0..answered {
+            let again = second.accept(Accept::Event(ada, service(&format!("load-{n}"))), None).await.unwrap();
+            assert_eq!(again, Accepted::Duplicate { message: None }, "load-{n} was answered before");
+        }
+        second.close().await.unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    loading.await.unwrap();
+    assert_eq!(verify(&data(&dir)).unwrap().flaws, []);
+    store.close().await.unwrap();
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_backup_writes_over_nothing_and_is_its_owners_alone() {
+    let dir = lived().await;
+    let file = dir.path().join("notes.txt");
+    fs::write(&file, "mine").unwrap();
+    let error = sqlite::backup(&data(&dir), &file, "").unwrap_err();
+    assert!(matches!(error, UpkeepError::Exists { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    let backup = sqlite::backup(&data(&dir), dir.path(), "named.db").unwrap();
+    assert_eq!(backup.file, dir.path().join("named.db"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&backup.file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let nowhere = dir.path().join("no/such/folder.db");
+    assert!(matches!(sqlite::backup(&data(&dir), &nowhere, ""), Err(UpkeepError::Io { .. })));
+    let missing = sqlite::backup(&dir.path().join("elsewhere"), &nowhere, "").unwrap_err();
+    assert!(matches!(missing, UpkeepError::Missing { .. }), "{missing}");
+}
+
+#[tokio::test]
+async fn a_restore_takes_no_place_that_is_taken_and_keeps_what_it_replaces() {
+    let dir = lived().await;
+    let backup = sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file;
+    let running = Sqlite::open(&data(&dir), Arc::new(runtime::clock::SystemClock::new())).unwrap();
+    let error = sqlite::restore(&backup, &data(&dir), &["lock"], Some("before")).unwrap_err();
+    assert!(matches!(error, UpkeepError::Open(OpenError::Locked { .. })), "{error}");
+    running.close().await.unwrap();
+    let error = sqlite::restore(&backup, &data(&dir), &["lock"], None).unwrap_err();
+    assert!(matches!(error, UpkeepError::NotEmpty { store: true, .. }), "{error}");
+
+    // A store that broke off, with its log beside it.
+    let old = data(&dir).join("vivarium.db");
+    fs::write(&old, "broken").unwrap();
+    fs::write(data(&dir).join("vivarium.db-wal"), "its log").unwrap();
+    let restored = sqlite::restore(&backup, &data(&dir), &["lock"], Some("before")).unwrap();
+    assert_eq!(restored.aside, Some(data(&dir).join("before")));
+    assert_eq!(fs::read_to_string(data(&dir).join("before/vivarium.db")).unwrap(), "broken");
+    assert_eq!(fs::read_to_string(data(&dir).join("before/vivarium.db-wal")).unwrap(), "its log");
+    assert!(!data(&dir).join("vivarium.db-wal").exists());
+    assert_eq!(verify(&data(&dir)).unwrap().flaws, []);
+
+    let other = dir.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("diary.txt"), "mine").unwrap();
+    let error = sqlite::restore(&backup, &other, &["lock"], None).unwrap_err();
+    assert!(
+        matches!(&error, UpkeepError::NotEmpty { what, store: false, .. } if what == "diary.txt"),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1, "nothing was left there");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_no_whole_store_is_refused_before_anything_is_replaced() {
+    let dir = lived().await;
+    let whole = fs::read(sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file).unwrap();
+    let mut torn = whole.clone();
+    let middle = torn.len() / 2;
+    torn[middle..middle + 2_000].fill(0xa5);
+    let cases: [(&str, Vec<u8>); 5] = [
+        ("empty", Vec::new()),
+        ("truncated", whole[..whole.len() / 2].to_vec()),
+        ("a stump", whole[..50].to_vec()),
+        ("foreign", b"not a database, just words ".repeat(400)),
+        ("torn", torn),
+    ];
+    let before = fs::read(data(&dir).join("vivarium.db")).unwrap();
+    for (name, bytes) in cases {
+        let file = dir.path().join("bad.db");
+        fs::write(&file, &bytes).unwrap();
+        let error = sqlite::restore(&file, &data(&dir), &["lock"], Some("before")).unwrap_err();
+        let said =
+            matches!(error, UpkeepError::Open(_) | UpkeepError::Unsound { .. } | UpkeepError::Store(_));
+        assert!(said, "{name}: {error}");
+        assert!(sqlite::restore(&file, &dir.path().join("fresh"), &["lock"], None).is_err(), "{name}");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "{name}: it stays as it is");
+        assert_eq!(fs::read(data(&dir).join("vivarium.db")).unwrap(), before, "{name}");
+        assert!(!data(&dir).join("before").exists(), "{name}");
+        fs::remove_file(&file).unwrap();
+    }
+}
