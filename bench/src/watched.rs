@@ -179,6 +179,10 @@ impl Store for Watched {
         self.inner.glance(lease)
     }
 
+    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.set_apart(agent, why)
+    }
+
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
         self.inner.fire_due(now, limit)
     }

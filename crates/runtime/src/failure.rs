@@ -19,7 +19,8 @@
 //! | duplicate call ids | — | — | our own ids are sent back |
 //! | refused by policy | — | — | an error outcome; commits again without that call |
 //! | store busy | again after a growing pause | — | the waking ends; the sweep finds it |
-//! | store full, damaged, broken | — | — | the waking ends; the operator is told |
+//! | record damaged | — | — | the agent is set apart until an operator resumes it; others live on |
+//! | store full, broken | — | — | the waking ends; the operator is told |
 //!
 //! Whatever parks may be asked of the voices under `fallback` before.
 

@@ -97,6 +97,19 @@ impl Keeper {
     }
 }
 
+/// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
+/// others live on.
+async fn lived(house: &House, agent: AgentId, knock: &Notify) -> Result<Rested, StoreError> {
+    let why = match live(house, agent, knock).await {
+        Err(StoreError::Damaged(why)) => why,
+        rested => return rested,
+    };
+    tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
+    house.ports.store.set_apart(agent, why.clone()).await?;
+    house.ports.live.rest(agent, Some(why));
+    Ok(Rested::Idle)
+}
+
 struct Keeping {
     house: Arc<House>,
     signals: mpsc::Receiver<Signal>,
@@ -197,7 +210,7 @@ impl Keeping {
         }
         let knock = Arc::new(Notify::new());
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
-        let task = self.tasks.spawn(async move { (agent, live(&house, agent, &hear).await) });
+        let task = self.tasks.spawn(async move { (agent, lived(&house, agent, &hear).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
     }
 

@@ -73,6 +73,55 @@ async fn the_data_directory_is_its_owners_alone() {
 }
 
 #[tokio::test]
+async fn a_store_with_tables_of_a_newer_version_is_named_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    closed(dir.path()).await;
+    let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
+    db.pragma_update(None, "user_version", 999).unwrap();
+    drop(db);
+    let error = open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::NewerTables { version: 999, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_event_whose_bytes_have_changed_is_found_wherever_it_changed() {
+    use agent::port::Reader;
+
+    let changes = [
+        "data = replace(data, 'jira', 'jura')",
+        "trust = 3",
+        "principal_kind = 3, principal = NULL",
+        "urgent = 1",
+        "hop = 7",
+        "at = at + 1",
+        "root = 'another'",
+        "crc = NULL",
+        "crc = crc + 1",
+    ];
+    let dir = crate::upkeep::lived().await;
+    let data = dir.path().join("data");
+    let pristine = std::fs::read(data.join("vivarium.db")).unwrap();
+    for change in changes {
+        std::fs::write(data.join("vivarium.db"), &pristine).unwrap();
+        let db = Connection::open(data.join("vivarium.db")).unwrap();
+        let sql = format!("UPDATE event SET {change} WHERE id = 'waits'");
+        assert_eq!(db.execute(&sql, []).unwrap(), 1, "{change}");
+        drop(db);
+        let store = open(&data).unwrap();
+        let named = |name: &str| store.entity(name.to_owned());
+        let ada = named("ada").await.unwrap().unwrap().id.agent();
+        let bob = named("bob").await.unwrap().unwrap().id.agent();
+        let now = "2040-01-01T00:00:00Z".parse().unwrap();
+        let error = store.wake(ada, now, None).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Damaged(why) if why.contains("event 8")), "{change}: {error}");
+        assert!(store.wake(bob, now, None).await.unwrap().is_some(), "{change}");
+        store.close().await.unwrap();
+        let flaws = storage::sqlite::verify(&data).unwrap().flaws;
+        assert!(flaws.iter().any(|flaw| flaw.what.contains("event 8: its checksum")), "{change}: {flaws:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_damaged_entry_is_named_and_harms_only_its_agent() {
     use agent::config::AgentConfig;
     use agent::id::AgentId;

@@ -3,5 +3,6 @@
 
 mod busy;
 mod damage;
+mod migrations;
 mod promises;
 mod upkeep;

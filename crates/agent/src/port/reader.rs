@@ -77,6 +77,8 @@ pub struct AgentCard {
     pub last: Option<LastRun>,
     /// When its next plan fires.
     pub next_plan: Option<Timestamp>,
+    /// Why it was set apart, where a record of its own cannot be read.
+    pub damage: Option<String>,
 }
 
 /// The newest receipt of an agent, in short.

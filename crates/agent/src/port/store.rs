@@ -129,6 +129,10 @@ pub trait Store: Send + Sync {
     /// What the world did meanwhile; `None` where the lease is lost.
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>>;
 
+    /// Sets an agent apart of which a record cannot be read: it is suspended, with the reason, until an
+    /// operator resumes it. Its events keep waiting, all others live on.
+    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Turns due plans into events and lets go what was held long enough, at most `limit` each;
     /// returns whom to signal.
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>>;

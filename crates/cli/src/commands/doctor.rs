@@ -22,6 +22,8 @@ use crate::voice;
 /// Free space below which the store will soon be full, and below which that may come, in bytes.
 const ROOM_FAIL: u64 = 64 << 20;
 const ROOM_WARN: u64 = 1 << 30;
+/// Agents that are looked at, at most.
+const AGENTS_MOST: usize = 100_000;
 /// No machine's clock stands before this version was made.
 const BUILT_AFTER: i64 = 1_790_000_000;
 
@@ -217,6 +219,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         }
         Err(failure) => Check::of("key", failure),
     });
+    checks.extend(set_apart(&client).await);
     let Some(model) = ready.model else { return (checks, None) };
     let (verdict, what) = match model.rehearsal {
         true => (Verdict::Warn, " (a rehearsal: scripted, no model thinks)"),
@@ -225,6 +228,21 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     let detail = format!("the server's is {}{what}, window {} tokens", model.name, model.context_window);
     checks.push(Check::new("default", verdict, detail));
     (checks, Some(model.name))
+}
+
+/// Agents of which a record cannot be read. Only an operator's key is shown them.
+async fn set_apart(client: &Client) -> Option<Check> {
+    let agents = client.list("/v1/agents", AGENTS_MOST).await.ok()?;
+    let apart: Vec<String> = agents
+        .iter()
+        .filter_map(|agent| Some(format!("{}: {}", agent["name"].as_str()?, agent["damage"].as_str()?)))
+        .collect();
+    if apart.is_empty() {
+        return None;
+    }
+    let detail = format!("set apart, since a record cannot be read: {}", apart.join("; "));
+    let hint = "`viv verify` lists what is wrong, `viv restore` puts a backup in place; `viv agents resume NAME` tries again";
+    Some(Check::new("agents", Verdict::Fail, detail).hint(hint))
 }
 
 fn answering(client: &Client, ready: &Ready) -> Check {

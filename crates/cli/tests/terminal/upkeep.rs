@@ -99,4 +99,21 @@ fn what_is_wrong_is_listed_and_fails() {
     assert!(restored.code == 0 && restored.out.contains("`viv verify` lists"), "{}", restored.shown());
     let backup = run(dir.path(), &["backup", dir.path().join("b.db").to_str().unwrap()]);
     assert!(backup.code == 0 && backup.out.contains("the store has 1 flaw"), "{}", backup.shown());
+
+    // Whoever cannot read its own log is set apart; all others live on.
+    let server = Server::start_in(dir);
+    assert_eq!(server.run(&["agents", "create", "bob", "--space", "home"]).code, 0);
+    assert_eq!(server.run(&["say", "--agent", "ada", "are you there?"]).code, 0);
+    let apart = (0..200).find_map(|_| {
+        let shown = server.run(&["show", "agent", "ada", "--json"]).json();
+        shown["agent"]["damage"].as_str().map(str::to_owned)
+    });
+    assert!(apart.is_some_and(|why| why.contains("entry 1: its checksum does not match")));
+    assert!(server.run(&["show", "agent", "ada"]).out.contains("set apart"));
+    let ps = server.run(&["ps"]);
+    assert!(ps.out.contains("sleeping (damaged)"), "{}", ps.shown());
+    let doctor = server.run(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("ada: agent"), "{}", doctor.shown());
+    let bob = server.run(&["say", "--wait", "--agent", "bob", "and you?"]);
+    assert_eq!(bob.code, 0, "{}", bob.shown());
 }

@@ -86,6 +86,9 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_plan: Option<Timestamp>,
+    /// Why it was set apart: a record of its own cannot be read. It is suspended until it is resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// The newest run of an agent, in short.

@@ -85,7 +85,7 @@ names! {
         Came::Canceled.as_str(),
     ];
     /// Why a sleeping agent does not do what waits.
-    SleepReason: ["provider", "backoff", "suspended"];
+    SleepReason: ["provider", "backoff", "suspended", "damaged"];
 }
 
 /// The names that `state` of an inbox may have.

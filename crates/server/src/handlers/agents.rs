@@ -164,6 +164,7 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> (AgentS
     }
     let kept_back = card.not_before.is_some_and(|until| until > now);
     let reason = match card.rest_reason {
+        _ if card.damage.is_some() => Some("damaged"),
         _ if card.standing == Standing::Suspended => Some("suspended"),
         Some(RestReason::Provider) if kept_back => Some("provider"),
         Some(RestReason::Backoff) if kept_back => Some("backoff"),
@@ -208,6 +209,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         unpriced: card.unpriced,
         last: card.last.map(Into::into),
         next_plan: card.next_plan,
+        damage: card.damage,
     }
 }
 

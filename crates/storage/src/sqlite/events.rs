@@ -9,7 +9,8 @@ use agent::life::Standing;
 use agent::limits;
 use agent::port::InboxRow;
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
 use uuid::Uuid;
 
 use super::Session;
@@ -19,6 +20,7 @@ use super::rows::{
     place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json, trust_at,
     u32_at, u64_at, uuid_at, uuid_or_none,
 };
+use super::sums::{self, LASTING, sum_of};
 
 /// What accepting an event needs to know of its agent.
 #[derive(Clone, Debug)]
@@ -130,6 +132,20 @@ fn append(
     space: Option<i64>,
     fate: &Fate,
 ) -> Outcome<bool> {
+    let lasting = lasting(seq, event, space)?;
+    let crc = i64::from(sum_of(&lasting));
+    let State { code, cycle, step, reason } = State::of(fate);
+    let sql = format!(
+        "INSERT INTO event (agent, crc, state, cycle, step, reason, {LASTING}) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, id) DO NOTHING"
+    );
+    let passing: [&dyn ToSql; 6] = [&agent, &crc, &code, &cycle, &step, &reason];
+    let row = passing.into_iter().chain(lasting.iter().map(|column| column as &dyn ToSql));
+    Ok(run(db, &sql, params_from_iter(row))? == 1)
+}
+
+/// What of an event never changes, as [`LASTING`] names it.
+fn lasting(seq: i64, event: &Event, space: Option<i64>) -> Outcome<[Value; sums::COUNT]> {
     let envelope = &event.envelope;
     let (principal_kind, principal) = principal_columns(&envelope.principal);
     let (from, to, data) = match &event.data {
@@ -137,39 +153,24 @@ fn append(
         EventData::SaidRange { from, to, .. } => (Some(int(*from)), Some(int(*to)), None),
         other => (None, None, Some(to_json(other)?)),
     };
-    let state = State::of(fate);
-    let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \
-               trust, root, hop, space, from_seq, to_seq, data, cycle, step, reason, cites) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-               ON CONFLICT (agent, id) DO NOTHING";
-    let rows = run(
-        db,
-        sql,
-        params![
-            agent,
-            seq,
-            key(&event.id.0),
-            place_of(&EventKind::ALL, &event.kind),
-            event.urgent,
-            ms(event.at),
-            state.code,
-            principal_kind,
-            principal,
-            place_of(&CHANNELS, &envelope.channel),
-            place_of(&TRUSTS, &envelope.trust),
-            key(&envelope.root.0),
-            envelope.hop,
-            space,
-            from,
-            to,
-            data,
-            state.cycle,
-            state.step,
-            state.reason,
-            event.cites.as_ref().map(|old| key(&old.0)),
-        ],
-    )?;
-    Ok(rows == 1)
+    Ok([
+        seq.into(),
+        key(&event.id.0),
+        place_of(&EventKind::ALL, &event.kind).into(),
+        event.urgent.into(),
+        ms(event.at).into(),
+        principal_kind.into(),
+        principal,
+        place_of(&CHANNELS, &envelope.channel).into(),
+        place_of(&TRUSTS, &envelope.trust).into(),
+        key(&envelope.root.0),
+        i64::from(envelope.hop).into(),
+        space.into(),
+        from.into(),
+        to.into(),
+        data.into(),
+        event.cites.as_ref().map(|old| key(&old.0)).into(),
+    ])
 }
 
 /// Its tier in the inbox (SYSTEM.md §2): lower is shown first.
@@ -232,14 +233,18 @@ pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 /// Columns of [`event_at`] and [`said_at`].
 pub(super) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
     e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
-    p.display_name, p.kind, s.id, e.cites";
+    p.display_name, p.kind, s.id, e.cites, e.space, e.crc";
 /// Joins for [`COLUMNS`]: the space, the first message, its speaker.
 pub(super) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
+/// Where the columns of [`LASTING`] stand among these.
+const SUMMED: [usize; sums::COUNT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 24, 11, 12, 13, 23];
 /// The first column after [`COLUMNS`].
-pub(super) const NEXT: usize = 24;
+pub(super) const NEXT: usize = 26;
 
 pub(super) fn event_at(row: &Row<'_>) -> Outcome<Event> {
+    let lasting = SUMMED.map(|at| row.get_ref(at)).into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
+    sums::check(row.get(0)?, lasting, row.get(25)?)?;
     let id = EventId(key_at(row, 1)?);
     let space = uuid_or_none(row, 14)?.map(SpaceId);
     let data = match (space, row.get::<_, Option<i64>>(12)?) {
@@ -406,7 +411,7 @@ pub(super) fn ledger(
     db: &Connection,
     agent: i64,
     condition: &str,
-    given: (rusqlite::types::Value, i64),
+    given: (Value, i64),
     limit: u32,
 ) -> Outcome<Vec<InboxRow>> {
     let sql = format!(

@@ -97,8 +97,12 @@ pub(super) fn damaged(what: impl Into<String>) -> Fault {
 pub(super) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
     move |fault| match fault {
         Fault::Store(StoreError::Damaged(why)) => damaged(format!("agent `{agent}`: {why}")),
+        // A torn page is met by whoever reads there: all others live on.
         Fault::Sql(error) => match classify(&error) {
             StoreError::Damaged(why) => damaged(format!("agent `{agent}`: {why}")),
+            _ if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+                damaged(format!("agent `{agent}`: {error}"))
+            }
             _ => Fault::Sql(error),
         },
         other => other,

@@ -33,6 +33,7 @@ mod say;
 mod schema;
 mod show;
 mod store;
+mod sums;
 mod upkeep;
 mod verify;
 mod wake;

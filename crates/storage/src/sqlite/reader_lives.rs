@@ -23,14 +23,14 @@ const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
     h.held, l.cycles, l.skips, \
     l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.hold_until, h.rest_reason, s.uuid, \
     l.commit_n, l.cost_micros, l.unpriced, last.cycle, last.ending, last.ended_at, \
-    (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL)";
+    (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL), a.damage";
 const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l ON l.agent = a.id \
     JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space \
     LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles";
 
 fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCard> {
     let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
-    let entity = entity_at(row, 22)?;
+    let entity = entity_at(row, 23)?;
     Ok(AgentCard {
         id: entity.id.agent(),
         config_rev,
@@ -50,6 +50,7 @@ fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCa
         unpriced: u64_at(row, 17)?,
         last: last_at(row, 18)?,
         next_plan: time_or_none(row, 21)?,
+        damage: row.get(22)?,
         entity,
     })
 }

@@ -123,7 +123,8 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
     if before == Standing::Retired {
         return Err(Denial::Retired(agent).into());
     }
-    run(db, "UPDATE agent SET standing = ? WHERE id = ?", params![place_of(&STANDINGS, &standing), row])?;
+    let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
+    run(db, sql, params![place_of(&STANDINGS, &standing), row])?;
     if standing == Standing::Retired {
         end_plans(db, row, n)?;
         // Whoever lives it now closes the cycle at the next commit.
@@ -131,6 +132,16 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
     }
     let due = due_at(db, row, standing, open.map(|_| ms(at)), hold)?;
     run(db, "UPDATE inbox_head SET due_at = ? WHERE agent = ?", params![due, row]).map(drop)
+}
+
+/// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.
+pub(super) fn set_apart(db: &Connection, agent: AgentId, why: &str) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
+    if run(db, sql, params![why, row])? == 1 {
+        run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
+    }
+    Ok(())
 }
 
 fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestamp) -> Outcome<CycleId> {

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::fault::Outcome;
+use super::sums;
 
 /// Numbered, run once, in order, never changed after a release.
 const MIGRATIONS: &[&str] = &[
@@ -21,7 +22,10 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007_addressed.sql"),
     include_str!("migrations/0008_calls.sql"),
     include_str!("migrations/0009_wake_on.sql"),
+    SUMS,
 ];
+/// The one that is only done once the rows that are there have their checksums.
+const SUMS: &str = include_str!("migrations/0010_sums.sql");
 /// The version of the tables that this one makes (`PRAGMA user_version`).
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The store's file in its data directory.
@@ -264,6 +268,9 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(migration)?;
+        if *migration == SUMS {
+            sums::fill(db)?;
+        }
         db.pragma_update(None, "user_version", index as i64 + 1)?;
         db.pragma_update(None, "application_id", APPLICATION)?;
         for key in ["format", "min_reader"] {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use super::fault::{Fault, of};
-use super::{Session, Sqlite, accept, commit, due, wake};
+use super::{Session, Sqlite, accept, commit, due, registry, wake};
 
 impl Store for Sqlite {
     fn accept(
@@ -69,8 +69,81 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
+    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        let done = self.write(move |db, _| registry::set_apart(db, agent, &why));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
         let done = self.write(move |db, session| due::fire_due(db, session, now, limit));
         Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agent::config::AgentConfig;
+    use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+    use agent::id::{EventId, RootId};
+    use agent::port::{NewAgent, Reader, Registry};
+    use uuid::Uuid;
+
+    use super::*;
+
+    const ADA: AgentId = AgentId(Uuid::from_u128(1));
+
+    fn big(id: usize) -> Accept {
+        let id = format!("event-{id}");
+        let envelope = Envelope {
+            principal: Principal::Own,
+            channel: Channel::Api,
+            trust: Trust::Outside,
+            root: RootId(id.clone()),
+            hop: 0,
+        };
+        let payload = serde_json::json!("x".repeat(50_000));
+        let event = Event {
+            id: EventId(id),
+            kind: EventKind::Service,
+            urgent: false,
+            at: Timestamp::UNIX_EPOCH,
+            envelope,
+            data: EventData::Service { name: "load".into(), payload },
+            cites: None,
+        };
+        Accept::Event(ADA, event)
+    }
+
+    #[tokio::test]
+    async fn a_store_without_room_accepts_nothing_answers_questions_and_goes_on_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(dir.path(), Arc::new(runtime::clock::SystemClock::new())).unwrap();
+        let (config, at) = (AgentConfig::default(), Timestamp::UNIX_EPOCH);
+        let new = NewAgent { id: ADA, name: "ada".into(), display_name: "Ada".into(), config, at };
+        store.create_agent(new).await.unwrap();
+        let room =
+            |pages: i64| store.write(move |db, _| Ok(db.pragma_update(None, "max_page_count", pages)?));
+        room(200).await.unwrap();
+        let mut accepted = 0;
+        let error = loop {
+            match store.accept(big(accepted), None).await {
+                Ok(done) => assert!(matches!(done, Accepted::Fresh { .. })),
+                Err(error) => break error,
+            }
+            accepted += 1;
+            assert!(accepted < 1_000, "there is no end of room");
+        };
+        assert!(accepted > 0 && matches!(error, StoreError::Full(_)), "{error}");
+        assert!(matches!(store.accept(big(accepted), None).await, Err(StoreError::Full(_))));
+        // All that was accepted is there to be read, and nothing of what was not.
+        let waiting = store.agent(ADA).await.unwrap().unwrap().waiting;
+        assert_eq!(waiting as usize, accepted);
+        assert!(store.wake(ADA, Timestamp::UNIX_EPOCH, None).await.unwrap().is_some());
+        room(1_000_000).await.unwrap();
+        assert!(matches!(store.accept(big(accepted), None).await, Ok(Accepted::Fresh { .. })));
+        assert_eq!(store.verify().await.unwrap().flaws, []);
+        store.close().await.unwrap();
     }
 }

@@ -339,3 +339,23 @@ pub async fn retiring_ends_plans_and_nothing_opens_again(b: Backend) {
     assert!(w.b.registry.set_standing(w.ada, Standing::Active, at(1)).await.is_err());
     assert_eq!(w.b.reader.entries(w.ada, 0, 10).await.unwrap().len(), 2);
 }
+
+/// It is suspended with the reason, its events keep waiting, and it lives again once it is resumed.
+pub async fn an_agent_that_is_set_apart_keeps_its_events_until_it_is_resumed(b: Backend) {
+    let w = world(b).await;
+    w.say(w.team, "hello").await;
+    w.b.store.set_apart(w.ada, "entry 1: its checksum does not match".into()).await.unwrap();
+    w.say(w.team, "and more").await;
+    assert_eq!(w.due(1_000).await, [w.bob], "all others live on");
+    let card = |agent| w.b.reader.agent(agent);
+    let apart = card(w.ada).await.unwrap().unwrap();
+    assert_eq!((apart.standing, apart.waiting), (Standing::Suspended, 2));
+    assert!(apart.damage.is_some_and(|why| why.contains("entry 1")));
+    w.b.registry.set_standing(w.ada, Standing::Active, at(900)).await.unwrap();
+    assert_eq!(w.due(1_000).await.len(), 2);
+    assert_eq!(card(w.ada).await.unwrap().unwrap().damage, None);
+    w.b.registry.set_standing(w.bob, Standing::Retired, at(900)).await.unwrap();
+    w.b.store.set_apart(w.bob, "too late".into()).await.unwrap();
+    let retired = card(w.bob).await.unwrap().unwrap();
+    assert_eq!((retired.standing, retired.damage), (Standing::Retired, None));
+}

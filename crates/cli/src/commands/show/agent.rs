@@ -38,6 +38,9 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     if !agent.description.is_empty() {
         pairs.insert(1, ("is", line(&agent.description)));
     }
+    if let Some(why) = &agent.damage {
+        pairs.insert(2, ("set apart", line(why)));
+    }
     if let Some(cycle) = agent.cycle {
         pairs.push(("cycle", cycle.to_string()));
     }

@@ -5,6 +5,7 @@ use agent::changes::CommitKind;
 use agent::id::{ContentRef, CycleId};
 use agent::life::{GoalStatus, OpenCycle, Schedule, Standing};
 use rusqlite::params;
+use rusqlite::types::Value;
 
 use super::{Walk, follows, ledger, log, words};
 use crate::sqlite::apply::unhex;
@@ -160,12 +161,12 @@ fn runs(walk: &mut Walk<'_>, life: &Row) {
 /// Rows that are valid from one commit up to another: one at a time, and none from the future.
 fn notes(walk: &mut Walk<'_>, life: &Row) {
     for (table, key) in [("memory", "key"), ("goal", "id"), ("plan", "id")] {
-        let mut before: Option<(rusqlite::types::Value, Option<u64>)> = None;
+        let mut before: Option<(Value, Option<u64>)> = None;
         let sql = format!(
             "SELECT {key}, from_commit, to_commit FROM {table} WHERE agent = ? ORDER BY {key}, from_commit"
         );
         walk.each(table, &sql, [life.agent], |walk, row| {
-            let (name, from): (rusqlite::types::Value, u64) = (row.get(0)?, u64_at(row, 1)?);
+            let (name, from): (Value, u64) = (row.get(0)?, u64_at(row, 1)?);
             let to = row.get::<_, Option<i64>>(2)?.map(|to| u64::try_from(to).unwrap_or(0));
             let older = before.replace((name.clone(), to)).filter(|(older, _)| *older == name);
             let shown = super::name_of(row);

@@ -1,0 +1,109 @@
+//! Stores of every version are brought up to date, judged, and lived on. A fixture is a store in which
+//! something was lived, as SQL. Whoever adds a migration adds the fixture of the version that it makes, by
+//! running this with `VIV_WRITE_FIXTURE` set, and never changes the others.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent::port::{Reader, Store};
+use rusqlite::Connection;
+use storage::sqlite::{self, Sqlite, verify};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn open(dir: &Path) -> Sqlite {
+    Sqlite::open(dir, Arc::new(runtime::clock::SystemClock::new())).unwrap()
+}
+
+/// The version that this one makes.
+async fn newest() -> i64 {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).close().await.unwrap();
+    verify(dir.path()).unwrap().version
+}
+
+/// The store as SQL that makes it again.
+fn as_sql(db: &Connection, version: i64) -> String {
+    let texts = |sql: &str| -> Vec<String> {
+        let mut ask = db.prepare(sql).unwrap();
+        ask.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let mut out =
+        format!("-- A store of version {version} in which something was lived: see `migrations.rs`.\n");
+    let application: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
+    out += &format!("PRAGMA application_id = {application};\nPRAGMA user_version = {version};\n");
+    let made = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'";
+    for sql in texts(&format!("{made} AND type = 'table' ORDER BY rowid")) {
+        out += &format!("{sql};\n");
+    }
+    let names =
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY rowid";
+    for table in texts(names) {
+        let columns = texts(&format!("SELECT name FROM pragma_table_info('{table}')"));
+        let quoted: Vec<String> = columns.iter().map(|column| format!("quote({column})")).collect();
+        for row in texts(&format!("SELECT {} FROM {table}", quoted.join(" || ', ' || "))) {
+            out += &format!("INSERT INTO {table} ({}) VALUES ({row});\n", columns.join(", "));
+        }
+    }
+    for sql in texts(&format!("{made} AND type <> 'table' ORDER BY rowid")) {
+        out += &format!("{sql};\n");
+    }
+    out
+}
+
+#[tokio::test]
+async fn the_newest_version_has_a_fixture_too() {
+    let version = newest().await;
+    let file = fixtures().join(format!("v{version}.sql"));
+    if std::env::var_os("VIV_WRITE_FIXTURE").is_some() && !file.exists() {
+        let dir = crate::upkeep::lived().await;
+        let db = Connection::open(dir.path().join("data/vivarium.db")).unwrap();
+        std::fs::write(&file, as_sql(&db, version)).unwrap();
+    }
+    assert!(file.exists(), "run this with `VIV_WRITE_FIXTURE` set to write `{}`", file.display());
+}
+
+#[tokio::test]
+async fn a_store_of_each_version_is_brought_up_to_date_and_lived_on() {
+    let newest = newest().await;
+    for version in 1..=newest {
+        let sql = std::fs::read_to_string(fixtures().join(format!("v{version}.sql")))
+            .unwrap_or_else(|error| panic!("version {version} has no fixture: {error}"));
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let db = Connection::open(data.join("vivarium.db")).unwrap();
+        db.execute_batch(&sql).unwrap();
+        drop(db);
+
+        // Before the upgrade: judged as far as may be, and copied.
+        let before = verify(&data).unwrap();
+        assert_eq!(
+            (before.version, before.records, before.flaws.as_slice()),
+            (version, version == newest, &[][..])
+        );
+        let backup = sqlite::backup(&data, dir.path(), "before.db").unwrap();
+        assert_eq!(backup.verified.figures, before.figures);
+
+        let store = open(&data);
+        let after = store.verify().await.unwrap();
+        assert_eq!((after.version, after.flaws.as_slice()), (newest, &[][..]), "from version {version}");
+        assert_eq!(after.figures, before.figures, "from version {version}");
+        let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
+        let bob = store.entity("bob".into()).await.unwrap().unwrap().id.agent();
+        let now = "2040-01-01T00:00:00Z".parse().unwrap();
+        let waking = store.wake(ada, now, None).await.unwrap().unwrap();
+        assert!(waking.life.open.is_none() && waking.waiting.len() >= 3, "from version {version}");
+        let waking = store.wake(bob, now, None).await.unwrap().unwrap();
+        assert!(waking.life.open.is_some_and(|open| open.lived), "from version {version}");
+        assert_eq!(waking.calls.len(), 1, "from version {version}");
+        store.close().await.unwrap();
+
+        // An upgrade that went wrong is taken back by the copy of before.
+        let restored = dir.path().join("restored");
+        sqlite::restore(&backup.file, &restored, &[], None).unwrap();
+        assert_eq!(verify(&restored).unwrap().version, version);
+    }
+}
