@@ -4,6 +4,7 @@
 //! Only keys that do something are known; an unknown one is an error that names the nearest.
 
 mod keys;
+mod names;
 mod policy;
 mod read;
 

@@ -42,7 +42,7 @@ pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Durat
         page if is_page(page) => {
             let what = page.to_string();
             // The class before it is for those who repair servers.
-            let what = what.split_once(": ").map_or(what.as_str(), |(_, what)| what);
+            let what = what.rsplit_once(": ").map_or(what.as_str(), |(_, what)| what);
             let message = format!("`{url}` answers, but not as a model server would ({what})");
             Failure::new(Exit::Failed, "not_a_model_server", message)
                 .hint("check `--base-url`: the address usually ends in `/v1`")

@@ -150,6 +150,7 @@ fn usual(code: &str) -> Option<&'static str> {
         "agent_retired" => "a retired agent stays so; make another with `viv agents create`",
         "bad_config" => "`viv show agent NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
+        "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and how far it has come",
         "forbidden" => "this needs an admin key: set `VIV_KEY`, or run it where the server runs",
         "inbox_full" => "let it work off what waits: `viv show inbox NAME --state waiting`",
         "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",

@@ -221,6 +221,7 @@ impl Call {
             return Ok(Phase::Receive(Box::new(receiving)));
         }
         let hints = hints(response.headers());
+        let is_page = kind_of(&response).starts_with("text/html");
         let text = self.address.redact(read_bounded(response).await);
         match (meet(&*self.wire, &self.refused, self.again.is_some(), status, &text), self.again.take()) {
             (Met::Dropping, Some(again)) => return Ok(Phase::Send(self, again.body, again.opening)),
@@ -228,7 +229,10 @@ impl Call {
             _ => {}
         }
         Err(match status {
-            200..=299 if failure::looks_like_page(&text) => ModelError::Garbage(failure::page(status)),
+            // A gateway's or a portal's: whatever was sent, no model saw it.
+            200..=299 if is_page || failure::looks_like_page(&text) => {
+                ModelError::NoModel(failure::stranger(status))
+            }
             200..=299 => not_a_stream(&text),
             _ => failure::classify(status, &hints, &text),
         })
@@ -290,6 +294,7 @@ impl Address {
             ModelError::TooLong(text) => ModelError::TooLong(self.redact(text)),
             ModelError::Invalid(text) => ModelError::Invalid(self.redact(text)),
             ModelError::Garbage(text) => ModelError::Garbage(self.redact(text)),
+            ModelError::OwnDoing(text) => ModelError::OwnDoing(self.redact(text)),
             error @ (ModelError::Network(_)
             | ModelError::TimedOut(_)
             | ModelError::Cut(_)
@@ -323,8 +328,12 @@ impl Receiving {
 
 /// Whether the answer is one document: a server that ignored `stream`, or a gateway's page.
 fn is_document(response: &Response) -> bool {
-    let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
+    let kind = kind_of(response);
     kind.starts_with("application/json") || kind.starts_with("text/html")
+}
+
+fn kind_of(response: &Response) -> &str {
+    response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
 fn not_a_stream(text: &str) -> ModelError {

@@ -149,7 +149,7 @@ async fn what_is_no_model_server_is_told_apart_at_the_first_question() {
     stub.push(Answer::status(200, html).header("content-type", "text/html"));
     let found = first(&stub.url(), ticking()).await;
     assert!(
-        matches!(found.hopeless(), Some(ModelError::Garbage(why)) if why == "HTTP 200, text/html"),
+        matches!(found.hopeless(), Some(ModelError::NoModel(why)) if why.ends_with("HTTP 200, text/html")),
         "{found:?}"
     );
     stub.push(Answer::status(404, "not found"));

@@ -32,6 +32,10 @@ struct Breaker {
     turned_away: u64,
     /// Why it is open.
     why: String,
+    /// Whether it opened for what only a whole reply disproves.
+    doubted: bool,
+    /// Whether somebody finds out whose doing the strikes are, before they open it.
+    weighed: bool,
     /// Agents whose requests failed in a way that may be their own doing, while it is closed.
     strikes: BTreeSet<AgentId>,
 }
@@ -56,6 +60,8 @@ pub(crate) struct Pass<'a> {
     probe: bool,
     /// Asks for all.
     holds: bool,
+    /// Finds out for all whose doing the strikes are.
+    weighs: bool,
 }
 
 impl Breakers {
@@ -67,7 +73,10 @@ impl Breakers {
     pub(crate) fn enter(&self, provider: &str, agent: AgentId) -> Result<Pass<'_>, ModelError> {
         let now = self.clock.monotonic_ms();
         let mut all = self.lock();
-        let pass = |probe| Pass { breakers: self, provider: provider.to_owned(), agent, probe, holds: probe };
+        let pass = |probe| {
+            let provider = provider.to_owned();
+            Pass { breakers: self, provider, agent, probe, holds: probe, weighs: false }
+        };
         let Some(breaker) = all.get_mut(provider) else { return Ok(pass(false)) };
         match breaker.state {
             State::Closed => Ok(pass(false)),
@@ -108,14 +117,51 @@ impl Breakers {
 }
 
 impl Pass<'_> {
-    /// The provider serves: everyone may ask again.
+    /// Whether it asks for all.
+    pub(crate) fn asks_for_all(&self) -> bool {
+        self.holds
+    }
+
+    /// Whether there is no further attempt after one that fails.
+    pub(crate) fn is_last(&self, again: Option<Duration>) -> bool {
+        self.probe || again.is_none()
+    }
+
+    /// Whether it is to be found out now whose doing a failure is: where the request is `suspected`, and,
+    /// once, before strikes open the breaker for everybody. Not where somebody else finds out for all.
+    pub(crate) fn weighs(&mut self, suspected: bool) -> bool {
+        let mut all = self.breakers.lock();
+        let Some(breaker) = all.get_mut(&self.provider) else { return suspected };
+        if !self.holds && breaker.state != State::Closed {
+            return false;
+        }
+        let strikes = breaker.strikes.len() + usize::from(!breaker.strikes.contains(&self.agent));
+        if !suspected && !self.holds && !breaker.weighed && strikes >= limits::BREAKER_STRIKES {
+            (self.weighs, breaker.weighed) = (true, true);
+        }
+        suspected || self.weighs
+    }
+
+    /// A reply begins: the line to the provider stands. That it also comes to its end is not said yet, so
+    /// that strikes stay, and a breaker that they opened stays open.
+    pub(crate) fn alive(&mut self) {
+        let mut all = self.breakers.lock();
+        let Some(breaker) = all.get_mut(&self.provider).filter(|breaker| self.holds && !breaker.doubted)
+        else {
+            return;
+        };
+        (breaker.state, breaker.failures, breaker.turned_away) = (State::Closed, 0, 0);
+        (self.probe, self.holds) = (false, false);
+    }
+
+    /// The provider gave a whole reply: everyone may ask again.
     pub(crate) fn served(&mut self) {
         let mut all = self.breakers.lock();
         let closed = all.get(&self.provider).is_some_and(|breaker| breaker.state == State::Closed);
         if self.holds || closed {
             all.remove(&self.provider);
         }
-        (self.probe, self.holds) = (false, false);
+        (self.probe, self.holds, self.weighs) = (false, false, false);
     }
 
     /// There was no reply. `again` is the pause before the next attempt of this waking, where one is of
@@ -136,6 +182,7 @@ impl Pass<'_> {
             return again.ok_or_else(|| error.clone());
         }
         let breaker = all.entry(self.provider.clone()).or_default();
+        breaker.weighed &= !std::mem::take(&mut self.weighs);
         if !self.holds {
             if let State::Open(until) | State::Probing(until) = breaker.state {
                 // Somebody else found out before, and asks again for all.
@@ -143,12 +190,13 @@ impl Pass<'_> {
             }
             if trips == Trips::BySeveral {
                 breaker.strikes.insert(self.agent);
-                if breaker.strikes.len() < limits::BREAKER_STRIKES {
+                if breaker.weighed || breaker.strikes.len() < limits::BREAKER_STRIKES {
                     return again.ok_or_else(|| error.clone());
                 }
             }
         }
         breaker.why = error.to_string();
+        breaker.doubted = trips == Trips::BySeveral;
         self.holds = true;
         if let Some(pause) = again.filter(|_| !self.probe) {
             breaker.state = State::Probing(now + millis(pause));
@@ -169,11 +217,14 @@ impl Drop for Pass<'_> {
     /// Whoever asked for all and never learned how it ends, as when its cycle is canceled, makes room
     /// for the next one.
     fn drop(&mut self) {
-        if !self.holds {
+        if !self.holds && !self.weighs {
             return;
         }
         if let Some(breaker) = self.breakers.lock().get_mut(&self.provider) {
-            breaker.state = State::Open(self.breakers.clock.monotonic_ms());
+            breaker.weighed &= !self.weighs;
+            if self.holds {
+                breaker.state = State::Open(self.breakers.clock.monotonic_ms());
+            }
         }
     }
 }
@@ -288,6 +339,59 @@ mod tests {
             let _ = breakers.enter("p", agent(n)).unwrap().failed(&late, None);
         }
         assert!(breakers.is_shut("p"));
+    }
+
+    #[test]
+    fn a_reply_that_only_begins_takes_no_strike_away_and_closes_nothing_that_strikes_opened() {
+        let (time, breakers) = breakers();
+        let cut = ModelError::Cut("in the middle".into());
+        for n in 1..=3 {
+            let mut pass = breakers.enter("p", agent(n)).unwrap();
+            pass.alive();
+            let _ = pass.failed(&cut, None);
+        }
+        assert!(breakers.is_shut("p"), "three agents had a beginning and no end");
+        time.0.store(1_000, Ordering::SeqCst);
+        let mut probe = breakers.enter("p", agent(4)).unwrap();
+        probe.alive();
+        assert!(breakers.is_shut("p"), "another beginning proves nothing");
+        probe.served();
+        assert!(!breakers.is_shut("p"));
+    }
+
+    #[test]
+    fn before_strikes_open_it_one_finds_out_whose_doing_they_are_and_nobody_waits_meanwhile() {
+        let (_, breakers) = breakers();
+        let (cut, pause) = (ModelError::Cut("there".into()), Some(Duration::from_secs(1)));
+        let mut passes: Vec<_> = (1..=4).map(|n| breakers.enter("p", agent(n)).unwrap()).collect();
+        for pass in &mut passes[..2] {
+            assert!(!pass.weighs(false));
+            let _ = pass.failed(&cut, pause);
+        }
+        assert!(passes[2].weighs(false) && !passes[3].weighs(false), "one is enough");
+        assert!(passes[3].weighs(true), "whoever is suspected needs evidence of its own");
+        assert_eq!(passes[3].failed(&cut, pause), Ok(Duration::from_secs(1)));
+        assert!(!breakers.is_shut("p"), "nothing is decided yet");
+        passes[2].served();
+        assert_eq!(passes[2].failed(&cut, pause), Ok(Duration::from_secs(1)));
+        assert!(!breakers.is_shut("p"), "it was the requests' own doing");
+        for pass in &mut passes[..2] {
+            let _ = pass.weighs(false);
+            let _ = pass.failed(&cut, pause);
+        }
+        assert!(breakers.is_shut("p"), "the last of them found nobody served");
+    }
+
+    #[test]
+    fn a_line_that_stands_again_is_seen_at_the_first_piece() {
+        let (time, breakers) = breakers();
+        let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
+        time.0.store(1_000, Ordering::SeqCst);
+        let mut probe = breakers.enter("p", agent(2)).unwrap();
+        probe.alive();
+        assert!(breakers.enter("p", agent(3)).is_ok(), "nobody waits until a long reply has ended");
+        let _ = probe.failed(&ModelError::Cut("there".into()), None);
+        assert!(!breakers.is_shut("p"), "that is one strike");
     }
 
     #[test]

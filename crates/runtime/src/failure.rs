@@ -8,7 +8,8 @@
 //! | network, connect time-out | again after a growing pause | opens at once | parks; counts nothing |
 //! | auth | — | opens at once | parks; counts nothing |
 //! | first-byte, idle, total time-out | again after a growing pause | opens where several agents meet it | parks; counts nothing |
-//! | cut stream, failed server | again after a growing pause | opens where several agents meet it | parks; counts nothing |
+//! | cut stream, failed server | again after a growing pause | opens where several agents meet it | parks; counts nothing; from the second waking in a row on a trial says whose doing it is (`doubt`) |
+//! | the same, while a trial is answered | — | closes | counts; batch halved, then dead |
 //! | no such model | — | stays closed | parks; counts nothing |
 //! | behind an open breaker | not asked | is open | parks until then; counts nothing |
 //! | garbage | again after a growing pause | stays closed | counts; batch halved, then dead |
@@ -58,6 +59,7 @@ pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
         ModelError::Cut(_) | ModelError::Failed { .. } => Trips::BySeveral,
         ModelError::NoModel(_) | ModelError::Unasked { .. } => Trips::Never,
         ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => Trips::Never,
+        ModelError::OwnDoing(_) => Trips::Never,
     };
     Behaviour { again: error.retryable(), trips }
 }
@@ -129,6 +131,7 @@ mod tests {
             (ModelError::Garbage("x".into()), true, Trips::Never),
             (ModelError::TooLong("x".into()), false, Trips::Never),
             (ModelError::Invalid("x".into()), false, Trips::Never),
+            (ModelError::OwnDoing("x".into()), false, Trips::Never),
         ];
         for (error, again, trips) in rows {
             assert_eq!(behaviour(&error), Behaviour { again, trips }, "{error}");

@@ -11,6 +11,7 @@ pub mod trace;
 
 mod breaker;
 mod choir;
+mod doubt;
 mod failure;
 mod hands;
 mod keeper;

@@ -3,7 +3,8 @@
 //! own stream.
 //!
 //! A draft's place is certain before its first character is shown: `space` came first, or the text
-//! goes to the active space (where an `enter_space` earlier in the same generation counts as done).
+//! goes to the active space (where an `enter_space` earlier in the same generation counts as done). A call
+//! that is refused whatever its arguments are is shown nowhere.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(crate) struct Stage {
     cycle: CycleId,
     step: u32,
     facts: Arc<Facts>,
+    /// Names of the tools that may be called in this step.
+    callable: Vec<String>,
     /// Names of the visible tools.
     visible: Vec<String>,
     active: Option<SpaceId>,
@@ -72,6 +75,7 @@ impl Stage {
             cycle: cycle.id(),
             step: cycle.step(),
             facts: Arc::new(cycle.facts().clone()),
+            callable: cycle.callable_tools(),
             visible: cycle.visible_tools(),
             active: cycle.active_space(),
             live: Arc::clone(live),
@@ -114,6 +118,7 @@ impl Stage {
                 let call = CallId::derive(self.agent, self.cycle, self.step, self.calls);
                 self.calls += 1;
                 match name.as_str() {
+                    refused if self.refuses(refused) => Shown::Other,
                     names::SEND_MESSAGE => Shown::Speaking(Box::new(Speaking {
                         message: MessageId::of_call(&call),
                         partial: Partial::default(),
@@ -130,6 +135,11 @@ impl Stage {
             }
         };
         self.parts.insert(part, shown);
+    }
+
+    /// Whether the call that begins is certain to be refused.
+    fn refuses(&self, tool: &str) -> bool {
+        self.calls as usize > limits::CALLS_PER_STEP || !self.callable.iter().any(|name| name == tool)
     }
 
     /// A visible call is shown where the agent stands.

@@ -19,6 +19,7 @@ use tracing::{Instrument, Span};
 
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
+use crate::doubt;
 use crate::failure;
 use crate::stage::Stage;
 use crate::trace;
@@ -104,6 +105,11 @@ impl Asking<'_> {
             stage.void();
             let retries = self.config.limits.model_retries;
             let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
+            match self.is_own_doing(prompt, &error, again, &mut pass).await {
+                Err(interrupt) => return Asked::Interrupted(interrupt),
+                Ok(true) => return Asked::Thought(Err(ModelError::OwnDoing(error.to_string()))),
+                Ok(false) => {}
+            }
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
                 Err(error) => return Asked::Thought(Err(error)),
@@ -116,6 +122,26 @@ impl Asking<'_> {
             }
             attempt += 1;
         }
+    }
+
+    /// Whether the request itself, and not the provider, is what fails: looked for by a trial where that is
+    /// due. A first failure may be a moment's; but nobody keeps others out for what only it sends.
+    async fn is_own_doing(
+        &self,
+        prompt: &Prompt,
+        error: &ModelError,
+        again: Option<Duration>,
+        pass: &mut Pass<'_>,
+    ) -> Result<bool, Interrupt> {
+        let suspected = pass.is_last(again) && (self.cycle.doubts() || pass.asks_for_all());
+        if !error.is_doubtful() || !pass.weighs(suspected) {
+            return Ok(false);
+        }
+        let answered = self.unless_interrupted(doubt::trial(self, prompt), 0).await?;
+        if answered {
+            pass.served();
+        }
+        Ok(answered && suspected)
     }
 
     /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
@@ -156,7 +182,7 @@ impl Asking<'_> {
                     if first.is_none() {
                         failpoint::hit!("stream.first_byte");
                         first = Some(clock.monotonic_ms().saturating_sub(began));
-                        pass.served();
+                        pass.alive();
                     } else {
                         failpoint::hit!("stream.middle");
                     }

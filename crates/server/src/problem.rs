@@ -218,6 +218,13 @@ impl Problem {
         Self::new(Code::NotFound, format!("no {what} is called `{shown}`"))
     }
 
+    /// The same words with the name by which people know whom the store calls by an id.
+    #[must_use]
+    pub fn calls(mut self, id: &dyn std::fmt::Display, name: &str) -> Self {
+        self.detail = self.detail.replace(&id.to_string(), name);
+        self
+    }
+
     /// A failure of the server; the reason is logged and not shown.
     pub fn internal(reason: &dyn std::fmt::Display) -> Self {
         tracing::error!(%reason, "a request failed");
@@ -313,10 +320,14 @@ impl From<Denial> for Problem {
             Denial::CallOver { .. } => Code::CallOver,
             Denial::EventTaken { cycle, .. } => {
                 return Self::new(Code::EventTaken, detail)
-                    .hint(format!("let cycle `{cycle}` end, or cancel it: `viv agents cancel AGENT`"));
+                    .hint(format!(
+                        "let cycle `{cycle}` end, or cancel it: `viv agents cancel AGENT`; `viv show inbox AGENT` \
+                         shows what it took"
+                    ));
             }
             Denial::EventCollapsed { range, .. } => {
-                return Self::new(Code::EventCollapsed, detail).hint(format!("name `{range}` instead"));
+                return Self::new(Code::EventCollapsed, detail)
+                    .hint(format!("name `{range}` instead; it stands in `viv show inbox AGENT`"));
             }
         };
         Self::new(code, detail)

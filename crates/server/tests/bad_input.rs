@@ -52,10 +52,19 @@ async fn every_bad_body_gets_one_clear_refusal() {
     check(agents, json!({"name": "a", "config": {"tools": "x"}}), 422, "bad_config", "").await;
     check(agents, json!({"name": "a", "config": {"model": "x/y"}}), 422, "no_such_model", "`x/y`").await;
     check(agents, json!({"name": "a", "config": {"tools": ["fier"]}}), 422, "no_such_tool", "`fire`").await;
+    let named = |config: serde_json::Value| json!({"name": "a", "config": config});
+    let gates = named(json!({"gates": [{"from": 0, "to": 0, "active_tools": ["fier"]}]}));
+    check(agents, gates, 422, "no_such_tool", "`gates`: there is no tool `fier`").await;
+    let routing = named(json!({"routing": [{"from": 1, "model": "x/y"}]}));
+    check(agents, routing, 422, "no_such_model", "`routing` names `x/y`").await;
+    let fallback = named(json!({"fallback": ["x/y"]}));
+    check(agents, fallback, 422, "no_such_model", "`fallback` names `x/y`").await;
+    let mute = named(json!({"gates": [{"from": 0, "active_tools": ["fire"]}]}));
+    check(agents, mute, 422, "bad_config", "no step lets it call `send_message`").await;
     check(agents, json!({"name": "a", "display_name": "x".repeat(201)}), 422, "bad_value", "200").await;
     check("/v1/agents/nobody/suspend", json!({}), 404, "not_found", "agent").await;
     check("/v1/agents/you/suspend", json!({}), 404, "not_found", "agent").await;
-    check("/v1/agents/muhammad/cancel", json!({}), 409, "no_open_cycle", "").await;
+    check("/v1/agents/muhammad/cancel", json!({}), 409, "no_open_cycle", "`muhammad`").await;
     check("/v1/agents/muhammad/cancel", json!({"cycle": 1}), 422, "wrong_type", "`cycle`").await;
     check("/v1/agents/muhammad/cancel", json!({"cicle": 1}), 422, "unknown_field", "`cycle`").await;
 

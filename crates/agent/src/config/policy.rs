@@ -149,6 +149,9 @@ impl Gates {
     /// The name of the one preset.
     pub const PRESET: &'static str = "observe-think-respond";
 
+    /// The step from which on nothing changes under the preset.
+    pub(super) const PRESET_LAST: u32 = 7;
+
     /// The gate that speaks of the step, if one does.
     pub fn at(&self, step: u32) -> Option<Gate> {
         match self {
@@ -174,7 +177,7 @@ fn preset() -> [Gate; 3] {
     [
         gate(0, Some(1), Some(&["enter_space", "read_messages", "get_my_runs"])),
         gate(2, Some(6), None),
-        gate(7, None, Some(&["send_message", "enter_space", "set_memories", "set_goals"])),
+        gate(Gates::PRESET_LAST, None, Some(&["send_message", "enter_space", "set_memories", "set_goals"])),
     ]
 }
 

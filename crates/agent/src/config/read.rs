@@ -65,18 +65,21 @@ impl AgentConfig {
     pub fn read(value: &Value) -> Result<Self, Vec<BadConfig>> {
         let mut problems = Vec::new();
         check_keys(value, &Self::default().to_json(), "", &mut problems);
-        if problems.is_empty() {
-            match serde_json::from_value::<Self>(value.clone()) {
-                Ok(config) => {
-                    config.check(&mut problems);
-                    if problems.is_empty() {
-                        return Ok(config);
-                    }
-                }
-                Err(error) => wrong_types(value, &error, &mut problems),
-            }
+        // What is wrong already is left out, so that the rest is judged as well.
+        let mut rest = without(value, &problems);
+        let mut read = serde_json::from_value::<Self>(rest.clone());
+        if let Err(error) = &read {
+            wrong_types(&rest, error, &mut problems);
+            rest = without(&rest, &problems);
+            read = serde_json::from_value(rest);
         }
-        Err(problems)
+        match read {
+            Ok(config) => {
+                config.check(&mut problems);
+                if problems.is_empty() { Ok(config) } else { Err(problems) }
+            }
+            Err(_) => Err(problems),
+        }
     }
 
     /// `self` with the keys of `patch` over it. Objects merge, everything else replaces.
@@ -130,6 +133,13 @@ impl AgentConfig {
             if route.model.trim().is_empty() {
                 wrong("routing", "each rule needs a `model`".to_owned());
             }
+        }
+        if self.never_speaks() {
+            let why = format!(
+                "no step lets it call `{SPEAKS}`, so that nobody could ever be answered; open a gate for it, or \
+                 leave it out of `tools`"
+            );
+            wrong("gates", why);
         }
         let Gates::List(gates) = &self.gates else { return };
         for (place, gate) in gates.iter().enumerate() {
@@ -185,6 +195,23 @@ impl AgentConfig {
 }
 
 impl AgentConfig {
+    /// Whether it has the tool that speaks, and its gates let no step call it. What may be called changes
+    /// only where a gate begins or has ended.
+    fn never_speaks(&self) -> bool {
+        let has = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == SPEAKS));
+        let shut = |step: &u32| self.gates.at(*step).is_some_and(|gate| !gate.allows(SPEAKS));
+        let borders: Vec<u32> = match &self.gates {
+            Gates::List(gates) => {
+                let ends = gates.iter().filter_map(|gate| gate.to?.checked_add(1));
+                gates.iter().map(|gate| gate.from).chain(ends).chain([0]).collect()
+            }
+            Gates::ObserveThinkRespond => (0..=Gates::PRESET_LAST).collect(),
+        };
+        // No step at all is another mistake.
+        has && self.limits.max_steps > 0
+            && borders.iter().filter(|step| **step < self.limits.max_steps).all(shut)
+    }
+
     /// Whether the last steps of a long cycle still may call the tool.
     fn may_at_last(&self, tool: &str) -> bool {
         self.gates.at(u32::MAX).is_none_or(|gate| gate.allows(tool))
@@ -198,6 +225,22 @@ impl AgentConfig {
 
 /// The tool by which an agent addresses a space.
 const SPEAKS: &str = "send_message";
+
+/// The value without the keys that are known to be wrong.
+fn without(value: &Value, problems: &[BadConfig]) -> Value {
+    let mut rest = value.clone();
+    for path in problems.iter().filter_map(BadConfig::key) {
+        let (above, last) = path.rsplit_once('.').unwrap_or(("", path));
+        let mut place = Some(&mut rest);
+        for part in above.split('.').filter(|part| !part.is_empty()) {
+            place = place.and_then(|place| place.get_mut(part));
+        }
+        if let Some(Value::Object(place)) = place {
+            place.remove(last);
+        }
+    }
+    rest
+}
 
 /// Names every key whose value alone is no config, and says in words what was wanted of it.
 fn wrong_types(value: &Value, error: &serde_json::Error, problems: &mut Vec<BadConfig>) {
@@ -351,6 +394,28 @@ mod tests {
             ["model", "limits.max_steps", "limits.inbox_max"]
         );
         assert_eq!(all(json!({"debounce": 60_001, "hop_limit": 0})), ["debounce", "hop_limit"]);
+        assert_eq!(
+            all(json!({"awareness": "sometimes", "modle": 1, "stop": 3, "limits": {"max_steps": 0, "a": 1}})),
+            ["modle", "limits.a", "awareness", "stop", "limits.max_steps"]
+        );
+    }
+
+    #[test]
+    fn gates_that_let_nobody_ever_answer_are_refused() {
+        let why = "`gates`: no step lets it call `send_message`, so that nobody could ever be answered; open a \
+                   gate for it, or leave it out of `tools`";
+        check(json!({"gates": [{"from": 0, "active_tools": ["read_messages"]}]}), why);
+        check(json!({"gates": [{"from": 0, "tool_choice": "none"}]}), why);
+        check(json!({"gates": "observe-think-respond", "limits": {"max_steps": 2}}), why);
+        let later = json!([{"from": 0, "to": 4, "active_tools": ["read_messages"]}]);
+        check(json!({"gates": later.clone(), "limits": {"max_steps": 5}}), why);
+        for good in [
+            json!({"gates": later}),
+            json!({"gates": "observe-think-respond"}),
+            json!({"gates": [{"from": 0, "active_tools": ["done"]}], "tools": ["done"]}),
+        ] {
+            assert_eq!(AgentConfig::from_json(&good).map(|_| ()), Ok(()), "{good}");
+        }
     }
 
     #[test]

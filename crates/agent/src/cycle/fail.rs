@@ -52,6 +52,12 @@ impl Cycle {
         };
     }
 
+    /// Whether a failure of the step in hand that may be its own doing is worth a second look: it is not the
+    /// first waking in a row that fails, and nobody else is named to be asked.
+    pub fn doubts(&self) -> bool {
+        self.failures > 0 && self.fallen >= self.config.fallback.len()
+    }
+
     /// Counts nothing; the agent rests longer each time, or as long as the vendor says. Who was not even
     /// asked did not fail.
     fn wait_for_surroundings(&self, error: &ModelError, now: Timestamp) -> State {
@@ -85,8 +91,7 @@ impl Cycle {
                 After::Rest(self.ended(Ending::Failed, Some(reason))),
             );
         }
-        let pause = Duration::from_millis(pause_ms(attempts));
-        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
+        let rest = Self::rest_until(later(now, pause_after(error, attempts)), RestReason::Backoff);
         let (mut changes, rested) = self.give_up(rest, &reason, true, now);
         let half = u32::try_from(self.taken.len() / 2).unwrap_or(u32::MAX).max(1);
         changes.batch_cap = Some(Some(half));
@@ -98,8 +103,7 @@ impl Cycle {
         if self.open.attempts >= self.config.limits.max_attempts {
             return self.broken_off(&error.to_string(), now);
         }
-        let pause = Duration::from_millis(pause_ms(self.open.attempts));
-        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
+        let rest = Self::rest_until(later(now, pause_after(error, self.open.attempts)), RestReason::Backoff);
         let (changes, rested) = self.give_up(rest, &error.to_string(), true, now);
         State::Committing(Box::new(changes), After::Rest(rested))
     }
@@ -116,6 +120,13 @@ impl Cycle {
         let rested = self.finish(&mut changes, &open, finishing, now);
         State::Committing(Box::new(changes), After::Rest(rested))
     }
+}
+
+/// How long is rested after content failed so often. What is only blamed by evidence is given longer: the
+/// server may have been half broken.
+fn pause_after(error: &ModelError, attempts: u32) -> Duration {
+    let longer = if matches!(error, ModelError::OwnDoing(_)) { limits::OWN_DOING_PAUSES } else { 1 };
+    Duration::from_millis(pause_ms(attempts).saturating_mul(longer).min(limits::PARK_MAX_MS))
 }
 
 /// How long is rested after so many failures of the surroundings in a row.

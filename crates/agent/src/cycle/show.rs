@@ -9,6 +9,13 @@ use crate::id::MessageId;
 use crate::space::{NewMessage, tool_data, tool_text};
 
 impl Cycle {
+    /// Names of the tools that may be called in the step in hand: a call of any other is refused, whatever
+    /// its arguments are.
+    pub fn callable_tools(&self) -> Vec<String> {
+        let names = self.setup.tools.iter().map(|spec| &spec.name);
+        names.filter(|name| self.gated(name).is_none()).cloned().collect()
+    }
+
     /// Names of the tools whose calls are shown in spaces.
     pub fn visible_tools(&self) -> Vec<String> {
         self.setup.tools.iter().filter(|spec| spec.visible).map(|spec| spec.name.clone()).collect()

@@ -209,6 +209,9 @@ pub enum ModelError {
     /// What came back is no reply.
     #[error("garbage: {0}")]
     Garbage(String),
+    /// The server fails at this request and answers another one that asks for nothing.
+    #[error("{0}; other requests to the same model are answered")]
+    OwnDoing(String),
     /// Its provider fails for everybody just now: it was not asked.
     #[error("{message}")]
     Unasked {
@@ -241,8 +244,14 @@ impl ModelError {
             | Self::Auth(_)
             | Self::NoModel(_)
             | Self::Unasked { .. } => Fault::Surroundings,
-            Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) => Fault::Content,
+            Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) | Self::OwnDoing(_) => Fault::Content,
         }
+    }
+
+    /// Whether a server fails so in an outage and at a single request that it cannot digest alike, so that
+    /// only another request tells which it is.
+    pub fn is_doubtful(&self) -> bool {
+        matches!(self, Self::Failed { retry_after: None, .. } | Self::Cut(_))
     }
 
     /// Whether the very same request may succeed in a moment.
@@ -273,6 +282,7 @@ impl ModelError {
             Self::TooLong(_) => "too_long",
             Self::Invalid(_) => "invalid",
             Self::Garbage(_) => "garbage",
+            Self::OwnDoing(_) => "own_doing",
             Self::Unasked { .. } => "unasked",
         }
     }

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use agent::config::AgentConfig;
+use agent::config::{AgentConfig, KEYS, Kind};
 use agent::life::Standing;
 use agent::limits;
 use serde_json::{Map, Value, json};
@@ -224,6 +224,8 @@ fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
     match default {
         _ if text.is_empty() => default.cloned().unwrap_or(Value::Null),
         Some(Value::String(_)) => json!(text),
+        // Gates are a list or the bare name of a preset.
+        Some(Value::Array(_)) if is_gates(key) => read().unwrap_or_else(|| json!(text.trim())),
         Some(Value::Array(_)) => read().unwrap_or_else(|| listed(text)),
         Some(Value::Null) => match read() {
             Some(value @ (Value::Null | Value::Array(_) | Value::Object(_))) => value,
@@ -232,6 +234,10 @@ fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
         },
         _ => read().unwrap_or_else(|| json!(text)),
     }
+}
+
+fn is_gates(key: &str) -> bool {
+    KEYS.iter().any(|known| known.name == key && known.kind == Kind::Gates)
 }
 
 fn listed(text: &str) -> Value {
@@ -307,6 +313,9 @@ mod tests {
         check("model", "null", Value::Null);
         check("tools", "send_message, done", json!(["send_message", "done"]));
         check("tools", "[\"done\"]", json!(["done"]));
+        check("gates", "observe-think-respond", json!("observe-think-respond"));
+        check("gates", "[{\"from\": 1}]", json!([{"from": 1}]));
+        check("gates", "", json!([]));
         check("ephemeral", "true", json!(true));
         check("no.such", "x", json!("x"));
     }

@@ -80,6 +80,11 @@ pub(crate) fn page(status: u16) -> String {
     format!("HTTP {status}, {PAGE}")
 }
 
+/// The same where it came instead of a reply, as if all were well.
+pub(crate) fn stranger(status: u16) -> String {
+    format!("what answers there is no model server: {}", page(status))
+}
+
 /// The class of an error that came inside a stream which had begun well.
 pub fn in_stream(data: &str) -> ModelError {
     let said = Said::read(data);

@@ -5,6 +5,7 @@
 
 mod aware;
 mod calls;
+mod doubt;
 mod failures;
 mod garbage;
 mod goals;

@@ -146,6 +146,27 @@ async fn a_draft_that_is_not_said_in_the_end_is_withdrawn_with_the_decision() {
 }
 
 #[tokio::test]
+async fn words_that_are_certain_to_be_refused_are_never_shown() {
+    let say = || Script::new().call("send_message", &json!({"text": "not yet"}));
+    let play = Play::new(move |prompt| match step(prompt) {
+        0 | 1 => say().call("build", &json!({})),
+        _ => done(),
+    });
+    let gates = json!({"gates": [{"from": 0, "to": 0, "active_tools": ["look"]}], "tools": ["look", "done"]});
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::from_json(&gates).unwrap()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let mut watcher = Watcher(world.ports().live.bus().subscribe(Topic::Space(lobby)));
+    world.say(husam, lobby, "hi").await.unwrap();
+    world.quiet().await.unwrap();
+    let refused = world.mind(ada).await.unwrap().into_iter().flat_map(|entry| entry.message.parts);
+    let refused = refused.filter(|part| matches!(part, agent::message::Part::ToolResult { error: true, .. }));
+    assert_eq!(refused.count(), 4, "gated in one step and not among its tools in the other");
+    assert_eq!(watcher.seen(), ["rested"]);
+}
+
+#[tokio::test]
 async fn a_draft_is_withdrawn_when_its_cycle_is_canceled() {
     let play = Play::new(|_| Script::new().call_in("send_message", vec![r#"{"text":"hal"#.into()]).hang());
     let mut l = lobby(play).await;

@@ -4,7 +4,7 @@ use agent::config::{AgentConfig, BadConfig, WakeOn};
 use serde_json::{Map, Value};
 
 use super::flaw::{Flaw, Place, meant};
-use super::node::{Is, Key, Node, shown};
+use super::node::{Is, Node, shown};
 use super::value::Reader;
 use crate::bounds;
 use crate::scene::{Actor, Room};
@@ -82,17 +82,15 @@ impl Reader<'_> {
         for (key, value) in beside {
             lay_over(config.entry(key.text.clone()).or_insert(Value::Null), value.json());
         }
-        let names_a_tool = |(key, value): &(Key, Node)| match &value.is {
-            Is::List(items) if key.text == "tools" => items.clone(),
-            _ => Vec::new(),
-        };
-        for item in pairs.iter().flat_map(names_a_tool) {
-            if let Some(name) = item.words() {
-                self.tool(item.place, name);
+        for (key, value) in pairs {
+            for item in names_tools(&key.text, value) {
+                if let Some(name) = item.words() {
+                    self.tool(item.place, name);
+                }
             }
         }
-        AgentConfig::from_json(&Value::Object(config)).unwrap_or_else(|bad| {
-            self.flaws.add(bad_config(&bad, node));
+        AgentConfig::read(&Value::Object(config)).unwrap_or_else(|bad| {
+            bad.iter().for_each(|bad| self.flaws.add(bad_config(bad, node)));
             AgentConfig::default()
         })
     }
@@ -164,6 +162,27 @@ impl Reader<'_> {
             }
         }
         members
+    }
+}
+
+/// The names of tools that stand under a key of a config.
+fn names_tools<'n>(key: &str, value: &'n Node) -> Vec<&'n Node> {
+    let items = |node: &'n Node| match &node.is {
+        Is::List(items) => items.iter().collect(),
+        _ => Vec::new(),
+    };
+    let below = |node: &'n Node, wanted: &str| match &node.is {
+        Is::Map(pairs) => {
+            let found = pairs.iter().filter(|(key, _)| key.text == wanted);
+            found.flat_map(|(_, value)| items(value)).collect()
+        }
+        _ => Vec::new(),
+    };
+    match key {
+        "tools" => items(value),
+        "stop" => below(value, "on_tools"),
+        "gates" => items(value).into_iter().flat_map(|gate| below(gate, "active_tools")).collect(),
+        _ => Vec::new(),
     }
 }
 

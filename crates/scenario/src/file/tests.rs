@@ -202,6 +202,16 @@ fn a_config_is_checked_where_it_stands() {
         flaws(&with("tools: [send_mesage]")),
         ["5:13: there is no tool `send_mesage`; did you mean `send_message`?"]
     );
+    assert_eq!(
+        flaws(&with(
+            "gates: [{from: 0, to: 1, active_tools: [skip, nope]}]\n    awareness: sometimes\n    limits: {max_steps: 0}"
+        )),
+        [
+            "5:51: there is no tool `nope`; did you mean `done`?",
+            "6:5: `awareness`: wanted one of `none`, `preview`, `inject`, `preview+inject`, `interrupt`, unknown variant `sometimes`",
+            "7:14: `limits.max_steps` must be 1 to 1000, got 0",
+        ]
+    );
     let wrong = flaws(&with("debounce: soon"));
     assert!(wrong[0].starts_with("5:5: `debounce`: wanted a whole number"), "{wrong:?}");
 }

@@ -1,6 +1,6 @@
 //! Agents: make, look at, change, suspend, resume, retire, cancel.
 
-use agent::config::{AgentConfig, nearest};
+use agent::config::AgentConfig;
 use agent::entity::handle;
 use agent::id::AgentId;
 use agent::life::{RestReason, Standing};
@@ -118,10 +118,12 @@ async fn stand(
     At(name): At<String>,
     standing: Standing,
 ) -> Result<Json<Agent>, Problem> {
-    let id = agent_called(&hall, &name).await?.id;
+    let found = agent_called(&hall, &name).await?;
+    let (id, name) = (found.id, found.entity.name);
     let now = hall.doors.clock.now();
     to_the_end(async move {
-        hall.doors.registry.set_standing(id, standing, now).await?;
+        let stands = hall.doors.registry.set_standing(id, standing, now).await;
+        stands.map_err(|error| Problem::from(error).calls(&id, &name))?;
         hall.doors.node.look(id);
         Ok(Json(card(&hall, id).await?))
     })
@@ -137,9 +139,11 @@ pub(super) async fn cancel(
     At(name): At<String>,
     MaybeBody(body): MaybeBody<CancelRequest>,
 ) -> Result<Json<Canceled>, Problem> {
-    let id = agent_called(&hall, &name).await?.id;
+    let card = agent_called(&hall, &name).await?;
+    let (id, name) = (card.id, card.entity.name);
     to_the_end(async move {
-        let cycle = hall.doors.registry.cancel(id, body.cycle).await?;
+        let cycle = hall.doors.registry.cancel(id, body.cycle).await;
+        let cycle = cycle.map_err(|error| Problem::from(error).calls(&id, &name))?;
         hall.doors.node.look(id);
         Ok(Json(Canceled { cycle }))
     })
@@ -215,21 +219,13 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
 
 /// Whether the models and tools that a config names exist.
 fn check_names(hall: &Hall, config: &AgentConfig) -> Result<(), Problem> {
-    if let Some(model) = &config.model
-        && let Err(error) = hall.doors.voices.voice(Some(model))
-    {
-        return Err(Problem::new(Code::NoSuchModel, format!("`model` names `{model}`: {error}")));
-    }
-    let known = hall.doors.toolbox.names();
-    let named = config.tools.iter().flatten().chain(&config.stop.on_tools);
-    for tool in named {
-        if hall.doors.toolbox.tool(tool).is_none() {
-            let problem = Problem::new(Code::NoSuchTool, format!("there is no tool `{tool}`"));
-            return Err(match nearest(tool, known.iter().map(String::as_str)) {
-                Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),
-                None => problem.hint(format!("known are `{}`", known.join("`, `"))),
-            });
+    for (key, model) in config.named_models() {
+        if let Err(error) = hall.doors.voices.voice(Some(model)) {
+            return Err(Problem::new(Code::NoSuchModel, format!("`{key}` names `{model}`: {error}")));
         }
     }
-    Ok(())
+    match config.unknown_tools(&hall.doors.toolbox.names()).into_iter().next() {
+        Some((_, what, hint)) => Err(Problem::new(Code::NoSuchTool, what).hint(hint)),
+        None => Ok(()),
+    }
 }

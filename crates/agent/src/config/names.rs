@@ -1,0 +1,70 @@
+//! What a config names that is not its own: tools and models. Whether they are there only a server knows;
+//! that each name is looked at, wherever it stands, is decided here.
+
+use super::{AgentConfig, Gates, nearest};
+
+impl AgentConfig {
+    /// Every tool that it names, with the key under which it does.
+    pub fn named_tools(&self) -> Vec<(&'static str, &str)> {
+        let mut named: Vec<(&'static str, &str)> = Vec::new();
+        named.extend(self.tools.iter().flatten().map(|tool| ("tools", tool.as_str())));
+        named.extend(self.stop.on_tools.iter().map(|tool| ("stop.on_tools", tool.as_str())));
+        if let Gates::List(gates) = &self.gates {
+            let active = gates.iter().flat_map(|gate| gate.active_tools.iter().flatten());
+            named.extend(active.map(|tool| ("gates", tool.as_str())));
+        }
+        named
+    }
+
+    /// Every model that it names, with the key under which it does.
+    pub fn named_models(&self) -> Vec<(&'static str, &str)> {
+        let mut named: Vec<(&'static str, &str)> = Vec::new();
+        named.extend(self.model.iter().map(|model| ("model", model.as_str())));
+        named.extend(self.routing.iter().map(|route| ("routing", route.model.as_str())));
+        named.extend(self.fallback.iter().map(|model| ("fallback", model.as_str())));
+        named
+    }
+
+    /// The tools among [`AgentConfig::named_tools`] that are not known, each with its key and with what to
+    /// do about it.
+    pub fn unknown_tools(&self, known: &[String]) -> Vec<(&'static str, String, String)> {
+        let unknown =
+            self.named_tools().into_iter().filter(|(_, tool)| !known.iter().any(|name| name == tool));
+        let mut found: Vec<(&'static str, String, String)> = Vec::new();
+        for (key, tool) in unknown {
+            let hint = match nearest(tool, known.iter().map(String::as_str)) {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => format!("known are `{}`", known.join("`, `")),
+            };
+            let what = format!("`{key}`: there is no tool `{tool}`");
+            if !found.iter().any(|(_, before, _)| *before == what) {
+                found.push((key, what, hint));
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_place_that_names_a_tool_or_a_model_is_looked_at() {
+        let config = AgentConfig::from_json(&json!({
+            "tools": ["look", "done", "send_message"], "stop": {"on_tools": ["done"]},
+            "gates": [{"from": 0, "to": 1, "active_tools": ["look"]}, {"from": 2}],
+            "model": "a/a", "routing": [{"from": 1, "model": "b/b"}], "fallback": ["c/c"],
+        }))
+        .unwrap();
+        let tools = config.named_tools();
+        assert_eq!(tools[3..], [("stop.on_tools", "done"), ("gates", "look")]);
+        assert_eq!(config.named_models(), [("model", "a/a"), ("routing", "b/b"), ("fallback", "c/c")]);
+        let known = ["done", "send_message", "lock"].map(str::to_owned);
+        let unknown = config.unknown_tools(&known);
+        assert_eq!(unknown.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), ["tools", "gates"]);
+        assert_eq!(unknown[1].1, "`gates`: there is no tool `look`");
+        assert_eq!(unknown[1].2, "did you mean `lock`?");
+    }
+}

@@ -1,0 +1,157 @@
+//! A server that fails: at everything, or at one event that it cannot digest.
+
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::event::Fate;
+use agent::life::RestReason;
+use agent::port::{ModelError, PageRequest};
+use agent::prompt::Prompt;
+use agent::run::Ending;
+use models::scripted::Script;
+use serde_json::json;
+
+use crate::play::{Play, done, everything, inbox, step};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn failed() -> ModelError {
+    ModelError::Failed { message: "HTTP 500: no".into(), retry_after: None }
+}
+
+/// Ways in which one request is failed at.
+fn ways() -> [Script; 3] {
+    let begun = || Script::new().text("I was about to");
+    [
+        Script::fails(failed()),
+        begun().fail(failed()),
+        begun().fail(ModelError::Cut("it ended without an ending".into())),
+    ]
+}
+
+fn asks_for_nothing(prompt: &Prompt) -> bool {
+    prompt.items.len() == 1
+}
+
+#[tokio::test]
+async fn an_event_at_which_the_server_fails_dies_alone_and_all_others_are_answered() {
+    for way in ways() {
+        let play = Play::new(move |prompt| match inbox(prompt).contains("POISON") {
+            true => way.clone(),
+            false => done(),
+        });
+        let world = &play.world;
+        let husam = world.human("husam").await.unwrap();
+        let config = AgentConfig { debounce: 1_000, ..AgentConfig::default() };
+        let ada = world.agent("ada", config).await.unwrap();
+        let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+        let mut ids = Vec::new();
+        for n in 0..16 {
+            let text = if n == 5 { "POISON".to_owned() } else { format!("m{n}") };
+            ids.push(world.say(husam, lobby, &text).await.unwrap().to_string());
+        }
+        world.pass(HOUR).await.unwrap();
+        for (n, id) in ids.iter().enumerate() {
+            let fate = world.fate(ada, id).await.unwrap();
+            assert_eq!(fate.as_str(), if n == 5 { "dead" } else { "lived" }, "event {n}");
+            if let Fate::Dead { reason } = fate {
+                assert!(reason.contains("other requests to the same model are answered"), "{reason}");
+            }
+        }
+        let later = world.say(husam, lobby, "after it").await.unwrap();
+        world.pass(HOUR / 60).await.unwrap();
+        assert_eq!(world.fate(ada, &later.to_string()).await.unwrap().as_str(), "lived");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_fails_at_everything_kills_nothing() {
+    for way in ways() {
+        let play = Play::new(move |_| way.clone());
+        let world = &play.world;
+        let husam = world.human("husam").await.unwrap();
+        let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+        let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+        for n in 0..16 {
+            world.say(husam, lobby, &format!("m{n}")).await.unwrap();
+        }
+        world.pass(HOUR).await.unwrap();
+        let card = world.reader().agent(ada).await.unwrap().unwrap();
+        assert_eq!((card.rest_reason, card.waiting), (Some(RestReason::Provider), 16));
+        let all = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
+        let inbox = world.reader().inbox(ada, None, all).await.unwrap().items;
+        assert!(inbox.iter().all(|row| row.attempts == 0), "no attempt is counted");
+        let trials = play.model.prompts().iter().filter(|prompt| asks_for_nothing(prompt)).count();
+        assert!((5..=20).contains(&trials), "{trials} trials: at most one for each pause");
+    }
+}
+
+#[tokio::test]
+async fn what_one_agent_cannot_be_answered_stops_no_other_also_where_several_were_sent_it() {
+    let play = Play::new(|prompt| match inbox(prompt).contains("POISON") {
+        true => Script::fails(failed()),
+        false => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let mut members = vec![husam];
+    let mut all = Vec::new();
+    for n in 0..5 {
+        let one = world.agent(&format!("ada-{n}"), AgentConfig::default()).await.unwrap();
+        members.push(one.entity());
+        all.push(one);
+    }
+    let lobby = world.space("lobby", &members).await.unwrap();
+    let bob = world.agent("bob", AgentConfig::default()).await.unwrap();
+    let shop = world.space("shop", &[husam, bob.entity()]).await.unwrap();
+    let poison = world.say(husam, lobby, "POISON").await.unwrap().to_string();
+    for n in 0..20 {
+        world.pass(Duration::from_secs(60)).await.unwrap();
+        let asked = world.say(husam, shop, &format!("m{n}")).await.unwrap().to_string();
+        world.pass(Duration::from_secs(30)).await.unwrap();
+        assert_eq!(world.fate(bob, &asked).await.unwrap().as_str(), "lived", "m{n}");
+    }
+    for ada in all {
+        assert_eq!(world.fate(ada, &poison).await.unwrap().as_str(), "dead");
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_that_the_server_fails_at_in_its_middle_is_broken_off() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 if inbox(prompt).contains("begin") => Script::new().call("look", &json!({})),
+        1 if inbox(prompt).contains("begin") => Script::fails(failed()),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "begin").await.unwrap();
+    world.pass(HOUR).await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Failed]);
+    world.say(husam, lobby, "next").await.unwrap();
+    world.pass(HOUR / 60).await.unwrap();
+    assert_eq!(world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
+}
+
+#[tokio::test]
+async fn a_trial_shows_the_model_nothing_of_what_was_lived() {
+    let play = Play::new(|prompt| match asks_for_nothing(prompt) {
+        true => done(),
+        false => Script::fails(failed()),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "my secret").await.unwrap();
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    let prompts = play.model.prompts();
+    let trials: Vec<_> = prompts.iter().filter(|prompt| asks_for_nothing(prompt)).collect();
+    assert!(!trials.is_empty());
+    for trial in trials {
+        assert_eq!((everything(trial), trial.tools.len()), (String::new(), prompts[0].tools.len()));
+    }
+}
