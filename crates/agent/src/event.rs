@@ -218,8 +218,12 @@ pub enum Fate {
         /// For operators only.
         reason: Option<String>,
     },
-    /// Taken back by an operator.
-    Canceled,
+    /// Taken back: by an operator, with its cycle, or because its agent is no more.
+    Canceled {
+        /// Why, where nobody took back just this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// Given up after too many failures that its content caused.
     Dead {
         /// The last failure.
@@ -237,7 +241,7 @@ impl Fate {
             Self::Held => "held",
             Self::Lived { .. } => "lived",
             Self::Skipped { .. } => "skipped",
-            Self::Canceled => "canceled",
+            Self::Canceled { .. } => "canceled",
             Self::Dead { .. } => "dead",
             Self::Dropped => "dropped",
         }
@@ -282,7 +286,7 @@ impl Stage {
             Fate::Lived { .. } if open => Self::Shown,
             Fate::Lived { .. } => Self::Read,
             Fate::Skipped { .. } => Self::Skipped,
-            Fate::Canceled => Self::Canceled,
+            Fate::Canceled { .. } => Self::Canceled,
             Fate::Dead { .. } => Self::Dead,
             Fate::Dropped => Self::Dropped,
         }

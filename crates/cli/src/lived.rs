@@ -166,7 +166,7 @@ impl Watch {
         match event.fate {
             Fate::Waiting | Fate::Held => Ok(None),
             Fate::Skipped { reason } => settled(Ending::Skipped, reason),
-            Fate::Canceled => settled(Ending::Canceled, None),
+            Fate::Canceled { reason } => settled(Ending::Canceled, reason),
             Fate::Dead { reason } => settled(Ending::Failed, Some(reason)),
             Fate::Dropped => settled(Ending::Canceled, Some("removed by an operator".to_owned())),
             Fate::Lived { cycle, .. } => self.receipt(message, space, cycle).await,

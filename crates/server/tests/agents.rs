@@ -1,13 +1,15 @@
 //! Agents: made, changed, suspended, resumed, retired; their derived state.
 
+use agent::event::Principal;
 use agent::id::CycleId;
+use agent::life::Requester;
 use agent::update::AgentState;
 use axum::http::Method;
 use runtime::node::Signal;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::world::{ADMIN, World};
+use crate::world::{ADMIN, World, open_cycle_for};
 
 #[tokio::test]
 async fn an_agent_is_made_with_defaults_and_changed_by_merging() {
@@ -134,4 +136,36 @@ async fn a_mind_is_shown_by_layers_that_make_the_window_and_looking_wakes_nobody
     assert!(world.signals().is_empty());
     assert_eq!(world.get("/v1/agents/muhammad").await.json["waiting"], 1);
     assert_eq!(world.get("/v1/agents/nobody/mind").await.status, 404);
+}
+
+#[tokio::test]
+async fn whoever_is_answered_by_a_cycle_may_cancel_it_and_nobody_else() {
+    let world = World::new().await;
+    let key = world.your_key().await;
+    let cancel = async |agent: &str, body: serde_json::Value| {
+        world.ask(Method::POST, &format!("/v1/agents/{agent}/cancel"), &key, Some(body)).await
+    };
+    let none = cancel("muhammad", json!({})).await;
+    assert_eq!((none.status, none.code()), (409, "no_open_cycle"), "{none:?}");
+    let stranger = cancel("nobody", json!({})).await;
+    assert_eq!((stranger.status, stranger.code()), (403, "forbidden"), "not told that it is not there");
+    let asked = |who| Requester { principal: Principal::Entity(who), space: None };
+    let cycle = CycleId(Uuid::from_u128(5));
+    open_cycle_for(&world, cycle, &[], vec![asked(world.agent.entity())]).await;
+    let others = cancel("muhammad", json!({"cycle": cycle})).await;
+    assert_eq!((others.status, others.code()), (403, "forbidden"), "{others:?}");
+    assert_eq!(world.signals(), []);
+
+    let world = World::new().await;
+    let key = world.your_key().await;
+    let you = world.get("/v1/entities/you").await.json["id"].as_str().unwrap().parse().unwrap();
+    open_cycle_for(&world, cycle, &[], vec![asked(you)]).await;
+    let cancel = async |body: serde_json::Value| {
+        world.ask(Method::POST, "/v1/agents/muhammad/cancel", &key, Some(body)).await
+    };
+    let another = cancel(json!({"cycle": Uuid::from_u128(6)})).await;
+    assert_eq!((another.status, another.code()), (409, "no_open_cycle"), "{another:?}");
+    let own = cancel(json!({})).await;
+    assert_eq!((own.status, &own.json["cycle"]), (200, &json!(cycle)), "{own:?}");
+    assert_eq!(world.signals(), [Signal::Look(world.agent)]);
 }

@@ -312,9 +312,19 @@ fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
 
 /// Opens a cycle that has taken these events.
 pub(crate) async fn open_cycle(world: &World, cycle: CycleId, taken: &[u64]) {
+    open_cycle_for(world, cycle, taken, Vec::new()).await;
+}
+
+/// The same, for those who are behind the events.
+pub(crate) async fn open_cycle_for(
+    world: &World,
+    cycle: CycleId,
+    taken: &[u64],
+    requesters: Vec<agent::life::Requester>,
+) {
     let at = world.doors.clock.now();
     let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    changes.open =
-        Some(OpenCycle { taken: taken.to_vec(), ..OpenCycle::new(cycle, 1, at, &Batch::default()) });
+    let open = OpenCycle::new(cycle, 1, at, &Batch::default());
+    changes.open = Some(OpenCycle { taken: taken.to_vec(), requesters, ..open });
     world.doors.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
 }

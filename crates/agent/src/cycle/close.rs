@@ -106,8 +106,11 @@ impl Cycle {
         let reason = "canceled by an operator".to_owned();
         self.close_log(&mut changes, "[NOTICE] This cycle was canceled. Do not go on with it.", now);
         if !self.open.lived {
-            changes.settle =
-                self.taken.iter().map(|w| Settlement { seq: w.seq, fate: Fate::Canceled }).collect();
+            changes.settle = self
+                .taken
+                .iter()
+                .map(|w| Settlement { seq: w.seq, fate: Fate::Canceled { reason: None } })
+                .collect();
         }
         let mut open = self.open.clone();
         self.note_calls(&mut open, &changes.call_changes);

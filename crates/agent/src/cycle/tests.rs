@@ -441,7 +441,7 @@ fn a_cancel_before_anything_was_lived_settles_the_events() {
     cycle.abandoned();
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
-    assert_eq!(commits[0].settle[0].fate, Fate::Canceled);
+    assert_eq!(commits[0].settle[0].fate.as_str(), "canceled");
     let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Notice]);
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod errors;
+mod named;
 mod page;
 mod play;
 mod shown;

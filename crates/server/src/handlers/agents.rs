@@ -2,10 +2,11 @@
 
 use agent::config::AgentConfig;
 use agent::entity::handle;
-use agent::id::AgentId;
+use agent::event::Principal;
+use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::{RestReason, Standing};
 use agent::limits;
-use agent::port::AgentCard;
+use agent::port::{AgentCard, Denial};
 use agent::update::AgentState;
 use axum::Json;
 use axum::extract::State;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use super::agent_called;
 use crate::Hall;
 use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgent, Page};
+use crate::auth::Caller;
 use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
 use crate::problem::{Code, Made, Problem};
 
@@ -130,16 +132,26 @@ async fn stand(
     .await
 }
 
-/// Cancels the open cycle of an agent. Its generation stops; what it committed stays.
+/// Cancels the open cycle of an agent. Its generation stops; what it committed stays. With an entity's key
+/// only a cycle that answers something of that entity.
 #[utoipa::path(post, path = "/v1/agents/{agent}/cancel", tag = "agents", request_body = Option<CancelRequest>,
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The cycle that will end.", body = Canceled)))]
 pub(super) async fn cancel(
     State(hall): HallState,
     At(name): At<String>,
-    MaybeBody(body): MaybeBody<CancelRequest>,
+    caller: Caller,
+    MaybeBody(mut body): MaybeBody<CancelRequest>,
 ) -> Result<Json<Canceled>, Problem> {
-    let card = agent_called(&hall, &name).await?;
+    let card = match caller.entity() {
+        None => agent_called(&hall, &name).await?,
+        Some(entity) => {
+            // A stranger is not told which agents there are, nor what they do.
+            let card = agent_called(&hall, &name).await.map_err(|_| not_yours())?;
+            body.cycle = Some(own_cycle(&hall, &card, entity, body.cycle).await?);
+            card
+        }
+    };
     let (id, name) = (card.id, card.entity.name);
     to_the_end(async move {
         let cycle = hall.doors.registry.cancel(id, body.cycle).await;
@@ -148,6 +160,31 @@ pub(super) async fn cancel(
         Ok(Json(Canceled { cycle }))
     })
     .await
+}
+
+fn not_yours() -> Problem {
+    let detail = "only whoever is answered by a cycle may cancel it; any other needs an admin key";
+    Problem::new(Code::Forbidden, detail)
+}
+
+/// The open cycle of the agent where it lives something of this entity. Named to the store, so that it is
+/// none that opens meanwhile.
+async fn own_cycle(
+    hall: &Hall,
+    card: &AgentCard,
+    entity: EntityId,
+    wanted: Option<CycleId>,
+) -> Result<CycleId, Problem> {
+    let facts = hall.doors.reader.facts(card.id).await?.unwrap_or_default();
+    let meets = facts.spaces.iter().any(|space| space.members.iter().any(|one| one.entity.id == entity));
+    if !meets {
+        return Err(not_yours());
+    }
+    let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
+    let open =
+        open.ok_or_else(|| Problem::from(Denial::NoOpenCycle(card.id)).calls(&card.id, &card.entity.name))?;
+    let asked = open.requesters.iter().any(|one| one.principal == Principal::Entity(entity));
+    if asked { Ok(open.id) } else { Err(not_yours()) }
 }
 
 async fn card(hall: &Hall, id: AgentId) -> Result<Agent, Problem> {
@@ -178,7 +215,7 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> (AgentS
 }
 
 /// The cycle that an agent lives or has open.
-pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<agent::id::CycleId> {
+pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
     let live = hall.doors.node.live().activity(card.id).map(|activity| activity.cycle);
     live.or_else(|| card.open.as_ref().map(|open| open.id))
 }

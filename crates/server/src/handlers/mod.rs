@@ -37,7 +37,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(agents::suspend))
         .add(Admin, doc!(agents::resume))
         .add(Admin, doc!(agents::retire))
-        .add(Admin, doc!(agents::cancel))
+        .add(AnyKey, doc!(agents::cancel))
         .add(Admin, doc!(calls::open))
         .add(Admin, doc!(calls::cancel))
         .add(Admin, doc!(events::send))

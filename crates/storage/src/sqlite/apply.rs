@@ -58,15 +58,21 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
             untaken += run(db, sql, params![spared, not_before, agent, seq])?;
             continue;
         }
-        let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken";
-        let taken = first(db, sql, params![agent, seq], |row| Ok(row.get::<_, bool>(0)?))?;
+        let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken, attempts";
+        let taken =
+            first(db, sql, params![agent, seq], |row| Ok((row.get::<_, bool>(0)?, row.get::<_, u32>(1)?)))?;
+        let attempts = taken.map(|(_, attempts)| attempts);
+        let taken = taken.map(|(taken, _)| taken);
         if taken.is_none() && !failpoint::on!("drain-first") {
             // Lived at most once: what does not wait has its state already.
             return Err(damaged(format!("event {seq} does not wait and cannot be settled")));
         }
         gone += u32::from(taken.is_some());
         untaken += usize::from(taken == Some(true));
-        let state = State::of(&settlement.fate);
+        let mut state = State::of(&settlement.fate);
+        if matches!(settlement.fate, Fate::Dead { .. }) {
+            state.step = attempts;
+        }
         let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
         run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq])?;
     }

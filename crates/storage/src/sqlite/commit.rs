@@ -289,6 +289,10 @@ fn rest(db: &Connection, life: &mut Life, n: u64, changes: &Changes) -> Outcome<
             life.taken = 0;
         }
         life.cancel = None;
+        // What came between its last decision and its end, or was given back with it.
+        if life.standing == Standing::Retired {
+            life.waiting = life.waiting.saturating_sub(super::registry_events::retire(db, life.agent)?);
+        }
     }
     if rests {
         let open_since = changes.open.as_ref().map(|_| ms(changes.at));

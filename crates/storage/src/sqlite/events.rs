@@ -184,7 +184,8 @@ fn tier(event: &Event) -> i64 {
     }
 }
 
-/// The columns of a fate.
+/// The columns of a fate. Of a dead event `step` keeps how often it was tried, which nothing else knows when
+/// it waits no more.
 pub(super) struct State {
     pub(super) code: i64,
     pub(super) cycle: Option<[u8; 16]>,
@@ -202,7 +203,7 @@ impl State {
                 Self { cycle: Some(cycle.0.into_bytes()), step: Some(*step), ..plain(2) }
             }
             Fate::Skipped { reason } => Self { reason: reason.clone(), ..plain(3) },
-            Fate::Canceled => plain(4),
+            Fate::Canceled { reason } => Self { reason: reason.clone(), ..plain(4) },
             Fate::Dead { reason } => Self { reason: Some(reason.clone()), ..plain(5) },
             Fate::Dropped => plain(6),
         }
@@ -223,7 +224,7 @@ pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
         1 => Fate::Held,
         2 => Fate::Lived { cycle: CycleId(uuid_at(row, at + 1)?), step: u32_at(row, at + 2)? },
         3 => Fate::Skipped { reason },
-        4 => Fate::Canceled,
+        4 => Fate::Canceled { reason },
         5 => Fate::Dead { reason: reason.unwrap_or_default() },
         6 => Fate::Dropped,
         other => return Err(damaged(format!("`{other}` is no state of an event"))),
@@ -373,6 +374,38 @@ fn said_in_range(
     Ok(found)
 }
 
+/// A range in a line: how many messages, the first and the last of them.
+fn range_preview(
+    db: &Connection,
+    (agent, range): (i64, i64),
+    (space, from, to): (i64, i64, i64),
+    first_text: &str,
+) -> Outcome<String> {
+    let sql = "SELECT count(*) FROM event WHERE agent = ? AND range_of = ? AND to_seq IS NULL";
+    let members: i64 = db.prepare_cached(sql)?.query_row(params![agent, range], |row| row.get(0))?;
+    // The newest of a full inbox has no row of its own; a range that was sent again has no members at all.
+    let sql = "SELECT 1 FROM event WHERE agent = ? AND range_of = ? AND to_seq IS NULL AND from_seq = ?";
+    let whole = members == 0 || db.prepare_cached(sql)?.exists(params![agent, range, to])?;
+    let count = match members {
+        0 => {
+            let sql = "SELECT count(*) FROM message WHERE space = ? AND seq >= ? AND seq <= ? AND kind = 0";
+            db.prepare_cached(sql)?.query_row(params![space, from, to], |row| row.get(0))?
+        }
+        members => members + i64::from(!whole),
+    };
+    let last = super::rows::first(
+        db,
+        "SELECT text FROM message WHERE space = ? AND seq = ?",
+        params![space, to],
+        |row| Ok(row.get::<_, String>(0)?),
+    )?;
+    let short = |text: &str| {
+        let cut: String = text.chars().take(limits::PREVIEW_CHARS / 3).collect();
+        if cut.len() < text.len() { format!("{cut}…") } else { cut }
+    };
+    Ok(format!("{count} messages: {} … {}", short(first_text), short(&last.unwrap_or_default())))
+}
+
 /// Columns and joins of [`said_by_name`].
 const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at \
     FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
@@ -422,8 +455,15 @@ pub(super) fn ledger(
          WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
     );
     all(db, &sql, params![agent, given.0, given.1, limit], |row| {
-        let preview = said_at(row)?.map(|said| said.text).unwrap_or_default();
+        let first = said_at(row)?.map(|said| said.text).unwrap_or_default();
+        let preview = match (row.get::<_, Option<i64>>(22)?, row.get::<_, Option<i64>>(12)?) {
+            (Some(space), Some(to)) => {
+                range_preview(db, (agent, row.get(0)?), (space, row.get(11)?, to), &first)?
+            }
+            _ => beginning(&first),
+        };
         let fate = fate_at(row, NEXT)?;
+        let tried = if matches!(fate, Fate::Dead { .. }) { row.get(NEXT + 2)? } else { None };
         let (taken, open) = (row.get(NEXT + 5)?, uuid_or_none(row, NEXT + 6)?.map(CycleId));
         let lived = match fate {
             Fate::Lived { cycle, .. } => Some(cycle),
@@ -438,8 +478,8 @@ pub(super) fn ledger(
             cycle: lived.or(open.filter(|_| taken)),
             ordinal: lived.map(|_| u64_at(row, NEXT + 7)).transpose()?,
             release_at: time_or_none(row, NEXT + 8)?,
-            attempts: row.get::<_, Option<u32>>(NEXT + 4)?.unwrap_or(0),
-            preview: beginning(&preview),
+            attempts: row.get::<_, Option<u32>>(NEXT + 4)?.or(tried).unwrap_or(0),
+            preview,
         })
     })
 }

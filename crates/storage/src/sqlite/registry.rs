@@ -127,6 +127,7 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
     run(db, sql, params![place_of(&STANDINGS, &standing), row])?;
     if standing == Standing::Retired {
         end_plans(db, row, n)?;
+        registry_events::retire(db, row)?;
         // Whoever lives it now closes the cycle at the next commit.
         run(db, "UPDATE inbox_head SET cancel = ? WHERE agent = ?", params![open.map(bytes), row])?;
     }

@@ -68,6 +68,20 @@ fn settle(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
     run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
 }
 
+/// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
+/// how many wait no more.
+pub(super) fn retire(db: &Connection, agent: i64) -> Outcome<u32> {
+    let state = State::of(&Fate::Canceled { reason: Some("the agent is retired".to_owned()) });
+    let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
+               AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
+    run(db, sql, params![state.code, state.reason, agent])?;
+    let gone = run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 0", [agent])?;
+    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+    let sql = "UPDATE inbox_head SET waiting = waiting - ?, held = 0 WHERE agent = ?";
+    run(db, sql, params![gone, agent])?;
+    Ok(gone)
+}
+
 /// Takes back what waits or is held.
 pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
@@ -80,7 +94,7 @@ pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcom
         let cycle = found.open.ok_or_else(|| damaged(format!("event `{event}` is taken by no cycle")))?;
         return Err(Denial::EventTaken { event: event.clone(), cycle }.into());
     }
-    settle(db, row, found.seq, &Fate::Canceled)?;
+    settle(db, row, found.seq, &Fate::Canceled { reason: None })?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
         return held::forget(db, row);
     }

@@ -2,8 +2,9 @@
 
 use agent::changes::CommitKind;
 use agent::config::AgentConfig;
-use agent::event::{EventData, Fate, Stage};
-use agent::id::{CredentialId, EventId};
+use agent::event::{EventData, Fate, Stage, Trust};
+use agent::id::{CredentialId, EventId, RootId};
+use agent::life::Standing;
 use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Waken};
 use serde_json::json;
 
@@ -54,6 +55,8 @@ pub async fn a_dead_event_is_sent_again_and_its_attempts_begin_anew(b: Backend) 
     w.event(w.ada, service("poison")).await;
     w.ends(dead()).await;
     assert_eq!((w.due(9_000).await, w.waiting().await), (vec![], 0));
+    let row = w.b.reader.event(w.ada, id("poison")).await.unwrap().unwrap();
+    assert_eq!((row.fate, row.attempts), (dead(), 1), "how often it was tried is still told");
     let sent = w.again("poison", "unused", None).await.unwrap();
     assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!((w.due(900).await, w.waiting().await), (vec![w.ada], 1));
@@ -171,6 +174,9 @@ pub async fn what_was_put_together_is_taken_back_sent_again_and_dropped_together
     }
     let rows = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
     let range = rows.iter().find(|row| matches!(row.event.data, EventData::SaidRange { .. })).unwrap();
+    let EventData::SaidRange { from, to, .. } = range.event.data else { panic!("{range:?}") };
+    let told = format!("{} messages: word {} … word {}", to + 1 - from, from - 1, to - 1);
+    assert_eq!(range.preview, told, "also the newest, which has no row of its own");
     let (range, member) = (range.event.id.clone(), id(&names[0]));
     assert_ne!(range, member);
     let refused = denied(w.b.registry.cancel_event(w.ada, member.clone()).await);
@@ -184,6 +190,31 @@ pub async fn what_was_put_together_is_taken_back_sent_again_and_dropped_together
     assert_eq!((w.state(w.ada, &member.0).await, w.waiting().await), ("waiting", before + 1));
     w.b.registry.cancel_event(w.ada, range).await.unwrap();
     assert_eq!(w.state(w.ada, &member.0).await, "canceled");
+}
+
+/// With its agent, but for what an open cycle has taken: that goes with the cycle.
+pub async fn what_waits_for_an_agent_that_retires_is_taken_back(b: Backend) {
+    let w = world(b).await;
+    w.event(w.ada, service("in hand")).await;
+    let mut living = w.open(w.ada).await;
+    w.event(w.ada, service("behind it")).await;
+    for n in 1..=9 {
+        let mut message = saying(w.bob.entity(), w.team, &format!("reply {n}"));
+        (message.root, message.hop, message.trust) = (RootId("one root".into()), n, Trust::Agent);
+        w.accept(message).await;
+    }
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(50)).await.unwrap();
+    let told = Fate::Canceled { reason: Some("the agent is retired".into()) };
+    let rows = async || w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
+    let taken_back: Vec<bool> = rows().await.iter().rev().map(|row| row.fate == told).collect();
+    assert_eq!(taken_back, [&[false][..], &[true; 10]].concat());
+    let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
+    assert_eq!((card.waiting, card.held), (1, 0));
+    let mut end = living.closing();
+    (end.settle, end.run) = (living.settled(&Fate::Waiting), None);
+    living.done(&w, end).await;
+    assert!(rows().await.iter().all(|row| row.fate == told), "what is given back has nobody to wait for");
+    assert_eq!((w.waiting().await, w.due(99_000).await), (0, vec![]));
 }
 
 /// From waiting to the answer: taken by a cycle, shown at a step, addressed or only read.

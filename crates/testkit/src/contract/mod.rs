@@ -117,6 +117,7 @@ macro_rules! contract_tests {
             held::a_held_event_is_taken_back_or_let_go_by_hand,
             letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
             letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
+            letters::what_waits_for_an_agent_that_retires_is_taken_back,
             letters::a_request_key_sends_an_event_again_once,
             letters::a_dropped_event_keeps_its_row_and_never_comes_back,
             letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,

@@ -50,6 +50,7 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
             None => "held until a person speaks".to_owned(),
         },
         Fate::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
+        Fate::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),
         Fate::Dead { reason } => format!("dead ({reason})"),
         Fate::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),
         other => other.as_str().to_owned(),
