@@ -53,7 +53,8 @@ pub enum Mishap {
     Overloaded,
     /// 429, come again in a second.
     RateLimited,
-    /// The history is too long for the model: only of a history that can be cut.
+    /// The history is too long for the model: only of a history that can be cut, in the middle of a cycle.
+    /// Before anything is lived a cut is not written.
     TooLong,
 }
 
@@ -138,9 +139,11 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         }
     };
     let dice = thought.hash >> 40;
-    let texts = messages.iter().filter_map(|message| message["content"].as_str());
-    let inboxes = texts.filter(|text| inbox::is_inbox(text)).count();
-    if let Some(mishap) = shared.mishap(dice, thought.hash, inboxes) {
+    let is_inbox = |message: &&Value| message["content"].as_str().is_some_and(inbox::is_inbox);
+    let inboxes = messages.iter().filter(is_inbox).count();
+    let lived = messages.iter().rev().take_while(|message| !is_inbox(message));
+    let long = inboxes >= LONG && lived.into_iter().any(|message| message["role"] == "assistant");
+    if let Some(mishap) = shared.mishap(dice, thought.hash, long) {
         lock(&shared.heard).failed += 1;
         return refusal(mishap);
     }
@@ -166,11 +169,9 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
 
 impl Shared {
     /// How this request fails, if it does: as the harness wants it, else once by chance.
-    fn mishap(&self, dice: u64, hash: u64, inboxes: usize) -> Option<Mishap> {
+    fn mishap(&self, dice: u64, hash: u64, long: bool) -> Option<Mishap> {
         let mut wanted = lock(&self.mishap);
-        if let Some((mishap, once)) =
-            wanted.filter(|(mishap, _)| *mishap != Mishap::TooLong || inboxes >= LONG)
-        {
+        if let Some((mishap, once)) = wanted.filter(|(mishap, _)| *mishap != Mishap::TooLong || long) {
             if once {
                 *wanted = None;
             }

@@ -31,6 +31,8 @@ pub enum CommitKind {
     Park,
     /// Another view of the log.
     View,
+    /// The step is about to show events besides the taken ones: they are named.
+    Show,
 }
 
 impl CommitKind {
@@ -44,14 +46,14 @@ impl CommitKind {
             Self::Close => "close",
             Self::Park => "park",
             Self::View => "view",
+            Self::Show => "show",
         }
     }
 
     /// The reverse of [`CommitKind::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Open, Self::Decide, Self::Start, Self::Settle, Self::Close, Self::Park, Self::View]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
+        use CommitKind::{Close, Decide, Open, Park, Settle, Show, Start, View};
+        [Open, Decide, Start, Settle, Close, Park, View, Show].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -318,4 +320,6 @@ pub enum CommitOutcome {
     /// Nothing was written: these of its calls were answered from outside before. Whoever is first has
     /// answered, and what the model reads is what the rows say.
     Answered(Vec<(CallId, Outcome)>),
+    /// Nothing was written: these events were to be shown or settled and do not wait any more.
+    Gone(Vec<u64>),
 }

@@ -122,7 +122,7 @@ pub struct Limits {
     pub max_steps: u32,
     /// Tokens of one cycle: its entries once each and all that is generated; from 1 000.
     pub token_budget: u64,
-    /// Wall clock of one cycle in milliseconds, from 1 000.
+    /// Milliseconds awake that one cycle may take, from 1 000.
     pub wall_clock: u64,
     /// Steps in a row whose calls all failed, 1 to 100.
     pub consecutive_mistake_limit: u32,

@@ -168,6 +168,15 @@ pub struct OpenCycle {
     /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
+    /// Seqs of the events that its step shows besides, as long as no decision has lived them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<u64>,
+    /// Whether a step failed by its content after something new was let in: nothing more is.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub wary: bool,
+    /// Milliseconds of its wakings; what lies between them is not lived.
+    #[serde(default)]
+    pub awake_ms: u64,
 }
 
 impl OpenCycle {
@@ -203,6 +212,9 @@ impl OpenCycle {
             voice: None,
             listed: Vec::new(),
             held_back: false,
+            shown: Vec::new(),
+            wary: false,
+            awake_ms: 0,
         }
     }
 }

@@ -44,7 +44,7 @@ pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 pub const MAX_STEPS: u32 = 20;
 /// Tokens of one cycle (default of `limits.token_budget`).
 pub const TOKEN_BUDGET: u64 = 50_000;
-/// Wall clock of one cycle (default of `limits.wall_clock`).
+/// Time awake of one cycle (default of `limits.wall_clock`).
 pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 /// Steps in a row whose calls all failed (default of `limits.consecutive_mistake_limit`).
 pub const MISTAKE_LIMIT: u32 = 3;

@@ -56,6 +56,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Whether nothing is known.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Adds another call's usage; unknown stays unknown only where both are.
     pub fn add(&mut self, other: &Self) {
         fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -110,6 +115,13 @@ pub struct StepReceipt {
     /// Generations of it that were aborted for news.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
+    /// Tokens of generations of which nothing came: those that were aborted, estimated since no provider
+    /// tells. They are in the totals of the run.
+    #[serde(default, skip_serializing_if = "Usage::is_none")]
+    pub aborted: Usage,
+    /// Entries of the log that are not sent to it any more, since there was no room for them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u32,
     /// Times that the view was cut to half for it, because the vendor found it too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u32,

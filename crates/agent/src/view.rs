@@ -1,8 +1,9 @@
 //! Which part of the log fits: the view of the newest whole cycles, so that a small window never
 //! overflows. (Summaries of what is left out come with compaction.)
 //!
-//! Cuts fall only at borders of cycles; inside one cycle that is too long for the window its inbox
-//! entry stays and the cut falls at ends of complete steps.
+//! Cuts fall only at borders of cycles; inside one cycle that is too long for the window everything
+//! that it was told (its inbox entry, what was injected) stays, and the cut falls at ends of complete
+//! steps.
 
 use std::sync::Arc;
 
@@ -63,7 +64,8 @@ pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Opti
     }
 }
 
-/// Cuts inside the newest cycle: its inbox entry, and the newest complete steps that fit behind it.
+/// Cuts inside the newest cycle: the newest complete steps that fit beside what it was told. A correction
+/// is as much of the task as the inbox entry.
 fn within_cycle(
     view: &View,
     window: &[Arc<Entry>],
@@ -75,15 +77,24 @@ fn within_cycle(
     if cycle.is_some_and(|cycle| cycle != inbox.cycle) {
         return None;
     }
-    let room = room.saturating_sub(u64::from(inbox.tokens));
-    let behind: Vec<_> = window.iter().filter(|entry| entry.seq > inbox.seq).cloned().collect();
-    // A step begins with its assistant entry; what was injected before it belongs to it.
-    let tail = newest(&behind, room, most, |entry| entry.kind == EntryKind::Assistant)
-        .or_else(|| behind.iter().rev().find(|e| e.kind == EntryKind::Assistant).map(|e| e.seq))?;
-    if tail <= inbox.seq + 1 {
-        return Some(cut_at(view, window, Vec::new(), inbox.seq));
+    let told = |entry: &&Arc<Entry>| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection);
+    let own = window.iter().filter(|entry| entry.seq >= inbox.seq);
+    let (kept, done): (Vec<_>, Vec<_>) = own.cloned().partition(|entry| told(&entry));
+    let room = room.saturating_sub(kept.iter().map(|entry| u64::from(entry.tokens)).sum());
+    // A step begins with its assistant entry.
+    let tail = newest(&done, room, most, |entry| entry.kind == EntryKind::Assistant)
+        .or_else(|| done.iter().rev().find(|e| e.kind == EntryKind::Assistant).map(|e| e.seq))?;
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for seq in kept.iter().map(|entry| entry.seq).filter(|seq| *seq < tail) {
+        match ranges.last_mut().filter(|(_, to)| *to + 1 == seq) {
+            Some((_, to)) => *to = seq,
+            None => ranges.push((seq, seq)),
+        }
     }
-    Some(cut_at(view, window, vec![(inbox.seq, inbox.seq)], tail))
+    match ranges.as_slice() {
+        [(from, to)] if *to + 1 == tail => Some(cut_at(view, window, Vec::new(), *from)),
+        _ => Some(cut_at(view, window, ranges, tail)),
+    }
 }
 
 /// The oldest border such that everything from it on fits.
@@ -162,6 +173,54 @@ mod tests {
         let view = cut(&View::whole(), &window, Budget { tokens: 1_000 }, Some(cycle)).unwrap();
         assert_eq!(view.ranges, vec![(1, 1)]);
         assert_eq!(view.tail, 18);
+    }
+
+    /// One cycle: its inbox entry, a correction before step 1 and one before step 6, ten steps.
+    fn corrected() -> Vec<Arc<Entry>> {
+        let mut kinds = vec![EntryKind::Inbox];
+        for step in 0..10 {
+            if step == 1 || step == 6 {
+                kinds.push(EntryKind::Injection);
+            }
+            kinds.extend([EntryKind::Assistant, EntryKind::Outcomes]);
+        }
+        (1..).zip(kinds).map(|(seq, kind)| entry(seq, 0, kind, 100)).collect()
+    }
+
+    fn shown(window: &[Arc<Entry>], view: &View) -> Vec<(u64, EntryKind)> {
+        let shown = window.iter().filter(|entry| view.shows(entry.seq));
+        shown.map(|entry| (entry.seq, entry.kind)).collect()
+    }
+
+    #[test]
+    fn inside_one_long_cycle_every_correction_stays_as_it_was_said() {
+        let cycle = CycleId(Uuid::from_u128(0));
+        let mut window = corrected();
+        let view = cut(&View::whole(), &window, Budget { tokens: 1_400 }, Some(cycle)).unwrap();
+        assert_eq!((view.ranges.clone(), view.tail), (vec![(1, 1), (4, 4), (15, 15)], 20));
+        window.retain(|entry| view.shows(entry.seq));
+        // The cycle goes on and is cut again: what it was told still stays.
+        for (seq, kind) in [(24, EntryKind::Assistant), (25, EntryKind::Outcomes), (26, EntryKind::Injection)]
+        {
+            window.push(entry(seq, 0, kind, 300));
+        }
+        window.push(entry(27, 0, EntryKind::Assistant, 100));
+        let view = cut(&view, &window, Budget { tokens: 1_400 }, Some(cycle)).unwrap();
+        assert_eq!((view.ranges, view.tail), (vec![(1, 1), (4, 4), (15, 15), (26, 26)], 27));
+    }
+
+    #[test]
+    fn a_correction_stays_also_where_the_vendor_finds_the_cycle_too_long() {
+        let (cycle, mut window, mut view) = (CycleId(Uuid::from_u128(0)), corrected(), View::whole());
+        while let Some(next) = halve(&view, &window, Some(cycle)) {
+            window.retain(|entry| next.shows(entry.seq));
+            view = next;
+        }
+        let (told, step) = ([1, 4, 15], [(22, EntryKind::Assistant), (23, EntryKind::Outcomes)]);
+        let left = shown(&window, &view);
+        assert_eq!(left.iter().map(|(seq, _)| *seq).take(3).collect::<Vec<_>>(), told);
+        assert_eq!(left[3..], step, "the newest step stays whole");
+        assert_eq!(cut(&view, &window, Budget { tokens: 512 }, Some(cycle)), None, "nothing more can go");
     }
 
     #[test]

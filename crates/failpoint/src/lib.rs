@@ -41,6 +41,8 @@ pub const POINTS: &[&str] = &[
     "park.committed",
     "view.before",
     "view.committed",
+    "show.before",
+    "show.committed",
     "checkpoint.before",
     "checkpoint.done",
     "shutdown",

@@ -177,14 +177,18 @@ impl Waking<'_> {
             };
             if let (CommitOutcome::Committed { glance, .. }, None) = (&outcome, &early) {
                 // What came between waking and opening may be urgent.
-                early = Some(match asking.cycle.outdated_by(glance) {
-                    true => Asked::Interrupted(Interrupt::News(glance.clone(), 0)),
-                    false => thinking.await,
-                });
+                early = match asking.cycle.outdated_by(glance) {
+                    true => None,
+                    false => Some(thinking.await),
+                };
             }
             outcome
         };
-        if matches!(early, Some(Asked::Interrupted(_))) {
+        if let (CommitOutcome::Committed { glance, .. }, None) = (&outcome, &early) {
+            let tokens = Some(stage.generated_tokens());
+            early = Some(Asked::Interrupted(Interrupt::News(glance.clone()), tokens));
+        }
+        if matches!(early, Some(Asked::Interrupted(..))) {
             stage.void();
         }
         let verdict = self.told(outcome, &open);
@@ -227,12 +231,13 @@ impl Waking<'_> {
                 let now = self.now();
                 self.cycle.thought(thought, now);
             }
-            Asked::Interrupted(interrupt) => {
+            Asked::Interrupted(interrupt, tokens) => {
                 match interrupt {
-                    Interrupt::News(glance, tokens) => return self.cycle.outdated(glance, tokens),
+                    Interrupt::News(glance) => return self.cycle.outdated(glance, tokens),
                     Interrupt::Canceled(glance) => self.cycle.glanced(glance),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
                 }
+                self.cycle.charge(tokens);
                 self.cycle.abandoned();
             }
         }
@@ -296,7 +301,7 @@ impl Waking<'_> {
     fn told(&mut self, outcome: CommitOutcome, changes: &Changes) -> Verdict {
         match outcome {
             CommitOutcome::Committed { n, glance, echo } => {
-                if changes.kind != CommitKind::Open {
+                if !matches!(changes.kind, CommitKind::Open | CommitKind::Show) {
                     self.suspected = None;
                 }
                 self.publish(n, changes, echo);
@@ -307,6 +312,7 @@ impl Waking<'_> {
             CommitOutcome::Canceled => Verdict::Canceled,
             CommitOutcome::Barred => Verdict::Barred,
             CommitOutcome::Answered(answers) => Verdict::Answered(answers),
+            CommitOutcome::Gone(gone) => Verdict::Gone(gone),
         }
     }
 
@@ -404,6 +410,7 @@ fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
                         CommitKind::Close => "close.committed",
                         CommitKind::Park => "park.committed",
                         CommitKind::View => "view.committed",
+                        CommitKind::Show => "show.committed",
                     });
                     return Ok(outcome);
                 }

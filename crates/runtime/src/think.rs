@@ -28,28 +28,18 @@ use crate::trace;
 pub(crate) enum Asked {
     /// A thought, or why there is none.
     Thought(Result<Thought, ModelError>),
-    /// The generation was dropped.
-    Interrupted(Interrupt),
+    /// The generation was dropped, after about so many tokens; `None` where there was none just then.
+    Interrupted(Interrupt, Option<u64>),
 }
 
 /// Why a generation was dropped.
 pub(crate) enum Interrupt {
     /// The cycle was canceled.
     Canceled(Glance),
-    /// Something urgent came, after about so many tokens of the generation.
-    News(Glance, u64),
+    /// Something urgent came.
+    News(Glance),
     /// The node stops, and the model took longer than a stop may.
     Stopping,
-}
-
-impl Interrupt {
-    /// The same, with what was generated until then.
-    fn after(self, tokens: u64) -> Self {
-        match self {
-            Self::News(glance, _) => Self::News(glance, tokens),
-            other => other,
-        }
-    }
 }
 
 /// Everything that a thought needs besides the prompt.
@@ -86,9 +76,9 @@ impl Asking<'_> {
                 let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
                     Err(interrupt) => {
-                        let interrupt = interrupt.after(stage.generated_tokens());
+                        let tokens = stage.generated_tokens();
                         stage.void();
-                        return Asked::Interrupted(interrupt);
+                        return Asked::Interrupted(interrupt, Some(tokens));
                     }
                     Ok(Ok((reply, first_ms))) => {
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
@@ -106,7 +96,7 @@ impl Asking<'_> {
             let retries = self.config.limits.model_retries;
             let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
             match self.is_own_doing(prompt, &error, again, &mut pass).await {
-                Err(interrupt) => return Asked::Interrupted(interrupt),
+                Err(interrupt) => return Asked::Interrupted(interrupt, None),
                 Ok(true) => return Asked::Thought(Err(ModelError::OwnDoing(error.to_string()))),
                 Ok(false) => {}
             }
@@ -118,7 +108,7 @@ impl Asking<'_> {
             let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
             self.ports.live.note(self.lease.agent, reason);
             if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0).await {
-                return Asked::Interrupted(interrupt);
+                return Asked::Interrupted(interrupt, None);
             }
             attempt += 1;
         }
@@ -226,7 +216,7 @@ impl Asking<'_> {
                     match glance {
                         Some(glance) if glance.cancel => return Err(Interrupt::Canceled(glance)),
                         Some(glance) if self.cycle.outdated_by(&glance) => {
-                            return Err(Interrupt::News(glance, 0));
+                            return Err(Interrupt::News(glance));
                         }
                         _ => {}
                     }

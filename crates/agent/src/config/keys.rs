@@ -224,7 +224,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         Range(1_000, u64::MAX),
         NextCycle,
-        "Milliseconds that one cycle may take.",
+        "Milliseconds awake that one cycle may take; while it is parked none pass.",
     ),
     key(
         "limits.consecutive_mistake_limit",

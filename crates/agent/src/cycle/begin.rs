@@ -21,7 +21,11 @@ use crate::{transcript, triage};
 impl Cycle {
     /// Decides what this waking is about. `window` holds the entries that the view shows.
     pub fn begin(waking: Waking, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
-        let Chosen { state, taken, open, cap, suspects_left, canceled } = choose(&waking, &setup, now);
+        let Chosen { state, taken, mut open, cap, suspects_left, canceled } = choose(&waking, &setup, now);
+        // What was being shown when the cycle was canceled goes with it; else the step shows it anew.
+        let mut being_shown = waking.waiting;
+        being_shown.retain(|waiting| canceled && open.lived && open.shown.contains(&waiting.seq));
+        open.shown = being_shown.iter().map(|waiting| waiting.seq).collect();
         let life = waking.life;
         let (system, fixed_tokens) = super::think::fixed(&waking.entity, &waking.config, &setup.tools);
         let calls = waking.calls.into_iter().filter(|row| row.step == open.step).collect();
@@ -44,7 +48,7 @@ impl Cycle {
             taken,
             suspects_left,
             unlived: Vec::new(),
-            injected: Vec::new(),
+            injected: being_shown,
             cause: None,
             waits: Waits::default(),
             gate: None,
@@ -54,6 +58,9 @@ impl Cycle {
             previewed: open.previewed,
             peeked: false,
             aborted: 0,
+            wasted: Usage::default(),
+            uncut: None,
+            awake: (open.awake_ms, now),
             mended: Mended::default(),
             mends: Mended::default(),
             calls,
@@ -196,7 +203,8 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
     let mut of_the_dead = Vec::new();
     let waiting: &[Waiting] = match dead {
         Some(dead) => {
-            of_the_dead.extend(waking.waiting.iter().filter(|w| dead.taken.contains(&w.seq)).cloned());
+            let had = |w: &&Waiting| dead.taken.contains(&w.seq) || dead.shown.contains(&w.seq);
+            of_the_dead.extend(waking.waiting.iter().filter(had).cloned());
             &of_the_dead
         }
         None => &waking.waiting,
@@ -209,7 +217,7 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
     };
     let kept_back = life.not_before.is_some_and(|until| until > now) && !canceled;
     let state = match (resumed, &batch) {
-        _ if kept_back || life.standing != Standing::Active => State::Rest(Rested::Idle),
+        _ if kept_back || !(life.standing == Standing::Active || canceled) => State::Rest(Rested::Idle),
         (Some(_), _) => State::Resume,
         (None, Some(_)) => State::Fresh,
         (None, None) => State::Rest(Rested::Idle),

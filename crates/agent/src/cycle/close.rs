@@ -11,7 +11,7 @@ use crate::event::Fate;
 use crate::life::{Finishing, OpenCycle, RestReason};
 use crate::message::ModelMessage;
 use crate::port::Price;
-use crate::run::{Ending, Run, Usage};
+use crate::run::{Ending, Run, StepReceipt, Usage};
 
 /// Bytes per token for notices, which are not worth a count.
 const BYTES_PER_TOKEN: usize = 4;
@@ -47,10 +47,20 @@ impl Cycle {
                 self.setup.others.iter().find(|(_, info)| info.name == *name).and_then(|(_, info)| info.price)
             }
         };
+        let unknown = |step: &StepReceipt| step.usage.input.is_none() && step.usage.output.is_none();
+        if !open.steps.is_empty() && open.steps.iter().all(unknown) {
+            // What is known then is only the estimate of what was dropped.
+            return None;
+        }
         if open.steps.iter().all(|step| step.model.is_none()) {
             return cost(self.setup.model.price?, &open.usage);
         }
-        open.steps.iter().map(|step| cost(price_of(&step.model)?, &step.usage)).sum()
+        let all = |step: &StepReceipt| {
+            let mut usage = step.usage;
+            usage.add(&step.aborted);
+            usage
+        };
+        open.steps.iter().map(|step| cost(price_of(&step.model)?, &all(step))).sum()
     }
 
     fn receipt(
@@ -88,6 +98,7 @@ impl Cycle {
         let shown = self.taken.iter().chain(&self.injected);
         changes.settle = shown.map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
         changes.usage = usage;
+        changes.usage.add(&self.open.usage);
         changes.rest = Some(Rest { not_before: None, reason: None });
         changes.retire = self.config.ephemeral;
         if self.failures > 0 {
@@ -105,14 +116,11 @@ impl Cycle {
         let mut changes = self.changes(CommitKind::Close, now);
         let reason = "canceled by an operator".to_owned();
         self.close_log(&mut changes, "[NOTICE] This cycle was canceled. Do not go on with it.", now);
-        if !self.open.lived {
-            changes.settle = self
-                .taken
-                .iter()
-                .map(|w| Settlement { seq: w.seq, fate: Fate::Canceled { reason: None } })
-                .collect();
-        }
+        let fate = Fate::Canceled { reason: None };
+        let shown = self.taken.iter().chain(&self.injected);
+        changes.settle = shown.map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
         let mut open = self.open.clone();
+        open.injected += u32::try_from(self.injected.len()).unwrap_or(u32::MAX);
         self.note_calls(&mut open, &changes.call_changes);
         let finishing = Finishing { ending: Ending::Canceled, summary: None, reason: Some(reason) };
         let rested = self.finish(&mut changes, &open, finishing, now);
@@ -122,9 +130,7 @@ impl Cycle {
     /// Answers open calls as canceled and appends what the log needs to be whole, with a notice.
     pub(super) fn close_log(&self, changes: &mut Changes, notice: &str, now: Timestamp) {
         let mut entries: Vec<Entry> = Vec::new();
-        if let Some(inbox) = self.unlived.first().filter(|_| !self.open.lived) {
-            entries.push(self.entry(1, EntryKind::Inbox, inbox.message.clone(), now));
-        } else if self.unanswered() {
+        if self.unanswered() {
             let mut rows = self.calls.clone();
             changes.call_changes = self.arrivals();
             for row in rows.iter_mut().filter(|row| row.outcome.is_none()) {
@@ -141,6 +147,11 @@ impl Cycle {
             }
             let message = outcomes(&rows.iter().collect::<Vec<_>>());
             entries.push(self.entry(1, EntryKind::Outcomes, message, now));
+        }
+        // What was canceled together with the cycle; else it waits, and is read another time.
+        for shown in self.unlived.iter().filter(|_| self.cancel) {
+            let ahead = entries.len() as u64 + 1;
+            entries.push(self.entry(ahead, shown.kind, shown.message.clone(), now));
         }
         let ahead = entries.len() as u64 + 1;
         entries.push(self.entry(ahead, EntryKind::Notice, ModelMessage::user(notice), now));
@@ -163,14 +174,18 @@ impl Cycle {
         let (until, kept_back) = (rest.not_before, rest.reason);
         let mut changes = self.changes(CommitKind::Park, now);
         if self.open.lived {
-            if let Some(open) = changes.open.as_mut().filter(|_| !blame) {
-                // The opening counted an attempt that was not the content's fault.
-                open.attempts = open.attempts.saturating_sub(1);
+            if let Some(open) = changes.open.as_mut() {
+                // The opening counted an attempt; it stands where the content was at fault.
+                open.attempts = open.attempts.saturating_sub(u32::from(!blame));
+                open.wary |= blame && !self.injected.is_empty();
+                // What the step has shown waits, and is shown again.
+                open.shown.clear();
             }
         } else {
             changes.kind = CommitKind::Close;
             changes.open = None;
             changes.blame = blame;
+            changes.usage = self.open.usage;
             changes.settle =
                 self.taken.iter().map(|w| Settlement { seq: w.seq, fate: Fate::Waiting }).collect();
         }

@@ -7,15 +7,18 @@ use jiff::Timestamp;
 
 use super::bad::{kept, native, unusable};
 use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
-use crate::call::{CallRow, CallState, Effect, Outcome};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
-use crate::entry::{Entry, EntryKind};
+use crate::entry::{Entry, EntryKind, View};
 use crate::id::{CallId, ContentRef, EventId};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
+
+/// Failed calls that a `done` in vain is told of by name.
+const NAMED_MAX: usize = 5;
 
 impl Cycle {
     pub(super) fn decide(&mut self, thought: Thought, now: Timestamp) {
@@ -112,6 +115,7 @@ impl Cycle {
             return self.next_canceled(now);
         }
         if !decision.counted {
+            hold_done(&mut decision.calls);
             decision.entries = self.entries_of(&decision, now);
             let texts = decision.entries.iter().map(|entry| entry.message.countable()).collect();
             self.state = State::Deciding(decision);
@@ -154,6 +158,7 @@ impl Cycle {
         if !open.lived {
             self.begin_to_live(&mut changes, &mut open);
         }
+        changes.view = self.uncut.as_ref().map(|(old, _)| View { rev: old.rev + 1, ..self.view.clone() });
         changes.entries.clone_from(&decision.entries);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
         for call in &decision.calls {
@@ -174,10 +179,10 @@ impl Cycle {
             changes.open = Some(open);
             return (changes, None);
         }
-        let failed = changes.calls.iter().all(|row| row.outcome.as_ref().is_some_and(Outcome::failed));
-        let tried = !changes.calls.is_empty();
-        self.step_over(&mut open, tried && failed);
-        let ending = ending.or_else(|| self.exhausted(&open, now));
+        let outcomes =
+            changes.calls.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
+        self.step_over(&mut open, outcomes);
+        let ending = ending.or_else(|| self.exhausted(&open));
         let rested = self.go_on_or_close(&mut changes, open, ending, now);
         (changes, rested)
     }
@@ -211,9 +216,22 @@ impl Cycle {
         }
     }
 
-    /// The step is settled: on to the next.
-    pub(super) fn step_over(&self, open: &mut OpenCycle, all_failed: bool) {
-        open.mistakes = if all_failed { open.mistakes + 1 } else { 0 };
+    /// The step is settled: on to the next. What was taken back or held back is nobody's mistake, and no
+    /// sign of better judgement either; a `done` in vain is one, whatever else the step did.
+    pub(super) fn step_over<'a>(
+        &self,
+        open: &mut OpenCycle,
+        outcomes: impl Iterator<Item = (&'a str, &'a Outcome)>,
+    ) {
+        let told = outcomes.filter(|(_, outcome)| outcome.status != OutcomeStatus::Canceled);
+        let told: Vec<(&str, &Outcome)> = told.collect();
+        let in_vain = told.iter().any(|(tool, outcome)| *tool == names::DONE && outcome.failed());
+        let tried = !open.steps.last().is_none_or(|step| step.tools.is_empty());
+        if in_vain || (!told.is_empty() && told.iter().all(|(_, outcome)| outcome.failed())) {
+            open.mistakes += 1;
+        } else if !(told.is_empty() && tried) {
+            open.mistakes = 0;
+        }
         open.step += 1;
         open.attempts = 1;
     }
@@ -278,6 +296,35 @@ impl Cycle {
         decision.counted = false;
         self.state = State::Deciding(decision);
     }
+}
+
+/// A step whose other calls failed does not end the cycle: whoever was to be answered was not.
+fn hold_done(calls: &mut [Planned]) {
+    let outcomes = calls.iter().map(|call| (call.row.tool.as_str(), call.row.outcome.as_ref()));
+    let Some(refusal) = not_done(outcomes) else { return };
+    let done = |call: &&mut Planned| call.row.tool == names::DONE && call.row.outcome.is_some();
+    for call in calls.iter_mut().filter(done) {
+        if !call.row.outcome.as_ref().is_some_and(Outcome::failed) {
+            call.row.outcome = Some(refusal.clone());
+            call.inward = Inward::default();
+        }
+    }
+}
+
+/// What a `done` is told where other calls of its step failed.
+pub(super) fn not_done<'a>(
+    outcomes: impl Iterator<Item = (&'a str, Option<&'a Outcome>)>,
+) -> Option<Outcome> {
+    let ends = |tool: &str| tool == names::DONE || tool == names::SKIP;
+    let failed = outcomes.filter(|(tool, outcome)| !ends(tool) && outcome.is_some_and(Outcome::failed));
+    let mut failed: Vec<String> = failed.map(|(tool, _)| format!("`{tool}`")).collect();
+    failed.dedup();
+    failed.truncate(NAMED_MAX);
+    let text = format!(
+        "not ended: {} in the same step did not do what you asked. See why; then try again, or call done once more.",
+        failed.join(", ")
+    );
+    (!failed.is_empty()).then(|| Outcome::error(text))
 }
 
 fn runs_inward(call: &Planned) -> bool {

@@ -19,6 +19,10 @@ impl Cycle {
     /// refuses as invalid is never sent again as it was: the transcript is rebuilt before, once.
     pub(super) fn refused_by_model(&mut self, error: &ModelError, now: Timestamp) {
         let cycle = self.open.lived.then_some(self.open.id);
+        if matches!(error, ModelError::Invalid(_)) {
+            // What is rebuilt is the log and not what was left of it for this step.
+            self.widen();
+        }
         let view = match error {
             ModelError::TooLong(_) if self.mends.cut < limits::TOO_LONG_CUTS => {
                 view::halve(&self.view, &self.window, cycle)
@@ -32,6 +36,11 @@ impl Cycle {
                 ModelError::TooLong(_) => mended.cut += 1,
                 _ => mended.rebuilt = true,
             }
+        }
+        if matches!(error, ModelError::TooLong(_)) && !self.open.lived {
+            self.adopt(view);
+            self.state = State::Ready;
+            return;
         }
         let mut changes = self.changes(CommitKind::View, now);
         changes.view = Some(view);
@@ -86,6 +95,7 @@ impl Cycle {
             changes.settle =
                 self.taken.iter().map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
             changes.batch_cap = Some(self.batch_cap.filter(|_| self.suspects_left));
+            changes.usage = self.open.usage;
             return State::Committing(
                 Box::new(changes),
                 After::Rest(self.ended(Ending::Failed, Some(reason))),

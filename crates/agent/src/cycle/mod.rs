@@ -17,6 +17,7 @@
 //! On waking with an open cycle the machine is rebuilt from entries, call rows, the life row and the
 //! stored layers alone, so every prefix of the commits is a valid start (invariant 7).
 
+mod applied;
 mod bad;
 mod begin;
 mod close;
@@ -54,7 +55,7 @@ use crate::limits;
 use crate::port::{Done, ModelError, ToolError};
 use crate::prepare::{self, Waits};
 use crate::prompt::ToolChoice;
-use crate::transcript;
+use crate::run::Usage;
 
 /// Names of the prebuilt tools whose meaning is part of the rules.
 pub mod names {
@@ -86,10 +87,12 @@ struct Decision {
     counted: bool,
 }
 
-/// What was done to the view because a vendor refused what it was sent.
+/// What was done to the view so that the step can be asked at all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mended {
-    /// Times that it was cut to half.
+    /// Entries that are not sent any more.
+    left_out: u32,
+    /// Times that it was cut to half, since a vendor refused it as too long.
     cut: u32,
     /// Whether it was rebuilt.
     rebuilt: bool,
@@ -126,6 +129,8 @@ enum After {
     Ready,
     /// A fresh opening without overlap, or a resumption: look at what is open.
     Opened,
+    /// What the step shows is named.
+    Named,
     Decided(Box<Decision>, Option<Rested>),
     Started,
     Settled,
@@ -180,9 +185,15 @@ pub struct Cycle {
     previewed: Glimpse,
     /// Whether the step in hand has shown what the agent asked to see.
     peeked: bool,
-    /// Generations of the step in hand that were aborted for news.
+    /// Generations of the step in hand that were aborted for news, and what they used.
     aborted: u32,
-    /// What was done to the view because the vendor refused it: for the step in hand, in this waking.
+    wasted: Usage,
+    /// The view and its entries as they stand in the store, where less of them is sent as long as
+    /// nothing is lived.
+    uncut: Option<(View, Vec<Arc<Entry>>)>,
+    /// Awake time of earlier wakings of the cycle, and when this one began.
+    awake: (u64, Timestamp),
+    /// What was done to the view: for the step in hand, in this waking.
     mended: Mended,
     mends: Mended,
     /// Calls of the step in hand that were decided and are not all settled.
@@ -254,6 +265,7 @@ impl Cycle {
 
     /// What to do next.
     pub fn next(&mut self, now: Timestamp) -> Next {
+        self.tick(now);
         match std::mem::replace(&mut self.state, State::Ready) {
             State::Fresh => self.next_fresh(now),
             State::Resume => self.next_resume(now),
@@ -282,6 +294,7 @@ impl Cycle {
 
     /// What came of the commit in hand.
     pub fn committed(&mut self, verdict: Verdict, now: Timestamp) {
+        self.tick(now);
         match std::mem::replace(&mut self.state, State::Ready) {
             State::OpeningAndThinking(changes) => match verdict {
                 Verdict::Committed(glance) => {
@@ -306,6 +319,12 @@ impl Cycle {
                 Verdict::Answered(answers) => {
                     self.answered(answers);
                     self.state = self.again(changes.kind, now);
+                }
+                Verdict::Gone(gone) => {
+                    if let After::Decided(decision, _) = after {
+                        self.waste(&decision.thought.reply.usage);
+                    }
+                    self.without(&gone, now);
                 }
                 Verdict::Refused(refusals) => self.refused(after, &refusals, now),
             },
@@ -339,6 +358,7 @@ impl Cycle {
     /// Whether a generation in flight should be given up for what this glance brings.
     pub fn outdated_by(&self, glance: &Glance) -> bool {
         self.config.awareness == Awareness::Interrupt
+            && !self.is_wary()
             && self.open.interrupts < limits::INTERRUPTS_PER_CYCLE
             && self.injection_room() > 0
             && matches!(self.state, State::Thinking | State::OpeningAndThinking(_))
@@ -346,11 +366,11 @@ impl Cycle {
     }
 
     /// The driver gave up a generation in flight because of [`Cycle::outdated_by`], after about so many
-    /// tokens of it: they are charged, and the step begins anew.
-    pub fn outdated(&mut self, glance: Glance, tokens: u64) {
+    /// tokens of it (`None`: there was none): they are charged, and the step begins anew.
+    pub fn outdated(&mut self, glance: Glance, tokens: Option<u64>) {
         self.open.interrupts += 1;
-        self.open.tokens += tokens;
         self.aborted += 1;
+        self.charge(tokens);
         self.glanced(glance);
         self.state = State::Ready;
     }
@@ -365,6 +385,7 @@ impl Cycle {
         if !matches!(self.state, State::Thinking) {
             return;
         }
+        self.tick(now);
         match thought {
             Ok(thought) => self.decide(thought, now),
             Err(error) => self.refused_by_model(&error, now),
@@ -404,60 +425,6 @@ impl Cycle {
     /// The driver gave up the calls in hand, because the node stops or the cycle is canceled.
     pub fn let_go(&mut self) {
         self.running.clear();
-    }
-
-    /// Brings the machine to where the life row is after `changes`.
-    fn applied(&mut self, changes: &Changes) {
-        self.commit_n = changes.expect + 1;
-        for entry in &changes.entries {
-            self.head_seq = entry.seq;
-            self.window.push(Arc::new(entry.clone()));
-        }
-        for layer in &changes.layers {
-            if !self.layers.iter().any(|known| known.after == layer.after && known.text == layer.text) {
-                self.layers.push(layer.clone());
-            }
-        }
-        for call in &changes.calls {
-            self.calls.push(call.clone());
-        }
-        for change in &changes.call_changes {
-            if let Some(row) = self.calls.iter_mut().find(|row| row.id == change.id) {
-                row.state = change.state;
-                row.outcome.clone_from(&change.outcome);
-            }
-        }
-        if let Some(space) = changes.inward.active_space {
-            self.active_space = Some(space);
-        }
-        if let Some(view) = &changes.view {
-            self.view = view.clone();
-            self.window.retain(|entry| view.shows(entry.seq));
-            self.window = transcript::without_refused(std::mem::take(&mut self.window), view);
-        }
-        if let Some(open) = &changes.open {
-            self.open = open.clone();
-        }
-        self.failures = changes.failures.unwrap_or(self.failures);
-        self.batch_cap = changes.batch_cap.unwrap_or(self.batch_cap);
-        if let Some(notice) = &changes.notice {
-            self.notice.clone_from(notice);
-        }
-    }
-
-    fn after(&mut self, after: After, now: Timestamp) -> State {
-        match after {
-            After::Ready => State::Ready,
-            After::Opened => self.look_at_open(now),
-            After::Decided(_, rested) => self.after_decision(rested, now),
-            After::Started => {
-                self.absorb();
-                State::Acting
-            }
-            After::Settled => self.after_settle(),
-            After::Rest(rested) => self.rest_or_cut(rested, now),
-            After::ViewThenRest(rested) => State::Rest(rested),
-        }
     }
 
     /// A commit of the cycle in hand that leaves it open.

@@ -49,6 +49,8 @@ impl Cycle {
             injected: u32::try_from(self.injected.len()).unwrap_or(u32::MAX),
             waited_ms: self.waited(thought.asked_at),
             interrupts: self.aborted,
+            aborted: self.wasted,
+            left_out: self.mended.left_out,
             cut: self.mended.cut,
             rebuilt: self.mended.rebuilt,
             model: self.voice.as_ref().map(|voice| self.model(Some(voice)).name.clone()),

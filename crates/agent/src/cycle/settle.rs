@@ -3,13 +3,15 @@
 
 use jiff::Timestamp;
 
-use super::decide::outcomes;
-use super::{After, Cycle, Next, Rested, State};
-use crate::call::{CallRow, CallState, Effect, Outcome};
+use super::decide::{not_done, outcomes};
+use super::{After, Cycle, Next, Rested, State, names};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, CommitKind};
 use crate::entry::{Entry, EntryKind};
 use crate::id::CallId;
+use crate::life::{Finishing, OpenCycle};
 use crate::message::ModelMessage;
+use crate::run::Ending;
 
 /// For notices.
 const BYTES_PER_TOKEN: usize = 4;
@@ -99,14 +101,16 @@ impl Cycle {
         let mut open = self.open.clone();
         open.tokens += u64::from(entry.tokens);
         self.note_calls(&mut open, &changes.call_changes);
-        let all_failed =
-            self.calls.iter().all(|row| self.outcome_of(row).as_ref().is_some_and(Outcome::failed));
-        self.step_over(&mut open, all_failed);
+        let outcomes = self.told();
+        self.step_over(&mut open, outcomes.iter().map(|(row, outcome)| (row.tool.as_str(), outcome)));
+        if self.vain_done().is_some() {
+            self.go_on_after_all(&mut open);
+        }
         changes.entries = vec![*entry];
         if open.continued && open.finishing.is_none() {
             changes.entries.push(self.notice(2, super::stop::CUT, now));
         }
-        let ending = open.finishing.take().or_else(|| self.exhausted(&open, now));
+        let ending = open.finishing.take().or_else(|| self.exhausted(&open));
         match self.go_on_or_close(&mut changes, open, ending, now) {
             Some(rested) => self.commit(changes, After::Rest(rested)),
             None => self.commit(changes, After::Settled),
@@ -146,9 +150,39 @@ impl Cycle {
             .or_else(|| self.arrived.iter().find(|(id, _)| *id == row.id).map(|(_, outcome)| outcome.clone()))
     }
 
+    /// What the model reads of the calls in hand: a `done` whose step had calls that failed was in vain.
+    fn told(&self) -> Vec<(CallRow, Outcome)> {
+        let vain = self.vain_done();
+        let told = |row: &CallRow| {
+            let vain = vain.as_ref().filter(|_| row.tool == names::DONE);
+            let outcome = vain.cloned().or_else(|| self.outcome_of(row));
+            (row.clone(), outcome.unwrap_or_else(|| Outcome::error("no outcome")))
+        };
+        self.calls.iter().map(told).collect()
+    }
+
+    /// What a `done` among the calls in hand is told, where others of them failed.
+    fn vain_done(&self) -> Option<Outcome> {
+        self.calls.iter().find(|row| row.tool == names::DONE)?;
+        let outcomes: Vec<_> = self.calls.iter().map(|row| (&row.tool, self.outcome_of(row))).collect();
+        not_done(outcomes.iter().map(|(tool, outcome)| (tool.as_str(), outcome.as_ref())))
+    }
+
+    /// What ended the cycle was a `done` in vain: the outcomes entry tells the model so.
+    fn go_on_after_all(&self, open: &mut OpenCycle) {
+        let skipped = self.calls.iter().any(|row| row.tool == names::SKIP);
+        let by_done = |end: &Finishing| end.ending == Ending::Rested && end.reason.is_none() && !skipped;
+        open.finishing = open.finishing.take().filter(|finishing| !by_done(finishing));
+        let calls = open.steps.last_mut().map(|step| &mut step.calls);
+        for call in calls.into_iter().flatten().filter(|call| call.tool == names::DONE) {
+            call.status = Some(OutcomeStatus::Error);
+        }
+    }
+
     fn outcomes_entry(&self, now: Timestamp) -> Entry {
+        let told = self.told().into_iter();
         let rows: Vec<CallRow> =
-            self.calls.iter().map(|row| CallRow { outcome: self.outcome_of(row), ..row.clone() }).collect();
+            told.map(|(row, outcome)| CallRow { outcome: Some(outcome), ..row }).collect();
         self.entry(1, EntryKind::Outcomes, outcomes(&rows.iter().collect::<Vec<_>>()), now)
     }
 
@@ -174,7 +208,7 @@ impl Cycle {
     }
 
     /// Where a commit that settles everything leads to.
-    pub(super) fn ended(&self, ending: crate::run::Ending, reason: Option<String>) -> Rested {
+    pub(super) fn ended(&self, ending: Ending, reason: Option<String>) -> Rested {
         Rested::Ended { cycle: self.open.id, ending, reason }
     }
 }

@@ -9,7 +9,7 @@ use crate::call::{CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, Settlement};
 use crate::config::WantedChoice;
 use crate::entry::{Entry, EntryKind};
-use crate::event::Fate;
+use crate::event::{Fate, Waiting};
 use crate::id::ContentRef;
 use crate::inbox;
 use crate::life::{Layer, LayerRef, OpenCycle};
@@ -17,6 +17,7 @@ use crate::message::ModelMessage;
 use crate::port::ModelInfo;
 use crate::prepare::{Prepared, Situation, prepare};
 use crate::prompt::ToolChoice;
+use crate::run::Usage;
 use crate::view::Budget;
 
 /// Bytes of shown text that a token stands for at least, on average. Used only to bound a batch.
@@ -33,6 +34,7 @@ impl Cycle {
             lived: self.open.lived,
             held_back: self.open.held_back,
             interrupted: self.aborted > 0,
+            wary: self.is_wary(),
             peek: if self.peeked { 0 } else { self.open.peek },
             previewed: self.previewed,
             fallback: self
@@ -56,19 +58,7 @@ impl Cycle {
     /// Shows what was prepared, at the end of all that is shown.
     pub(super) fn show(&mut self, prepared: Prepared, now: Timestamp) {
         if !prepared.inject.is_empty() {
-            let text = inbox::format_injection(&prepared.inject, self.listed().len() + 1, now);
-            let ahead = self.unlived.len() as u64 + 1;
-            let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), now);
-            self.unlived.push(Arc::new(entry));
-            let order: Vec<u64> = inbox::listed(&prepared.inject).collect();
-            let mut shown = prepared.inject;
-            shown.sort_by_key(|waiting| order.iter().position(|seq| *seq == waiting.seq));
-            self.injected.extend(shown);
-            let more = inbox::batch(self.injected.clone());
-            // A person's word is a cause of its own, also in the middle: what is said from here on descends
-            // from it. Among agents the longest chain counts.
-            let deeper = self.open.by_agents && more.hop > self.open.hop;
-            self.cause = (!more.by_agents || deeper).then_some(more);
+            self.inject(prepared.inject, now);
         }
         let after = self.head_seq + self.unlived.len() as u64;
         for text in prepared.layers {
@@ -82,6 +72,75 @@ impl Cycle {
         self.gate = prepared.gate;
         self.choice = prepared.choice;
         self.voice = prepared.voice;
+    }
+
+    fn inject(&mut self, events: Vec<Waiting>, now: Timestamp) {
+        let text = inbox::format_injection(&events, self.listed().len() + 1, now);
+        let ahead = self.unlived.len() as u64 + 1;
+        let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), now);
+        self.unlived.push(Arc::new(entry));
+        let order: Vec<u64> = inbox::listed(&events).collect();
+        let mut shown = events;
+        shown.sort_by_key(|waiting| order.iter().position(|seq| *seq == waiting.seq));
+        self.injected.extend(shown);
+        let more = inbox::batch(self.injected.clone());
+        // A person's word is a cause of its own, also in the middle: what is said from here on descends
+        // from it. Among agents the longest chain counts.
+        let deeper = self.open.by_agents && more.hop > self.open.hop;
+        self.cause = (!more.by_agents || deeper).then_some(more);
+    }
+
+    /// The open cycle with the names of what the step shows besides, where the store does not know them
+    /// yet: what the model is shown can no longer be taken back or put together with others.
+    pub(super) fn naming(&self) -> Option<OpenCycle> {
+        let shown: Vec<u64> = self.injected.iter().map(|waiting| waiting.seq).collect();
+        (shown != self.open.shown).then(|| OpenCycle { shown, ..self.open.clone() })
+    }
+
+    /// Events left before they could be named or lived: the step is thought again without them. Where the
+    /// waking is about one of them, it is out of date.
+    pub(super) fn without(&mut self, gone: &[u64], now: Timestamp) {
+        let left = |waiting: &Waiting| !gone.contains(&waiting.seq);
+        let known = |seq: &u64| self.injected.iter().any(|waiting| waiting.seq == *seq);
+        if !gone.iter().all(known) {
+            self.state = super::State::Rest(super::Rested::Lost);
+            return;
+        }
+        self.waits.urgent.retain(left);
+        self.waits.oldest.retain(left);
+        let mut shown = std::mem::take(&mut self.injected);
+        shown.retain(left);
+        self.unlived.retain(|entry| entry.kind != EntryKind::Injection);
+        let end = self.head_seq + self.unlived.len() as u64;
+        self.layers.retain(|layer| layer.after <= end);
+        self.previewed = self.open.previewed;
+        self.cause = None;
+        if !shown.is_empty() {
+            self.inject(shown, now);
+        }
+        self.state = super::State::Ready;
+    }
+
+    /// Whether nothing new is let in: one of the events in hand may be poison, and is tried without company;
+    /// or what was let in has failed the step.
+    pub(super) fn is_wary(&self) -> bool {
+        self.open.wary || (!self.open.lived && self.batch_cap.is_some())
+    }
+
+    /// A generation was dropped after about so many tokens. Whoever drops one is not told what it took, so
+    /// it is estimated; `None`: there was none.
+    pub fn charge(&mut self, tokens: Option<u64>) {
+        let Some(output) = tokens else { return };
+        let window: u64 = self.window.iter().map(|entry| u64::from(entry.tokens)).sum();
+        let input = window + self.fixed_tokens + super::think::estimate(self.shown_bytes());
+        self.open.tokens += output;
+        self.waste(&Usage { input: Some(input), output: Some(output), ..Usage::default() });
+    }
+
+    /// Nothing comes of what was used.
+    pub(super) fn waste(&mut self, usage: &Usage) {
+        self.wasted.add(usage);
+        self.open.usage.add(usage);
     }
 
     /// Events that may still be injected: in one cycle as many as a waking takes.
@@ -128,6 +187,7 @@ impl Cycle {
         open.previewed = self.previewed;
         open.voice.clone_from(&self.voice);
         open.peek = 0;
+        open.shown.clear();
         if self.injected.is_empty() {
             return;
         }
@@ -158,6 +218,7 @@ impl Cycle {
         self.cause = None;
         self.peeked = false;
         self.aborted = 0;
+        self.wasted = Usage::default();
         self.mended = super::Mended::default();
     }
 
@@ -185,10 +246,14 @@ impl Cycle {
 
     /// Room for entries with that model.
     pub(super) fn budget_of(&self, voice: Option<&str>) -> Budget {
-        let shown: usize = self.layers.iter().map(|layer| layer.text.len()).sum::<usize>()
-            + self.unlived.iter().map(|entry| entry.message.text().len()).sum::<usize>();
-        let model = self.model(voice);
-        Budget::of(model.context_window, model.max_output, self.fixed_tokens, super::think::estimate(shown))
+        let (model, shown) = (self.model(voice), super::think::estimate(self.shown_bytes()));
+        Budget::of(model.context_window, model.max_output, self.fixed_tokens, shown)
+    }
+
+    /// Bytes of what is sent besides the window.
+    fn shown_bytes(&self) -> usize {
+        self.layers.iter().map(|layer| layer.text.len()).sum::<usize>()
+            + self.unlived.iter().map(|entry| entry.message.text().len()).sum::<usize>()
     }
 
     /// Whether the vendor is made to force a call, as far as it can be.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::decide::text_field;
 use super::{Cycle, Decision, names};
+use crate::call::{CallRow, Outcome};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::port::StopReason;
@@ -21,14 +22,16 @@ impl Cycle {
         };
         let ended = decision.calls.iter().find(|call| {
             let row = &call.row;
-            let valid = !row.outcome.as_ref().is_some_and(crate::call::Outcome::failed);
+            let valid = !row.outcome.as_ref().is_some_and(Outcome::failed);
             valid && (row.tool == names::DONE || row.tool == names::SKIP)
         });
         if let Some(call) = ended {
             return rested(text_field(&call.row.arguments, "summary"), None);
         }
         let stop = &self.config.stop;
-        if let Some(call) = decision.calls.iter().find(|call| stop.on_tools.contains(&call.row.tool)) {
+        let failed = |row: &CallRow| row.outcome.as_ref().is_some_and(Outcome::failed);
+        let wanted = |row: &CallRow| stop.on_tools.contains(&row.tool) && !failed(row);
+        if let Some(call) = decision.calls.iter().find(|call| wanted(&call.row)) {
             return rested(None, Some(&format!("`{}` was called", call.row.tool)));
         }
         if decision.thought.reply.stop == StopReason::Length {
@@ -44,22 +47,29 @@ impl Cycle {
     }
 
     /// A bound of the cycle that is reached; `open` stands at the step to come.
-    pub(super) fn exhausted(&self, open: &OpenCycle, now: Timestamp) -> Option<Finishing> {
+    pub(super) fn exhausted(&self, open: &OpenCycle) -> Option<Finishing> {
         let bounds = &self.config.limits;
-        let lived_ms = now.as_millisecond() - open.opened_at.as_millisecond();
         if open.step >= bounds.max_steps {
             return Some(exhausted(&format!("the limit of {} steps was reached", bounds.max_steps)));
         }
         if open.tokens > bounds.token_budget {
             return Some(exhausted(&format!("the budget of {} tokens was spent", bounds.token_budget)));
         }
-        if u64::try_from(lived_ms).unwrap_or(0) > bounds.wall_clock {
-            return Some(exhausted(&format!("the limit of {} ms was reached", bounds.wall_clock)));
+        if open.awake_ms > bounds.wall_clock {
+            return Some(exhausted(&format!("the limit of {} ms awake was reached", bounds.wall_clock)));
         }
         if open.mistakes >= bounds.consecutive_mistake_limit {
-            return Some(exhausted(&format!("all calls of {} steps in a row failed", open.mistakes)));
+            return Some(exhausted(&format!("the calls of {} steps in a row failed", open.mistakes)));
         }
         None
+    }
+
+    /// Brings the cycle's awake time up to now. What lies between its wakings (an outage, a suspension, a
+    /// stop of the server) is not lived and counts for nothing.
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        let (before, since) = self.awake;
+        let ms = now.as_millisecond().saturating_sub(since.as_millisecond());
+        self.open.awake_ms = before.saturating_add(u64::try_from(ms).unwrap_or(0));
     }
 
     /// What the runtime says to an agent that stopped without having ended.

@@ -108,6 +108,8 @@ pub enum Verdict {
     Barred,
     /// Nothing was written: these calls were answered from outside before.
     Answered(Vec<(CallId, Outcome)>),
+    /// Nothing was written: these events do not wait any more.
+    Gone(Vec<u64>),
 }
 
 /// What a waking is about, in numbers.

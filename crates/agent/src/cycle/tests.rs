@@ -3,7 +3,9 @@
 mod aware;
 mod bad;
 mod canceling;
+mod ends;
 mod failing;
+mod named;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,10 +9,11 @@ use super::{After, Cycle, Next, Rested, State};
 use crate::changes::CommitKind;
 use crate::config::AgentConfig;
 use crate::entity::Entity;
+use crate::entry::View;
 use crate::port::ToolSpec;
 use crate::prompt::{Item, Prompt};
 use crate::view::{self, Budget};
-use crate::workspace;
+use crate::{transcript, workspace};
 
 /// Bytes per token, for what is never counted (system, tools, layers). Low, so that it bounds.
 const BYTES_PER_TOKEN: u64 = 3;
@@ -26,12 +27,21 @@ impl Cycle {
             return self.next_parked(&reason, now);
         }
         let mut prepared = self.prepare(now);
+        while let Some(view) = prepared.view.take_if(|_| !self.open.lived) {
+            self.adopt(view);
+            prepared = self.prepare(now);
+        }
         if let Some(view) = prepared.view.take() {
             let mut changes = self.changes(CommitKind::View, now);
             changes.view = Some(view);
             return self.commit(changes, After::Ready);
         }
         self.show(prepared, now);
+        if let Some(open) = self.naming() {
+            let mut changes = self.changes(CommitKind::Show, now);
+            changes.open = Some(open);
+            return self.commit(changes, After::Named);
+        }
         self.state = State::Thinking;
         Next::Think(self.prompt())
     }
@@ -60,6 +70,30 @@ impl Cycle {
     /// What entries may fill, beside everything else that is sent.
     pub(super) fn budget(&self) -> Budget {
         self.budget_of(self.voice())
+    }
+
+    /// Sends less of the log. As long as nothing is lived the view in the store stays as it is: the
+    /// decision writes this one, and a waking that comes to nothing leaves no trace.
+    pub(super) fn adopt(&mut self, view: View) {
+        if self.uncut.is_none() {
+            self.uncut = Some((self.view.clone(), self.window.clone()));
+        }
+        self.narrow(&view);
+    }
+
+    pub(super) fn narrow(&mut self, view: &View) {
+        let before = self.window.len();
+        self.view = view.clone();
+        self.window.retain(|entry| view.shows(entry.seq));
+        self.window = transcript::without_refused(std::mem::take(&mut self.window), view);
+        self.mended.left_out += u32::try_from(before - self.window.len()).unwrap_or(u32::MAX);
+    }
+
+    /// Takes back what [`Cycle::adopt`] did.
+    pub(super) fn widen(&mut self) {
+        if let Some((view, window)) = self.uncut.take() {
+            (self.view, self.window) = (view, window);
+        }
     }
 
     /// The cycle is over: cut the view now rather than on the way of the next waking.

@@ -124,8 +124,10 @@ pub struct InboxRow {
     pub stage: Stage,
     /// The cycle that has taken or lived it.
     pub cycle: Option<CycleId>,
-    /// That cycle's ordinal, where the event was lived.
+    /// That cycle's ordinal: the one that its run has, or will have.
     pub ordinal: Option<u64>,
+    /// The step that shows or has shown it.
+    pub step: Option<u32>,
     /// When time alone lets it go; only while it is held.
     pub release_at: Option<Timestamp>,
     /// Failed attempts; only while it waits.

@@ -13,7 +13,7 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
     if wanted(situation) {
         chosen.extend(situation.waits.urgent.iter().cloned());
     }
-    if situation.lived {
+    if situation.lived && !situation.wary {
         let oldest = situation.waits.oldest.iter().filter(|waiting| !situation.is_in_hand(waiting.seq));
         chosen.extend(oldest.take(situation.peek.min(limits::PEEK_MAX) as usize).cloned());
     }
@@ -30,6 +30,9 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
 /// Before anything is lived the batch is what the step is about; only an interruption adds to it.
 fn wanted(situation: &Situation<'_>) -> bool {
     let awareness = situation.config.awareness;
+    if situation.wary {
+        return situation.held_back;
+    }
     if !situation.lived {
         return situation.interrupted && awareness == Awareness::Interrupt;
     }
@@ -73,6 +76,19 @@ mod tests {
         assert_eq!(injected(&json!({"awareness": "inject"}), false, false, false), [0u64; 0]);
         assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, false), [0u64; 0]);
         assert_eq!(injected(&json!({"awareness": "interrupt"}), false, false, true), [5]);
+    }
+
+    #[test]
+    fn whoever_is_wary_lets_nothing_in_but_what_a_call_waits_for() {
+        let waits = waits(vec![service(4, "a", false), service(5, "b", true)]);
+        for (lived, held_back, expected) in [(false, false, 0), (true, false, 0), (true, true, 1)] {
+            let prepared = check(
+                &json!({"awareness": "interrupt"}),
+                |s| (s.lived, s.held_back, s.interrupted, s.wary, s.peek) = (lived, held_back, true, true, 1),
+                &waits,
+            );
+            assert_eq!((prepared.inject.len(), prepared.layers.len()), (expected, 0), "lived: {lived}");
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Situation<'a> {
     pub held_back: bool,
     /// Whether the generation of this very step was aborted for news.
     pub interrupted: bool,
+    /// Whether nothing new is to be let in, but for what a call was held back for.
+    pub wary: bool,
     /// Events that the agent asked to see (`peek_inbox`).
     pub peek: u32,
     /// What the last preview has shown.
@@ -175,6 +177,7 @@ mod tests {
             lived: true,
             held_back: false,
             interrupted: false,
+            wary: false,
             peek: 0,
             previewed: Glimpse::default(),
             fallback: None,

@@ -10,6 +10,7 @@ mod failures;
 mod garbage;
 mod goals;
 mod inbox;
+mod named;
 mod outage;
 mod play;
 mod prefix;

@@ -215,9 +215,12 @@ pub struct LoggedEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
-    /// That cycle's ordinal, where the event was lived.
+    /// That cycle's ordinal: the one that its run has, or will have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordinal: Option<u64>,
+    /// The step that shows or has shown it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
     /// When time alone lets it go; only while it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -235,7 +238,7 @@ pub struct LoggedEvent {
 impl From<InboxRow> for LoggedEvent {
     fn from(row: InboxRow) -> Self {
         let agent::event::Event { id, kind, urgent, at, envelope, data, cites } = row.event;
-        let InboxRow { seq, fate, stage, cycle, ordinal, release_at, attempts, preview, .. } = row;
+        let InboxRow { seq, fate, stage, cycle, ordinal, step, release_at, attempts, preview, .. } = row;
         Self {
             seq,
             id,
@@ -248,6 +251,7 @@ impl From<InboxRow> for LoggedEvent {
             stage,
             cycle,
             ordinal,
+            step,
             release_at,
             attempts,
             preview,

@@ -10,7 +10,7 @@ use agent::run::Run;
 use rusqlite::{Connection, params};
 
 use super::events::State;
-use super::fault::{Outcome, damaged};
+use super::fault::{Fault, Outcome, damaged};
 use super::rows::{bytes, first, int, key, ms, run, to_json, usage_columns};
 use super::schema::FORMAT;
 
@@ -47,7 +47,7 @@ pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry])
 /// Settles taken events or gives them back. Returns how many left the inbox, and how many the open
 /// cycle has no longer taken.
 pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(u32, u32)> {
-    let (mut gone, mut untaken) = (0, 0);
+    let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
     let not_before = changes.rest.as_ref().and_then(|rest| rest.not_before).map(ms);
     let spared = i64::from(!changes.blame);
     for settlement in &changes.settle {
@@ -65,7 +65,8 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
         let taken = taken.map(|(taken, _)| taken);
         if taken.is_none() && !failpoint::on!("drain-first") {
             // Lived at most once: what does not wait has its state already.
-            return Err(damaged(format!("event {seq} does not wait and cannot be settled")));
+            missing.push(settlement.seq);
+            continue;
         }
         gone += u32::from(taken.is_some());
         untaken += usize::from(taken == Some(true));
@@ -75,6 +76,9 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
         }
         let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
         run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq])?;
+    }
+    if !missing.is_empty() {
+        return Err(Fault::Gone(missing));
     }
     Ok((gone, u32::try_from(untaken).unwrap_or(u32::MAX)))
 }

@@ -97,7 +97,7 @@ pub(super) fn commit(
         return done_before(db, &life, lease, changes);
     }
     let canceled = life.cancel == Some(changes.cycle.0);
-    if canceled && matches!(changes.kind, CommitKind::Decide | CommitKind::Start) {
+    if canceled && matches!(changes.kind, CommitKind::Decide | CommitKind::Start | CommitKind::Show) {
         return Err(Fault::Canceled);
     }
     if changes.barrier && barred(db, &life, changes)? {
@@ -115,8 +115,10 @@ pub(super) fn commit(
     if let Some(view) = &changes.view {
         apply::view(db, life.agent, n, view)?;
     }
-    if changes.kind == CommitKind::Open {
-        open(db, &mut life, changes)?;
+    match changes.kind {
+        CommitKind::Open => open(db, &mut life, changes)?,
+        CommitKind::Show => name(db, &mut life, changes)?,
+        _ => {}
     }
     let (gone, untaken) = apply::settle(db, life.agent, changes)?;
     apply::addressed(db, life.agent, changes)?;
@@ -135,6 +137,7 @@ pub(super) fn commit(
         CommitKind::Close => "close.before",
         CommitKind::Park => "park.before",
         CommitKind::View => "view.before",
+        CommitKind::Show => "show.before",
     });
     let facts = if seen || changes.open.is_none() { None } else { Some(Box::new(facts(db, life.agent)?)) };
     let glance = Glance { facts, ..look(db, &life, changes.cycle.0)? };
@@ -151,7 +154,11 @@ fn may(life: &Life, lease: Lease, changes: &Changes) -> bool {
         return false;
     }
     match changes.kind {
-        CommitKind::Open => lease.epoch == life.epoch + 1 && life.standing == Standing::Active,
+        // Who may not live may still hear that its cycle is canceled.
+        CommitKind::Open => {
+            let may_live = life.standing == Standing::Active || life.cancel.is_some();
+            lease.epoch == life.epoch + 1 && may_live
+        }
         CommitKind::View => lease.epoch == life.epoch,
         _ => lease.epoch == life.epoch && life.open_cycle == Some(changes.cycle.0),
     }
@@ -252,10 +259,31 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
         run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 1", [life.agent])?;
         life.waiting = life.waiting.saturating_sub(std::mem::take(&mut life.taken));
     }
+    name(db, life, changes)?;
     life.epoch += 1;
     life.cancel = life.cancel.filter(|cycle| *cycle == changes.cycle.0);
     life.due_at = Some(life.due_at.unwrap_or(i64::MAX).min(ms(changes.at)));
     Ok(())
+}
+
+/// The open cycle shows events besides those that it took: from now on they are its own. It has no others
+/// that wait, but for those it took and has not lived.
+fn name(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
+    let shown = changes.open.as_ref().map_or(&[][..], |open| &open.shown);
+    let mut gone = Vec::new();
+    for seq in shown {
+        let sql = "SELECT taken FROM waiting WHERE agent = ? AND seq = ?";
+        let taken = first(db, sql, params![life.agent, int(*seq)], |row| Ok(row.get::<_, bool>(0)?))?;
+        match taken {
+            Some(true) => {}
+            Some(false) => {
+                let sql = "UPDATE waiting SET taken = 1 WHERE agent = ? AND seq = ?";
+                life.taken += u32::try_from(run(db, sql, params![life.agent, int(*seq)])?).unwrap_or(0);
+            }
+            None => gone.push(*seq),
+        }
+    }
+    if gone.is_empty() { Ok(()) } else { Err(Fault::Gone(gone)) }
 }
 
 /// What a commit means for the agent's rest: receipt, counters, when it is due again.
@@ -283,11 +311,11 @@ fn rest(db: &Connection, life: &mut Life, n: u64, changes: &Changes) -> Outcome<
         life.hold_until = changes.rest.as_ref().and_then(|rest| rest.not_before).map(ms);
         life.rest_reason = changes.rest.as_ref().and_then(|rest| rest.reason);
     }
+    if (closes || changes.kind == CommitKind::Park) && life.taken > 0 {
+        run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
+        life.taken = 0;
+    }
     if closes {
-        if life.taken > 0 {
-            run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
-            life.taken = 0;
-        }
         life.cancel = None;
         // What came between its last decision and its end, or was given back with it.
         if life.standing == Standing::Retired {

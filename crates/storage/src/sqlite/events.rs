@@ -449,7 +449,7 @@ pub(super) fn ledger(
 ) -> Outcome<Vec<InboxRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, x.state, x.cycle, x.step, x.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
-         coalesce(r.ordinal, l.cycles + 1), e.release_at, {ADDRESSED} FROM event e \
+         coalesce(r.ordinal, l.cycles + 1), e.release_at, {ADDRESSED}, json_extract(l.open, '$.step') FROM event e \
          JOIN event x ON x.agent = e.agent AND x.seq = coalesce(e.range_of, e.seq) \
          JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = x.cycle LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq {JOINS} \
          WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
@@ -469,6 +469,11 @@ pub(super) fn ledger(
             Fate::Lived { cycle, .. } => Some(cycle),
             _ => None,
         };
+        let step = match fate {
+            Fate::Lived { step, .. } => Some(step),
+            _ if taken => row.get(NEXT + 10)?,
+            _ => None,
+        };
         let stage = Stage::of(&fate, taken, lived.is_some() && lived == open, row.get(NEXT + 9)?);
         Ok(InboxRow {
             seq: u64_at(row, 0)?,
@@ -476,7 +481,8 @@ pub(super) fn ledger(
             fate,
             stage,
             cycle: lived.or(open.filter(|_| taken)),
-            ordinal: lived.map(|_| u64_at(row, NEXT + 7)).transpose()?,
+            ordinal: lived.or(open.filter(|_| taken)).map(|_| u64_at(row, NEXT + 7)).transpose()?,
+            step,
             release_at: time_or_none(row, NEXT + 8)?,
             attempts: row.get::<_, Option<u32>>(NEXT + 4)?.or(tried).unwrap_or(0),
             preview,

@@ -29,6 +29,8 @@ pub(super) enum Fault {
     Barred,
     /// Calls of a commit that were answered from outside before.
     Answered(Vec<(CallId, Answer)>),
+    /// Events to be shown or settled that do not wait any more.
+    Gone(Vec<u64>),
 }
 
 /// What a command comes to.
@@ -65,9 +67,12 @@ impl From<Fault> for StoreError {
             Fault::Store(error) => error,
             Fault::Denied(denial) => Self::Damaged(denial.to_string()),
             Fault::Config(error) => Self::Damaged(error.to_string()),
-            Fault::Refused(_) | Fault::Lost | Fault::Canceled | Fault::Barred | Fault::Answered(_) => {
-                Self::Damaged("an answer of `commit` came from elsewhere".into())
-            }
+            Fault::Refused(_)
+            | Fault::Lost
+            | Fault::Canceled
+            | Fault::Barred
+            | Fault::Answered(_)
+            | Fault::Gone(_) => Self::Damaged("an answer of `commit` came from elsewhere".into()),
         }
     }
 }

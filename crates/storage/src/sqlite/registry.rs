@@ -151,9 +151,9 @@ fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestam
     let open = open.flatten().map(CycleId);
     let open =
         open.filter(|open| cycle.is_none_or(|cycle| cycle == *open)).ok_or(Denial::NoOpenCycle(agent))?;
-    // A parked cycle must hear it too, whatever holds it.
+    // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
     let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
-               due_at = CASE WHEN due_at IS NULL THEN NULL ELSE min(due_at, ?2) END WHERE agent = ?3";
+               due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";
     run(db, sql, params![bytes(open.0), ms(now), row])?;
     Ok(open)
 }

@@ -59,6 +59,7 @@ impl Store for Sqlite {
                 Err(Fault::Canceled) => Ok(CommitOutcome::Canceled),
                 Err(Fault::Barred) => Ok(CommitOutcome::Barred),
                 Err(Fault::Answered(answers)) => Ok(CommitOutcome::Answered(answers)),
+                Err(Fault::Gone(gone)) => Ok(CommitOutcome::Gone(gone)),
                 other => Ok(other?),
             }
         })

@@ -40,7 +40,7 @@ impl World {
         self.b.registry.send_again(self.ada, id(event), id(anew), key, at(900)).await
     }
 
-    async fn waiting(&self) -> u32 {
+    pub(super) async fn waiting(&self) -> u32 {
         self.b.reader.agent(self.ada).await.unwrap().unwrap().waiting
     }
 }
@@ -229,7 +229,11 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     let mut living = w.open(w.ada).await;
     let cycle = living.open.id;
     assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Taken, Some(cycle)));
-    assert_eq!(row(&first).await.ordinal, None, "nothing was lived yet");
+    assert_eq!(
+        (row(&first).await.ordinal, row(&first).await.step),
+        (Some(1), Some(0)),
+        "as its run will have it"
+    );
     let decision = living.decision();
     living.done(&w, decision).await;
     let shown = row(&first).await;

@@ -128,7 +128,7 @@ pub async fn an_event_is_lived_at_most_once(b: Backend) {
     let mut again = living.changes(CommitKind::Decide);
     again.entries = vec![living.entry(1, EntryKind::Assistant, "again")];
     again.settle = living.settled(&Fate::Lived { cycle: living.open.id, step: 1 });
-    assert!(w.b.store.commit(living.lease, again).await.is_err());
+    assert_eq!(w.commit(living.lease, again).await, CommitOutcome::Gone(living.open.taken.clone()));
     assert_eq!(w.dump(w.ada).await, before);
 }
 

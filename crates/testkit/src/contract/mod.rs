@@ -14,6 +14,7 @@ pub mod held;
 pub mod letters;
 pub mod life;
 pub mod lived;
+pub mod named;
 pub mod outside;
 pub mod registry;
 pub mod shown;
@@ -107,6 +108,10 @@ macro_rules! contract_tests {
             commit::a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_requester,
             commit::totals_count_receipts_and_skips,
             commit::two_agents_speak_into_each_others_spaces_at_once,
+            named::what_a_step_shows_is_its_cycles_own_until_it_is_lived_or_parks,
+            named::an_event_that_left_is_neither_named_nor_settled_and_that_is_no_damage,
+            named::a_full_inbox_leaves_what_is_being_shown_alone,
+            named::a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed,
             goals::goals_are_versioned_and_the_last_word_stands,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
             held::a_persons_word_lets_go_what_was_held_there_as_one_event,

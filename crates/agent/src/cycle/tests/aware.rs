@@ -11,24 +11,24 @@ use crate::event::Fate;
 use crate::life::Waking;
 use crate::prompt::Item;
 
-fn configured(config: &Value, waiting: Vec<Waiting>) -> Cycle {
+pub(super) fn configured(config: &Value, waiting: Vec<Waiting>) -> Cycle {
     let config = Arc::new(AgentConfig::from_json(config).unwrap());
     begin_with(Waking { config, ..waking(waiting) })
 }
 
-fn urgent(seq: u64) -> Waiting {
+pub(super) fn urgent(seq: u64) -> Waiting {
     let mut waiting = service(seq, 0);
     waiting.event.urgent = true;
     waiting
 }
 
-fn glance(waiting: Vec<Waiting>) -> Glance {
+pub(super) fn glance(waiting: Vec<Waiting>) -> Glance {
     let urgent = waiting.iter().filter(|w| w.event.urgent).cloned().collect();
     Glance { waiting: u32::try_from(waiting.len()).unwrap(), preview: waiting, urgent, ..Glance::default() }
 }
 
 /// Drives as [`drive`] does, but each commit brings what `waits` says.
-fn drive_seeing(cycle: &mut Cycle, waits: &[Waiting]) -> (Vec<Changes>, Next) {
+pub(super) fn drive_seeing(cycle: &mut Cycle, waits: &[Waiting]) -> (Vec<Changes>, Next) {
     let mut commits = Vec::new();
     loop {
         match cycle.next(at(2_000)) {
@@ -50,7 +50,7 @@ fn drive_seeing(cycle: &mut Cycle, waits: &[Waiting]) -> (Vec<Changes>, Next) {
     }
 }
 
-fn shown(prompt: &Prompt) -> Vec<String> {
+pub(super) fn shown(prompt: &Prompt) -> Vec<String> {
     prompt
         .items
         .iter()
@@ -139,8 +139,9 @@ fn an_interruption_begins_the_step_again_with_what_came_three_times_at_most() {
     for n in 2..=4 {
         let news = glance(vec![urgent(n)]);
         assert!(cycle.outdated_by(&news));
-        cycle.outdated(news, 100);
-        let Next::Think(prompt) = cycle.next(at(2_000)) else { panic!() };
+        cycle.outdated(news, Some(100));
+        let (named, Next::Think(prompt)) = drive(&mut cycle) else { panic!() };
+        assert_eq!(named[0].open.as_ref().unwrap().shown, (2..=n).collect::<Vec<_>>());
         let (old, new) = (shown(&before), shown(&prompt));
         assert_eq!(new[..old.len()], old, "each request extends the one before");
         assert!(new.last().unwrap().contains("MID-CYCLE UPDATE"));
@@ -162,8 +163,8 @@ fn other_modes_let_a_generation_end_and_what_is_shown_is_no_news() {
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     drive(&mut cycle);
     assert!(!cycle.outdated_by(&glance(vec![service(2, 0)])), "it is not urgent");
-    cycle.outdated(glance(vec![urgent(2)]), 0);
-    cycle.next(at(2_000));
+    cycle.outdated(glance(vec![urgent(2)]), None);
+    drive(&mut cycle);
     assert!(!cycle.outdated_by(&glance(vec![urgent(2)])), "it is shown already");
 }
 
@@ -171,8 +172,8 @@ fn other_modes_let_a_generation_end_and_what_is_shown_is_no_news() {
 fn a_skip_settles_what_it_was_shown_as_well() {
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.outdated(glance(vec![urgent(2)]), 0);
-    cycle.next(at(2_000));
+    cycle.outdated(glance(vec![urgent(2)]), None);
+    drive(&mut cycle);
     cycle.thought(Ok(reply(vec![call(names::SKIP)])), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[]);
     assert_eq!(rested(&next).0, Ending::Skipped);

@@ -47,17 +47,22 @@ fn what_is_too_long_is_cut_to_half_and_asked_again_three_times_at_most() {
     let too_long = || ModelError::TooLong("200000 tokens".into());
     for left in [2, 1, 0] {
         let (commits, next) = refuse(&mut cycle, too_long());
-        assert_eq!(kinds(&commits), [CommitKind::View]);
+        assert_eq!(kinds(&commits), [], "as long as nothing is lived the view stays as it is");
         assert_eq!(natives(&next).len(), left);
     }
     let (commits, next) = refuse(&mut cycle, too_long());
     assert!(commits[0].blame && matches!(next, Next::Rest(Rested::Parked { .. })), "the content's failure");
+    assert!(commits.iter().all(|changes| changes.view.is_none()));
+    assert_eq!(cycle.into_warm().1.len(), 8, "the next waking sees all of it again");
     let mut again = with_a_past();
     drive(&mut again);
     refuse(&mut again, too_long());
+    refuse(&mut again, too_long());
     let (commits, _) = say(&mut again, vec![text("now it fits")]);
-    let run = commits[0].run.as_ref().unwrap();
-    assert_eq!((run.steps[0].cut, run.steps[0].rebuilt), (1, false), "the run says so");
+    let step = &commits[0].run.as_ref().unwrap().steps[0];
+    assert_eq!((step.cut, step.left_out, step.rebuilt), (2, 6, false), "the run says so");
+    let view = commits[0].view.as_ref().map(|view| (view.rev, view.tail));
+    assert_eq!(view, Some((1, 7)), "what is lived was lived from it");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `viv show agent`: who an agent is, what it does and knows.
 
 use agent::goals::Branch;
-use agent::life::{Goal, Schedule};
+use agent::life::{Goal, Schedule, Standing};
 use jiff::Timestamp;
 use serde_json::json;
 use server::api::{Agent, Facts};
@@ -59,7 +59,9 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
 
 fn state_of(agent: &Agent) -> String {
     let reason = agent.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let until = agent.not_before.map(|at| format!(", until {at:.0}")).unwrap_or_default();
+    // What holds an agent that may not live at all is no time.
+    let held = agent.not_before.filter(|at| agent.standing == Standing::Active && *at > Timestamp::now());
+    let until = held.map(|at| format!(", until {at:.0}")).unwrap_or_default();
     format!("{}{reason}{until}", agent.state.as_str())
 }
 

@@ -43,7 +43,8 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
             format!("{} in cycle {cycle} step {step}", event.stage.as_str())
         }
         Fate::Waiting if event.stage == Stage::Taken => {
-            format!("in cycle {}", event.cycle.map_or_else(|| "-".to_owned(), |cycle| cycle.to_string()))
+            let cycle = event.ordinal.map_or_else(|| "-".to_owned(), |ordinal| ordinal.to_string());
+            format!("taken by cycle {cycle}, shown at step {}", event.step.unwrap_or(0))
         }
         Fate::Held => match event.release_at {
             Some(at) => format!("held until {at:.0}, or a person speaks"),

@@ -210,10 +210,17 @@ fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
         let times =
             if step.interrupts == 1 { "once".to_owned() } else { format!("{} times", step.interrupts) };
         let _ = write!(text, ", begun anew {times}");
+        if !step.aborted.is_none() {
+            let _ = write!(text, " (about {} for nothing)", tokens(&step.aborted.into()));
+        }
     }
     if step.cut > 0 {
         let times = if step.cut == 1 { "once".to_owned() } else { format!("{} times", step.cut) };
         let _ = write!(text, ", history cut to half {times} (too long)");
+    }
+    if step.left_out > 0 {
+        let entries = if step.left_out == 1 { "entry" } else { "entries" };
+        let _ = write!(text, ", {} {entries} of the log left out (no room)", step.left_out);
     }
     if step.rebuilt {
         text.push_str(", history rebuilt (refused as invalid)");
@@ -330,6 +337,16 @@ mod tests {
         let usage = Spent { input: Some(120), cached: Some(100), output: Some(20), reasoning: Some(0) };
         assert_eq!(tokens(&usage.into()), "120 in (100 cached), 20 out");
         assert_eq!(tokens(&Spent::default().into()), "unknown");
+    }
+
+    #[test]
+    fn what_was_left_out_or_came_to_nothing_stands_beside_its_step() {
+        let aborted = Spent { input: Some(900), output: Some(40), ..Spent::default() };
+        let step = StepReceipt { interrupts: 1, aborted, left_out: 3, cut: 1, ..Default::default() };
+        let told = meanwhile(&Screen::plain(Some(80), false), &step);
+        assert!(told.starts_with(", begun anew once (about 900 in, 40 out for nothing), "), "{told}");
+        assert!(told.ends_with(", 3 entries of the log left out (no room)"), "{told}");
+        assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepReceipt::default()), "");
     }
 
     #[test]

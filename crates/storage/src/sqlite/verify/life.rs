@@ -28,6 +28,7 @@ pub(super) struct Row {
     pub(super) taken: u64,
     pub(super) held: u64,
     pub(super) due: bool,
+    pub(super) canceled: bool,
     config_rev: u64,
 }
 
@@ -37,9 +38,9 @@ impl Row {
         self.open.as_ref().is_some_and(|open| open.id == cycle)
     }
 
-    /// Whether the open cycle has taken the event.
+    /// Whether the open cycle has taken the event, or shows it.
     pub(super) fn has_taken(&self, seq: u64) -> bool {
-        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
+        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq) || open.shown.contains(&seq))
     }
 }
 
@@ -63,7 +64,7 @@ pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
 
 fn read(walk: &mut Walk<'_>, agent: i64) -> Outcome<Option<Row>> {
     let sql = "SELECT a.standing, a.config_rev, l.epoch, l.commit_n, l.head_seq, l.cycles, l.open_cycle, l.open, \
-               l.active_space, s.id, h.head_seq, h.waiting, h.taken, h.held, h.due_at FROM agent a \
+               l.active_space, s.id, h.head_seq, h.waiting, h.taken, h.held, h.due_at, h.cancel FROM agent a \
                JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id \
                LEFT JOIN space s ON s.id = l.active_space WHERE a.id = ?";
     first(walk.db, sql, [agent], |row| {
@@ -87,6 +88,7 @@ fn read(walk: &mut Walk<'_>, agent: i64) -> Outcome<Option<Row>> {
             taken: u64_at(row, 12)?,
             held: u64_at(row, 13)?,
             due: row.get::<_, Option<i64>>(14)?.is_some(),
+            canceled: uuid_or_none(row, 15)?.is_some(),
         })
     })
 }

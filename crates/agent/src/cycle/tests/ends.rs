@@ -1,0 +1,160 @@
+//! What ends a cycle and what does not: time that was not lived, calls that were held back, a `done` whose
+//! step failed.
+
+use super::aware::{configured, drive_seeing, glance, urgent};
+use super::*;
+use crate::message::Part;
+
+fn told(changes: &Changes) -> Vec<(String, bool)> {
+    let parts = changes.entries.iter().flat_map(|entry| &entry.message.parts);
+    let results = parts.filter_map(|part| match part {
+        Part::ToolResult { text, error, .. } => Some((text.clone(), *error)),
+        _ => None,
+    });
+    results.collect()
+}
+
+#[test]
+fn time_between_the_wakings_of_a_cycle_does_not_count() {
+    let hours = |n: i64| at(n * 3_600_000);
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (mut commits, _) = say(&mut cycle, vec![call("note")]);
+    cycle.thought(Err(ModelError::Network("down".into())), at(400_000));
+    let Next::Commit(park) = cycle.next(at(400_000)) else { panic!("wanted to park") };
+    assert_eq!(park.open.as_ref().unwrap().awake_ms, 399_000);
+    commits.push(*park);
+    let mut again = after_crash(&commits, 9);
+    again.clean = true;
+    let (tools, model) = (cycle.setup.tools.clone(), cycle.setup.model.clone());
+    let window = commits.iter().flat_map(|c| c.entries.iter().cloned().map(Arc::new)).collect();
+    let setup = Setup { tools, model, others: Vec::new(), fresh: CycleId(Uuid::from_u128(51)) };
+    let mut cycle = Cycle::begin(again, window, setup, hours(8));
+    let step = |cycle: &mut Cycle, now| {
+        cycle.thought(Ok(reply(vec![call("note")])), now);
+        loop {
+            match cycle.next(now) {
+                Next::Commit(_) => cycle.committed(Verdict::Committed(Glance::default()), now),
+                Next::Inward(_) => {
+                    let done = Done { outcome: Outcome::ok("done"), inward: Inward::default() };
+                    cycle.acted(vec![Ok(done)]);
+                }
+                Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+                next => return next,
+            }
+        }
+    };
+    assert!(matches!(cycle.next(hours(8)), Next::Commit(_)));
+    cycle.committed(Verdict::Committed(Glance::default()), hours(8));
+    assert!(matches!(cycle.next(hours(8)), Next::Think(_)));
+    let soon = hours(8) + jiff::SignedDuration::from_secs(60);
+    assert!(matches!(step(&mut cycle, soon), Next::Think(_)), "eight hours of rest are not lived");
+    let late = hours(8) + jiff::SignedDuration::from_secs(600);
+    let next = step(&mut cycle, late);
+    assert_eq!(rested(&next), (Ending::Exhausted, Some("the limit of 900000 ms awake was reached")));
+}
+
+#[test]
+fn calls_that_were_held_back_are_no_mistakes() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    for n in 2..=5 {
+        cycle.thought(Ok(reply(vec![call("fire")])), at(2_000));
+        let next = loop {
+            match cycle.next(at(2_000)) {
+                Next::Commit(changes) if changes.kind == CommitKind::Start => {
+                    cycle.committed(Verdict::Barred, at(2_000));
+                    break drive_seeing(&mut cycle, &[urgent(n)]).1;
+                }
+                Next::Commit(_) => cycle.committed(Verdict::Committed(glance(Vec::new())), at(2_000)),
+                Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(matches!(next, Next::Think(_)), "after {} corrections: {next:?}", n - 1);
+    }
+    // Nor do they forgive those that were made.
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    say(&mut cycle, vec![call("nope")]);
+    say(&mut cycle, vec![call("nope")]);
+    assert_eq!(cycle.open.mistakes, 2);
+    let canceled = Outcome { status: OutcomeStatus::Canceled, text: "held".into(), detail: None };
+    let mut open = cycle.open.clone();
+    cycle.step_over(&mut open, std::iter::once(("fire", &canceled)));
+    assert_eq!(open.mistakes, 2);
+}
+
+/// Drives with inward calls of `note` that fail.
+fn failing(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
+    cycle.thought(Ok(reply(parts)), at(2_000));
+    let mut commits = Vec::new();
+    loop {
+        match cycle.next(at(2_000)) {
+            Next::Commit(changes) => {
+                commits.push(*changes);
+                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+            }
+            Next::Inward(rows) => {
+                let done = |row: &CallRow| match row.tool.as_str() {
+                    "note" => Err(ToolError::new("no such space")),
+                    _ => Ok(Done { outcome: Outcome::ok("ended"), inward: Inward::default() }),
+                };
+                cycle.acted(rows.iter().map(done).collect());
+            }
+            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            other => return (commits, other),
+        }
+    }
+}
+
+#[test]
+fn a_done_beside_a_call_that_failed_ends_nothing_until_mistakes_are_too_many() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let parts = || vec![call("peek"), call("note"), call(names::DONE)];
+    let (commits, next) = failing(&mut cycle, parts());
+    assert!(matches!(next, Next::Think(_)), "nobody was answered: {next:?}");
+    let read = told(&commits[0]);
+    assert!(read[2].1 && read[2].0.starts_with("not ended: `note` in the same step"), "{read:?}");
+    failing(&mut cycle, parts());
+    let (_, next) = failing(&mut cycle, parts());
+    assert_eq!(rested(&next), (Ending::Exhausted, Some("the calls of 3 steps in a row failed")));
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (_, next) = failing(&mut cycle, vec![call("note"), call(names::SKIP)]);
+    assert_eq!(rested(&next).0, Ending::Rested, "whoever skips has nothing to say");
+}
+
+#[test]
+fn a_done_beside_an_outward_call_that_fails_ends_nothing_either() {
+    for (outcome, ends) in [(Outcome::error("refused"), false), (Outcome::ok("seen"), true)] {
+        let mut cycle = begin(vec![service(1, 0)]);
+        drive(&mut cycle);
+        let (decided, next) = say(&mut cycle, vec![call("look"), call(names::DONE)]);
+        let Next::Outward(rows) = next else { panic!("wanted the call, got {next:?}") };
+        assert!(decided[0].open.as_ref().unwrap().finishing.is_some());
+        cycle.settled(rows[0].id.clone(), outcome);
+        let (commits, next) = drive(&mut cycle);
+        assert_eq!(matches!(next, Next::Rest(_)), ends, "{next:?}");
+        let read = told(&commits[0]);
+        assert_eq!(read[1].0.starts_with("not ended: `look`"), !ends, "{read:?}");
+    }
+}
+
+#[test]
+fn what_an_aborted_generation_used_is_in_the_run() {
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.outdated(glance(vec![urgent(2)]), Some(40));
+    drive(&mut cycle);
+    let mut thought = reply(vec![text("well")]);
+    thought.reply.usage = Usage { input: Some(1_000), output: Some(5), ..Usage::default() };
+    cycle.thought(Ok(thought), at(2_000));
+    let (commits, _) = drive_seeing(&mut cycle, &[]);
+    let run = commits[0].run.as_ref().unwrap();
+    let aborted = run.steps[0].aborted;
+    assert!(aborted.input.is_some_and(|input| input > 0) && aborted.output == Some(40), "{aborted:?}");
+    assert_eq!(run.usage.input, aborted.input.map(|input| input + 1_000));
+    assert_eq!(run.usage.output, Some(45));
+}

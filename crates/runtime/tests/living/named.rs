@@ -1,0 +1,162 @@
+//! What a cycle shows besides what it took, in the hands of those outside: taken back, flooded, canceled;
+//! and a batch that is halved, a window that comes back.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use agent::config::{AgentConfig, Awareness};
+use agent::entry::EntryKind;
+use agent::event::Stage;
+use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
+use agent::life::Standing;
+use agent::port::{Clock, Denial, ModelError, RegistryError};
+use agent::prompt::Prompt;
+use agent::run::Ending;
+use models::scripted::Script;
+use serde_json::json;
+
+use crate::play::{Play, answer, done, everything, inbox, send, step};
+
+/// A world whose agents take their time, on its clock.
+fn timed(author: impl Fn(&Prompt, &Arc<dyn Clock>) -> Script + Send + Sync + 'static) -> Play {
+    let clock: Arc<OnceLock<Arc<dyn Clock>>> = Arc::default();
+    let known = Arc::clone(&clock);
+    let play = Play::new(move |prompt| author(prompt, known.get().unwrap()));
+    assert!(clock.set(Arc::clone(play.world.clock())).is_ok());
+    play
+}
+
+/// A cycle that is asked for step 1 and shows the correction, for ten seconds.
+async fn showing(inbox_max: u32) -> (Play, EntityId, AgentId, SpaceId, MessageId) {
+    let play = timed(|prompt, clock| match (inbox(prompt).contains("analyze"), step(prompt)) {
+        (true, 0) => Script::new().call("slow", &json!({})),
+        (true, 1) => {
+            let said = send("lab", "the marketing one");
+            Script::new().pause(clock, Duration::from_secs(10)).call("send_message", &said)
+        }
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let limits = json!({"limits": {"inbox_max": inbox_max}});
+    let ada = world.agent("ada", AgentConfig::from_json(&limits).unwrap()).await.unwrap();
+    let lab = world.space("lab", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lab, "analyze the sales").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    let correction = world.say(husam, lab, "no, the marketing data").await.unwrap();
+    play.gate.open();
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(play.model.prompts().len(), 2, "step 1 is asked");
+    (play, husam, ada, lab, correction)
+}
+
+fn event(message: MessageId) -> EventId {
+    EventId(message.to_string())
+}
+
+#[tokio::test]
+async fn what_is_being_shown_is_taken_and_told_so_and_the_decision_lives_it() {
+    let (play, _, ada, _, correction) = showing(100).await;
+    let world = &play.world;
+    let row = world.reader().event(ada, event(correction)).await.unwrap().unwrap();
+    assert_eq!((row.stage, row.ordinal, row.step), (Stage::Taken, Some(1), Some(1)));
+    let refused = world.registry().cancel_event(ada, event(correction)).await;
+    assert!(matches!(refused, Err(RegistryError::Denied(Denial::EventTaken { .. }))), "{refused:?}");
+    world.quiet().await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Rested, 2));
+}
+
+#[tokio::test]
+async fn a_flood_in_the_middle_leaves_what_is_being_shown_alone() {
+    let (play, husam, ada, lab, correction) = showing(10).await;
+    let world = &play.world;
+    for n in 0..30 {
+        world.say(husam, lab, &format!("flood {n}")).await.unwrap();
+    }
+    world.quiet().await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert!(runs.iter().all(|run| run.ending == Ending::Rested), "{runs:?}");
+    assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "lived");
+}
+
+#[tokio::test]
+async fn a_cancel_while_a_step_is_shown_something_takes_that_back_as_well() {
+    let (play, _, ada, _, correction) = showing(100).await;
+    let world = &play.world;
+    world.registry().cancel(ada, None).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.quiet().await.unwrap();
+    assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Canceled), "nothing wakes it again");
+    assert!(runs[0].usage.input.is_some_and(|input| input > 0), "the dropped generation is counted");
+}
+
+#[tokio::test]
+async fn the_parked_cycle_of_a_suspended_agent_is_canceled_at_once() {
+    let (play, _, ada, _, _) = showing(100).await;
+    let world = &play.world;
+    world.registry().set_standing(ada, Standing::Suspended, play.now()).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert!(world.reader().agent(ada).await.unwrap().unwrap().open.is_some(), "it is parked");
+    world.registry().cancel(ada, None).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Canceled));
+    assert_eq!(world.reader().agent(ada).await.unwrap().unwrap().standing, Standing::Suspended);
+}
+
+#[tokio::test]
+async fn a_poison_that_may_interrupt_dies_alone() {
+    let play = timed(|prompt, clock| {
+        if everything(prompt).contains("POISON") {
+            return Script::fails(ModelError::Garbage("an empty reply".into()));
+        }
+        match step(prompt) {
+            0 => {
+                let said = send("lab", "answered");
+                Script::new().pause(clock, Duration::from_secs(3)).call("send_message", &said)
+            }
+            _ => done(),
+        }
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let config = AgentConfig { awareness: Awareness::Interrupt, ..AgentConfig::default() };
+    let ada = world.agent("ada", config).await.unwrap();
+    let lab = world.space("lab", &[husam, ada.entity()]).await.unwrap();
+    let innocent = world.say(husam, lab, "a question").await.unwrap();
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    let poison = world.say(husam, lab, "POISON").await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.fate(ada, &innocent.to_string()).await.unwrap().as_str(), "lived");
+    assert_eq!(world.fate(ada, &poison.to_string()).await.unwrap().as_str(), "dead");
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Rested], "{runs:?}");
+    assert_eq!(world.heard(lab).await.unwrap().iter().filter(|(_, said)| said == "answered").count(), 1);
+}
+
+#[tokio::test]
+async fn an_event_that_no_vendor_takes_costs_the_later_cycles_nothing_of_their_window() {
+    let play = Play::new(|prompt| match inbox(prompt).contains("ENDLESS") {
+        true => Script::fails(ModelError::TooLong("prompt is too long".into())),
+        false => answer(prompt, "lab", "ok"),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lab = world.space("lab", &[husam, ada.entity()]).await.unwrap();
+    for text in ["one", "two", "three", "ENDLESS", "four"] {
+        world.say(husam, lab, text).await.unwrap();
+        world.quiet().await.unwrap();
+    }
+    let view = world.reader().view(ada).await.unwrap();
+    assert!(view.is_none_or(|view| view.tail == 1 && view.ranges.is_empty()), "all of it is in view again");
+    let asked = play.model.prompts();
+    let last = crate::play::entries(asked.last().unwrap());
+    assert_eq!(last.iter().filter(|entry| entry.kind == EntryKind::Inbox).count(), 4);
+}
