@@ -52,15 +52,6 @@ async fn every_bad_body_gets_one_clear_refusal() {
     check(agents, json!({"name": "a", "config": {"tools": "x"}}), 422, "bad_config", "").await;
     check(agents, json!({"name": "a", "config": {"model": "x/y"}}), 422, "no_such_model", "`x/y`").await;
     check(agents, json!({"name": "a", "config": {"tools": ["fier"]}}), 422, "no_such_tool", "`fire`").await;
-    let named = |config: serde_json::Value| json!({"name": "a", "config": config});
-    let gates = named(json!({"gates": [{"from": 0, "to": 0, "active_tools": ["fier"]}]}));
-    check(agents, gates, 422, "no_such_tool", "`gates`: there is no tool `fier`").await;
-    let routing = named(json!({"routing": [{"from": 1, "model": "x/y"}]}));
-    check(agents, routing, 422, "no_such_model", "`routing` names `x/y`").await;
-    let fallback = named(json!({"fallback": ["x/y"]}));
-    check(agents, fallback, 422, "no_such_model", "`fallback` names `x/y`").await;
-    let mute = named(json!({"gates": [{"from": 0, "active_tools": ["fire"]}]}));
-    check(agents, mute, 422, "bad_config", "no step lets it call `send_message`").await;
     check(agents, json!({"name": "a", "display_name": "x".repeat(201)}), 422, "bad_value", "200").await;
     check("/v1/agents/nobody/suspend", json!({}), 404, "not_found", "agent").await;
     check("/v1/agents/you/suspend", json!({}), 404, "not_found", "agent").await;
@@ -79,6 +70,23 @@ async fn every_bad_body_gets_one_clear_refusal() {
     check("/v1/spaces/home/members", json!({"entity": "nobody"}), 404, "not_found", "`nobody`").await;
     check("/v1/entities/muhammad/keys", json!({}), 422, "not_human", "people").await;
     check("/v1/entities", json!({"name": "YOU"}), 409, "name_taken", "an entity called `you`").await;
+}
+
+#[tokio::test]
+async fn a_config_that_names_what_is_not_there_is_refused_with_its_key() {
+    let world = World::new().await;
+    let check = async |config: Value, code: &str, words: &str| {
+        let answer = world.post("/v1/agents", json!({"name": "a", "config": config})).await;
+        assert_eq!((answer.status, answer.code()), (422, code), "{config}: {answer:?}");
+        assert!(answer.words().contains(words), "{config}: `{}` lacks `{words}`", answer.words());
+    };
+    let gates = json!({"gates": [{"from": 0, "to": 0, "active_tools": ["fier"]}]});
+    check(gates, "no_such_tool", "`gates`: there is no tool `fier`").await;
+    let routing = json!({"routing": [{"from": 1, "model": "x/y"}]});
+    check(routing, "no_such_model", "`routing` names `x/y`").await;
+    check(json!({"fallback": ["x/y"]}), "no_such_model", "`fallback` names `x/y`").await;
+    let mute = json!({"gates": [{"from": 0, "active_tools": ["fire"]}]});
+    check(mute, "bad_config", "no step lets it call `send_message`").await;
 }
 
 #[tokio::test]

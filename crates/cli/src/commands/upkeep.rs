@@ -134,7 +134,7 @@ fn holds(figures: &Figures) -> String {
 fn size(bytes: u64) -> String {
     match bytes {
         0..=1_048_575 => format!("{} KB", bytes.div_ceil(1024)),
-        _ => format!("{}.{} MB", bytes >> 20, (bytes % (1 << 20)) * 10 >> 20),
+        _ => format!("{}.{} MB", bytes >> 20, ((bytes % (1 << 20)) * 10) >> 20),
     }
 }
 
