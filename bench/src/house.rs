@@ -80,6 +80,7 @@ impl House {
             Arc::new(WatchedVoices { inner: voices(Arc::clone(&clock)), marks: Arc::clone(&marks) });
         let keeper = runtime::start(Ports {
             store: watched.clone(),
+            calls: Arc::new(store.clone()),
             lookup: Arc::new(store.clone()),
             voices: Arc::clone(&voices),
             toolbox: Arc::clone(&toolbox),

@@ -46,6 +46,9 @@ pub enum CallState {
     Planned,
     /// Begun; only unsafe and claimed calls are marked so.
     Started,
+    /// Begun, and its cycle does not wait for it any more: the outcome so far is `pending`, the answer
+    /// becomes an event.
+    Detached,
     /// Answered; the outcome stands in the row.
     Done,
 }
@@ -56,13 +59,16 @@ impl CallState {
         match self {
             Self::Planned => "planned",
             Self::Started => "started",
+            Self::Detached => "detached",
             Self::Done => "done",
         }
     }
 
     /// The reverse of [`CallState::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Planned, Self::Started, Self::Done].into_iter().find(|state| state.as_str() == text)
+        [Self::Planned, Self::Started, Self::Detached, Self::Done]
+            .into_iter()
+            .find(|state| state.as_str() == text)
     }
 }
 
@@ -118,6 +124,31 @@ impl Outcome {
         Self { status: OutcomeStatus::Error, text: text.into(), detail: None }
     }
 
+    /// The answer will come as an event.
+    pub fn pending(call: &CallId) -> Self {
+        Self::later(call, "it goes on while you do other things")
+    }
+
+    /// It took longer than it may, and goes on.
+    pub fn overdue(call: &CallId, timeout_ms: u128) -> Self {
+        Self::later(call, &format!("no answer within {timeout_ms} ms; it goes on"))
+    }
+
+    fn later(call: &CallId, why: &str) -> Self {
+        let note = format!(
+            "{why}. Its answer, if it comes, will come to you as an event: a tool result that names this call. \
+             Do not wait for it, and do not make the call again."
+        );
+        let text = serde_json::json!({"status": "pending", "call": call, "note": note}).to_string();
+        Self { status: OutcomeStatus::Pending, text, detail: None }
+    }
+
+    /// It took longer than even a call that goes on beyond its cycle may.
+    pub fn given_up(effect: Effect, after_ms: u128) -> Self {
+        let happened = if effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
+        Self::error(format!("no answer within {after_ms} ms; given up{happened}"))
+    }
+
     /// An operator took the call back; the words say what is known of what it did.
     pub fn canceled(row: &CallRow) -> Self {
         let known = match (row.effect, row.state) {
@@ -138,6 +169,30 @@ impl Outcome {
     /// The text as the model is shown it: head and tail over the bound.
     pub fn shown(&self) -> String {
         head_and_tail(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES)
+    }
+}
+
+/// What becomes of a detached call that nobody runs, since the process that ran it is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakenUp {
+    /// It is run again, under the same key.
+    Again,
+    /// It is answered so.
+    Over(Outcome),
+}
+
+/// Decides it; `times` it was taken up so far, this one included.
+pub fn taken_up(row: &CallRow, times: u32) -> TakenUp {
+    let unknown = |why: &str| {
+        let text = format!("{why}; unknown whether it happened. Find out before you try again.");
+        TakenUp::Over(Outcome { status: OutcomeStatus::Unknown, text, detail: None })
+    };
+    match row.effect {
+        Effect::Inward | Effect::Unsafe => unknown("interrupted, since the server ended while it ran"),
+        Effect::ReadOnly | Effect::Idempotent if times > limits::DETACHED_ATTEMPTS => {
+            unknown(&format!("the server ended {times} times while it ran"))
+        }
+        Effect::ReadOnly | Effect::Idempotent => TakenUp::Again,
     }
 }
 
@@ -198,6 +253,45 @@ pub struct CallRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(effect: Effect) -> CallRow {
+        CallRow {
+            id: CallId("c1".into()),
+            cycle: CycleId(uuid::Uuid::nil()),
+            step: 0,
+            index: 0,
+            tool: "t".into(),
+            arguments: "{}".into(),
+            effect,
+            tool_version: "1".into(),
+            schema_hash: String::new(),
+            awaited: false,
+            state: CallState::Detached,
+            outcome: None,
+        }
+    }
+
+    #[test]
+    fn a_detached_call_is_run_again_where_it_may_be_and_only_so_often() {
+        let over = |effect, times| match taken_up(&row(effect), times) {
+            TakenUp::Again => None,
+            TakenUp::Over(outcome) => Some(outcome.status),
+        };
+        for effect in [Effect::ReadOnly, Effect::Idempotent] {
+            assert_eq!(over(effect, limits::DETACHED_ATTEMPTS), None);
+            assert_eq!(over(effect, limits::DETACHED_ATTEMPTS + 1), Some(OutcomeStatus::Unknown));
+        }
+        assert_eq!(over(Effect::Unsafe, 1), Some(OutcomeStatus::Unknown));
+    }
+
+    #[test]
+    fn a_pending_outcome_is_json_that_names_its_call() {
+        let outcome = Outcome::overdue(&CallId("c1".into()), 50);
+        let value: serde_json::Value = serde_json::from_str(&outcome.text).unwrap();
+        assert_eq!((&value["status"], &value["call"]), (&"pending".into(), &"c1".into()));
+        assert!(value["note"].as_str().unwrap().starts_with("no answer within 50 ms"));
+        assert!(!outcome.failed());
+    }
 
     #[test]
     fn a_long_outcome_keeps_head_tail_and_true_size() {

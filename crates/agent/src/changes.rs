@@ -154,7 +154,7 @@ pub struct CallChange {
     pub id: CallId,
     /// Its new state.
     pub state: CallState,
-    /// Its outcome, with `Done`.
+    /// Its outcome, with `Done`; what its agent reads for now, with `Detached`.
     pub outcome: Option<Outcome>,
 }
 
@@ -272,6 +272,8 @@ pub struct Glance {
     pub cancel: bool,
     /// Whether the agent was suspended: the open cycle parks.
     pub suspended: bool,
+    /// Calls of the agent that go on beyond their cycles.
+    pub detached: u32,
     /// Calls of the open step that were answered from outside: canceled, or by whoever claimed them.
     pub answered: Vec<(CallId, Outcome)>,
     /// The facts, where they changed.

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::call::OutcomeStatus;
 use crate::entity::EntityKind;
 use crate::id::{CallId, CycleId, EntityId, EventId, MessageId, PlanId, RootId, SpaceId};
 
@@ -174,6 +175,9 @@ pub enum EventData {
         text: String,
         /// Whether it failed.
         error: bool,
+        /// How the call ended; rows of earlier versions have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<OutcomeStatus>,
     },
     /// Nothing but the waking itself.
     Heartbeat,

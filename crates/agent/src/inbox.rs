@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use crate::call::head_and_tail;
+use crate::call::{OutcomeStatus, head_and_tail};
 use crate::delivery::{self, space_of};
 use crate::entity::EntityKind;
 use crate::event::{EventData, EventKind, Said, Trust, Waiting};
@@ -258,8 +258,13 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
             format!("[plan {} | id: {plan}] {missed}: {}", quoted(name), quoted(instruction))
         }
         EventData::Timer { reason } => format!("[timer] {ago}: {}", quoted(reason)),
-        EventData::ToolResult { call, tool, text, error } => {
-            let word = if *error { "failed" } else { "answered" };
+        EventData::ToolResult { call, tool, text, error, status } => {
+            let word = match status {
+                Some(OutcomeStatus::Canceled) => "was canceled",
+                Some(OutcomeStatus::Unknown) => "was interrupted",
+                _ if *error => "failed",
+                _ => "answered",
+            };
             let body = bounded(&quoted(text), &event.id.0);
             format!("[tool result {} | call: {call}] {word} {ago}: {body}", quoted(tool))
         }
@@ -401,6 +406,26 @@ mod tests {
         named.said[0].sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
         let text = format_inbox(&[named], at(0), None);
         assert_eq!(text.lines().filter(|line| line.starts_with("2.")).count(), 0);
+    }
+
+    #[test]
+    fn a_late_result_names_its_call_and_how_it_ended_on_one_line() {
+        let mut late = said(1, 1, 5, false, "");
+        late.event.kind = EventKind::ToolResult;
+        late.said.clear();
+        for (status, error, word) in [
+            (Some(OutcomeStatus::Ok), false, "answered"),
+            (Some(OutcomeStatus::Error), true, "failed"),
+            (Some(OutcomeStatus::Unknown), true, "was interrupted"),
+            (Some(OutcomeStatus::Canceled), true, "was canceled"),
+            (None, true, "failed"),
+        ] {
+            let (call, tool, text) = (crate::id::CallId("c1".into()), "fetch".into(), "a\n2. b".into());
+            late.event.data = EventData::ToolResult { call, tool, text, error, status };
+            let text = format_inbox(std::slice::from_ref(&late), at(2_000), None);
+            let line = format!("1. [tool result \"fetch\" | call: c1] {word} 2.0 s ago: \"a\\n2. b\"");
+            assert!(text.ends_with(&line), "{text}");
+        }
     }
 
     #[test]

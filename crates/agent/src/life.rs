@@ -10,7 +10,7 @@ use crate::config::AgentConfig;
 use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Principal, Trust, Waiting};
-use crate::id::{AgentId, ContentRef, CycleId, GoalId, PlanId, RootId, SpaceId};
+use crate::id::{AgentId, CallId, ContentRef, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::inbox::Batch;
 use crate::run::{StepReceipt, Usage};
 
@@ -392,6 +392,17 @@ pub struct Facts {
     pub goals: Vec<Goal>,
     /// Its pending plans, next first.
     pub plans: Vec<Plan>,
+    /// Its calls that go on beyond their cycles, as of the waking.
+    pub pending: Vec<PendingCall>,
+}
+
+/// A call whose answer will come as an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingCall {
+    /// Which.
+    pub id: CallId,
+    /// The tool.
+    pub tool: String,
 }
 
 impl Facts {

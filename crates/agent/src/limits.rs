@@ -159,6 +159,19 @@ pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60 * 1000;
 /// A tool call (default).
 pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 
+/// Calls of one agent that go on beyond their cycles; more are refused, or given up when they time out.
+pub const DETACHED_PER_AGENT: usize = 32;
+/// The same on one node: asynchronous calls beyond it wait for their turn.
+pub const DETACHED_PER_NODE: usize = 1_024;
+/// How long a call may go on after it timed out, until it is given up.
+pub const LATE_MS: u64 = 15 * 60 * 1000;
+/// Detached calls that one look for those that nobody runs takes up.
+pub const DETACHED_BATCH: u32 = 32;
+/// Starts of the server that run a detached call again before it is given up.
+pub const DETACHED_ATTEMPTS: u32 = 3;
+/// What an event tells of an outcome; the call's row has all of it.
+pub const RESULT_MAX_BYTES: usize = 16 * 1024;
+
 /// Agents that may be awake at once on one node.
 pub const AWAKE_MAX: usize = 256;
 /// Memory of warm agents on one node.

@@ -19,12 +19,13 @@ use crate::limits;
 /// Renders the workspace, bounded by [`limits::WORKSPACE_MAX_BYTES`]: what comes later is cut first.
 pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestamp) -> String {
     let mut out = String::from("[WORKSPACE — current facts, shown fresh each time you wake]\n");
-    let components: [(&str, String); 5] = [
+    let components: [(&str, String); 6] = [
         ("Now", now.to_string()),
         ("Your spaces", spaces(me, facts, active)),
         ("Your goals", goals(facts)),
         ("Your memories", memories(facts)),
         ("Your plans", plans(facts)),
+        ("Your pending calls", pending(facts)),
     ];
     for (title, body) in components {
         if body.is_empty() {
@@ -130,6 +131,11 @@ fn plans(facts: &Facts) -> String {
         let _ = writeln!(out, "- {name} | id: {} | {when}{next}: {instruction}", plan.id);
     }
     out
+}
+
+/// Calls whose answers will come as events.
+fn pending(facts: &Facts) -> String {
+    facts.pending.iter().map(|call| format!("- {} | call: {}\n", quoted(&call.tool), call.id)).collect()
 }
 
 /// The system layer: stable bytes for one config, name and set of tools.

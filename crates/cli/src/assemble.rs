@@ -40,6 +40,7 @@ pub(crate) fn assemble(
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let keeper = runtime::start(Ports {
         store: Arc::clone(&shared),
+        calls: Arc::new(store.clone()),
         lookup: Arc::new(store.clone()),
         voices: Arc::clone(&voices),
         toolbox: Arc::clone(&toolbox),

@@ -30,6 +30,7 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
         effect: Effect::Inward,
         visible: false,
         timeout: Duration::from_secs(1),
+        asynchronous: false,
         version: "1".into(),
     }
 }

@@ -7,16 +7,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::call::{CallRow, Effect, Outcome, OutcomeStatus};
+use agent::call::{CallRow, Outcome, OutcomeStatus};
 use agent::changes::Inward;
 use agent::cycle::{Cycle, Span};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{Done, Hands, Lookup, Tool, ToolError};
+use agent::port::{Clock, Detached, Done, Hands, Lookup, ToolError};
 use agent::update::{Topic, Update};
 use jiff::Timestamp;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::Ports;
@@ -24,7 +25,7 @@ use crate::trace;
 
 /// Where calls of a cycle happen; owned, so that outward calls can run beside the loop.
 #[derive(Clone)]
-struct Scene {
+pub(crate) struct Scene {
     agent: AgentId,
     cycle: CycleId,
     active_space: Option<SpaceId>,
@@ -35,7 +36,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn of(cycle: &Cycle, agent: AgentId, ports: &Ports) -> Self {
+    pub(crate) fn of(cycle: &Cycle, agent: AgentId, ports: &Ports) -> Self {
         let (root, hop) = cycle.descent();
         Self {
             agent,
@@ -48,7 +49,51 @@ impl Scene {
         }
     }
 
+    /// Of a call whose cycle is gone: it stands nowhere and knows nothing but what it descends from.
+    pub(crate) fn again(detached: &Detached, ports: &Ports) -> Self {
+        Self {
+            agent: detached.agent,
+            cycle: detached.row.cycle,
+            active_space: None,
+            root: detached.root.clone(),
+            hop: detached.hop,
+            facts: Arc::default(),
+            ports: ports.clone(),
+        }
+    }
+
+    /// Its time.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.ports.clock
+    }
+
+    /// How long the tool of a call may take.
+    pub(crate) fn timeout(&self, row: &CallRow) -> Duration {
+        let tool = self.ports.toolbox.tool(&row.tool);
+        tool.map_or(Duration::from_millis(limits::TOOL_TIMEOUT_MS), |tool| tool.spec().timeout)
+    }
+
+    /// How long a call of it may go on beyond its cycle: what nobody ever waits for has one time.
+    pub(crate) fn most(&self, row: &CallRow) -> Duration {
+        let tool = self.ports.toolbox.tool(&row.tool);
+        match tool.filter(|tool| tool.spec().asynchronous) {
+            Some(tool) => tool.spec().timeout,
+            None => Duration::from_millis(limits::LATE_MS),
+        }
+    }
+
     async fn run(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
+        let timeout = self.timeout(row);
+        tokio::select! {
+            biased;
+            done = self.work(row, pending) => done,
+            () = self.ports.clock.sleep(timeout) => {
+                Err(ToolError::new(Outcome::given_up(row.effect, timeout.as_millis()).text))
+            }
+        }
+    }
+
+    async fn work(&self, row: &CallRow, pending: &Inward) -> Result<Done, ToolError> {
         let Some(tool) = self.ports.toolbox.tool(&row.tool) else {
             return Err(ToolError::new(format!("the tool `{}` is gone", row.tool)));
         };
@@ -65,12 +110,7 @@ impl Scene {
             pending,
             lookup: &*self.ports.lookup as &dyn Lookup,
         };
-        let timeout = tool.spec().timeout;
-        tokio::select! {
-            biased;
-            done = tool.call(arguments, hands) => done,
-            () = self.ports.clock.sleep(timeout) => Err(timed_out(&*tool, timeout)),
-        }
+        tool.call(arguments, hands).await
     }
 
     /// Runs a call and says when it ran.
@@ -89,21 +129,12 @@ impl Scene {
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
 
-    fn tell_done(&self, row: &CallRow, status: OutcomeStatus, span: Span) {
+    pub(crate) fn tell_done(&self, row: &CallRow, status: OutcomeStatus, span: Span) {
         let (agent, cycle) = (self.agent, self.cycle);
         let (call, tool, ms) = (row.id.clone(), row.tool.clone(), Some(span.ms));
         let update = Update::ToolDone { agent, cycle, call, tool, status, ms };
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
-}
-
-fn timed_out(tool: &dyn Tool, timeout: Duration) -> ToolError {
-    let ms = timeout.as_millis();
-    let happened = match tool.spec().effect {
-        Effect::Unsafe => "; unknown whether it happened",
-        _ => "",
-    };
-    ToolError::new(format!("`{}` gave no answer within {ms} ms{happened}", tool.spec().name))
 }
 
 /// What inward calls gave, and when they ran.
@@ -159,25 +190,72 @@ fn broke(error: &JoinError) -> ToolError {
     ToolError { model: "the tool broke; nothing of it was done".into(), operator: Some(error.to_string()) }
 }
 
-/// An outward call that ended.
-pub(crate) struct Answered {
-    /// Which.
-    pub(crate) call: CallId,
-    /// How.
-    pub(crate) outcome: Outcome,
-    /// When it ran; unknown where it broke.
-    pub(crate) span: Option<Span>,
+/// An outward call at work. Dropping it gives the call up.
+pub(crate) struct Work {
+    pub(crate) scene: Scene,
+    pub(crate) row: CallRow,
+    task: AbortOnDropHandle<(Outcome, Span)>,
+    at: Timestamp,
+    began: u64,
 }
 
-/// Outward calls on their way. Dropping it gives them up.
+impl Work {
+    /// Begins the call, with no bound on how long it takes.
+    pub(crate) fn begin(scene: &Scene, row: CallRow, step: &tracing::Span) -> Self {
+        let (at, began) = (scene.ports.clock.now(), scene.ports.clock.monotonic_ms());
+        let traced = trace::tool(step, &row);
+        let (there, call, ended) = (scene.clone(), row.clone(), traced.clone());
+        let work = async move {
+            there.tell_started(&call);
+            failpoint::hit!("tool.begins");
+            let (result, span) = there.timed(there.work(&call, &Inward::default())).await;
+            failpoint::hit!("tool.done");
+            let outcome = outcome_of(result);
+            trace::done(&ended, outcome.status);
+            (outcome, span)
+        };
+        let task = AbortOnDropHandle::new(tokio::spawn(work.instrument(traced)));
+        Self { scene: scene.clone(), row, task, at, began }
+    }
+
+    /// Waits for its end. A panic is that call's failure.
+    pub(crate) async fn ended(&mut self) -> (Outcome, Span) {
+        match (&mut self.task).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                let text = "the tool broke; unknown whether it happened".to_owned();
+                let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
+                (Outcome { status, text, detail }, self.span())
+            }
+        }
+    }
+
+    /// When it began, and how long it has run.
+    pub(crate) fn span(&self) -> Span {
+        span(self.at, self.began, &self.scene)
+    }
+}
+
+fn span(at: Timestamp, began: u64, scene: &Scene) -> Span {
+    Span { at, ms: scene.ports.clock.monotonic_ms().saturating_sub(began) }
+}
+
+/// What came of an outward call.
+pub(crate) enum Came {
+    /// It ended.
+    Answered(CallId, Outcome, Span),
+    /// It has taken longer than it may, and still is at work.
+    Overdue(Box<Work>),
+}
+
+/// Outward calls that their cycle waits for. Dropping it gives them up.
 #[derive(Default)]
 pub(crate) struct Outward {
-    running: JoinSet<(Outcome, Span)>,
+    running: JoinSet<Came>,
     /// Which call each task runs.
     calls: HashMap<task::Id, Running>,
 }
 
-/// An outward call on its way.
 struct Running {
     scene: Scene,
     row: CallRow,
@@ -188,42 +266,31 @@ struct Running {
 
 impl Outward {
     /// Starts calls side by side; the machine hands out unsafe ones one after another.
-    pub(crate) fn start(
-        &mut self,
-        cycle: &Cycle,
-        agent: AgentId,
-        ports: &Ports,
-        step: &tracing::Span,
-        rows: Vec<CallRow>,
-    ) {
-        let scene = Scene::of(cycle, agent, ports);
+    pub(crate) fn start(&mut self, scene: &Scene, step: &tracing::Span, rows: Vec<CallRow>) {
         for row in rows {
-            let (there, kept) = (scene.clone(), row.clone());
-            let (at, began) = (ports.clock.now(), ports.clock.monotonic_ms());
-            let traced = trace::tool(step, &row);
-            let ended = traced.clone();
-            let work = async move {
-                there.tell_started(&row);
-                failpoint::hit!("tool.begins");
-                let (result, span) = there.timed(there.run(&row, &Inward::default())).await;
-                failpoint::hit!("tool.done");
-                let outcome = outcome_of(result);
-                trace::done(&ended, outcome.status);
-                there.tell_done(&row, outcome.status, span);
-                (outcome, span)
-            };
-            let task = self.running.spawn(work.instrument(traced));
-            self.calls.insert(task.id(), Running { scene: scene.clone(), row: kept, task, at, began });
+            let timeout = scene.timeout(&row);
+            let mut work = Work::begin(scene, row.clone(), step);
+            let (at, began, clock) = (work.at, work.began, Arc::clone(&scene.ports.clock));
+            let task = self.running.spawn(async move {
+                let (outcome, span) = tokio::select! {
+                    biased;
+                    ended = work.ended() => ended,
+                    () = clock.sleep(timeout) => return Came::Overdue(Box::new(work)),
+                };
+                work.scene.tell_done(&work.row, outcome.status, span);
+                Came::Answered(work.row.id, outcome, span)
+            });
+            self.calls.insert(task.id(), Running { scene: scene.clone(), row, task, at, began });
         }
     }
 
-    /// The next outcome; never ready where nothing runs.
-    pub(crate) async fn next(&mut self) -> Answered {
+    /// What comes next; never ready where nothing runs.
+    pub(crate) async fn next(&mut self) -> Came {
         loop {
             match self.running.join_next_with_id().await {
                 Some(ended) => {
-                    if let Some(answered) = self.answered(ended) {
-                        return answered;
+                    if let Some(came) = self.came(ended) {
+                        return came;
                     }
                 }
                 None => std::future::pending().await,
@@ -236,35 +303,26 @@ impl Outward {
         let unwanted = self.calls.extract_if(|_, running| !wanted(&running.row.id));
         let ended = unwanted.map(|(_, running)| {
             running.task.abort();
-            let ms = running.scene.ports.clock.monotonic_ms().saturating_sub(running.began);
-            let span = Span { at: running.at, ms };
+            let span = span(running.at, running.began, &running.scene);
             running.scene.tell_done(&running.row, OutcomeStatus::Canceled, span);
             (running.row.id, span)
         });
         ended.collect()
     }
 
-    /// Outcomes that have come already; everything else is given up.
-    pub(crate) fn let_go(mut self) -> Vec<Answered> {
+    /// What has come already; everything else is given up.
+    pub(crate) fn let_go(mut self) -> Vec<Came> {
         let mut came = Vec::new();
         while let Some(ended) = self.running.try_join_next_with_id() {
-            came.extend(self.answered(ended));
+            came.extend(self.came(ended));
         }
         came
     }
 
-    fn answered(&mut self, ended: Result<(task::Id, (Outcome, Span)), JoinError>) -> Option<Answered> {
-        match ended {
-            Ok((task, (outcome, span))) => {
-                Some(Answered { call: self.calls.remove(&task)?.row.id, outcome, span: Some(span) })
-            }
-            Err(error) => {
-                let text = "the tool broke; unknown whether it happened".to_owned();
-                let (status, detail) = (OutcomeStatus::Unknown, Some(error.to_string()));
-                let call = self.calls.remove(&error.id())?.row.id;
-                Some(Answered { call, outcome: Outcome { status, text, detail }, span: None })
-            }
-        }
+    /// Nothing of what was given up.
+    fn came(&mut self, ended: Result<(task::Id, Came), JoinError>) -> Option<Came> {
+        let (task, came) = ended.ok()?;
+        self.calls.remove(&task).map(|_| came)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::cycle::Rested;
-use agent::id::AgentId;
+use agent::id::{AgentId, CallId};
 use agent::limits;
 use agent::port::{Due, StoreError, Waken};
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::living::{House, live};
 use crate::node::{Node, Signal};
@@ -54,9 +55,11 @@ pub fn start(ports: Ports) -> Keeper {
     let node = Node::new(sender, Arc::clone(&ports.live));
     let stopping = CancellationToken::new();
     let breakers = Breakers::new(Arc::clone(&ports.clock), Arc::clone(&ports.ids));
+    let beyond = Beyond::new(ports.clone(), node.clone());
     let house = Arc::new(House {
         ports,
         breakers,
+        beyond,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         suspects: Arc::new(Semaphore::new(1)),
@@ -71,6 +74,7 @@ pub fn start(ports: Ports) -> Keeper {
         queued: HashSet::new(),
         alarms: BTreeSet::new(),
         next_sweep: 0,
+        taken_up: None,
     };
     let task = tokio::spawn(keeping.run());
     Keeper { node, stopping, task }
@@ -122,6 +126,8 @@ struct Keeping {
     alarms: BTreeSet<(i64, AgentId)>,
     /// Monotonic time of the next look for due work.
     next_sweep: u64,
+    /// Behind which call the next look for calls that nobody runs goes on.
+    taken_up: Option<CallId>,
 }
 
 impl Keeping {
@@ -130,6 +136,7 @@ impl Keeping {
             match self.next_event().await {
                 Event::Signal(Signal::Due(waken)) => self.signalled(waken),
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
+                Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
                 Event::Finished(agent, result) => self.finished(agent, result),
                 Event::Broke(task, error) => self.broke(task, &error),
@@ -251,6 +258,18 @@ impl Keeping {
             }
             Err(error) => tracing::error!(%error, "the store could not be asked for due work"),
         }
+        self.take_up().await;
+    }
+
+    /// Looks for calls that go on beyond their cycle and that nobody runs, some at a time.
+    async fn take_up(&mut self) {
+        match self.house.beyond.take_up(self.taken_up.take()).await {
+            Ok(next) => self.taken_up = next,
+            Err(error) => tracing::error!(%error, "the store could not be asked for calls that nobody runs"),
+        }
+        if self.taken_up.is_some() {
+            self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
+        }
     }
 
     /// Looks for due work at that time, should it come before the next sweep.
@@ -310,7 +329,11 @@ impl Keeping {
         let deadline = self.house.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
         tokio::select! {
             () = deadline => self.tasks.abort_all(),
-            () = async { while self.tasks.join_next().await.is_some() {} } => {}
+            () = async {
+                while self.tasks.join_next().await.is_some() {}
+                self.house.beyond.idle().await;
+            } => {}
         }
+        self.house.beyond.let_go();
     }
 }

@@ -9,6 +9,7 @@ pub mod live;
 pub mod node;
 pub mod trace;
 
+mod beyond;
 mod breaker;
 mod choir;
 mod doubt;
@@ -22,7 +23,7 @@ mod warm;
 
 use std::sync::Arc;
 
-use agent::port::{Clock, Ids, Lookup, Store, Tokens, Toolbox, Voices};
+use agent::port::{Calls, Clock, Ids, Lookup, Store, Tokens, Toolbox, Voices};
 
 pub use keeper::{Keeper, start};
 
@@ -31,6 +32,8 @@ pub use keeper::{Keeper, start};
 pub struct Ports {
     /// The durable truth.
     pub store: Arc<dyn Store>,
+    /// Answers to calls that go on beyond their cycle.
+    pub calls: Arc<dyn Calls>,
     /// Reading on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
     /// The voices.

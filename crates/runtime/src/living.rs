@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
 use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
@@ -17,10 +18,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
+use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
-use crate::hands::{self, Answered, Outward};
+use crate::hands::{self, Came, Outward, Scene};
 use crate::node::Node;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
@@ -36,6 +38,8 @@ pub(crate) struct House {
     pub(crate) node: Node,
     pub(crate) warm: Warm,
     pub(crate) breakers: Breakers,
+    /// Calls that go on beyond their cycle.
+    pub(crate) beyond: Arc<Beyond>,
     /// After an unclean stop, agents that may have been the cause live one at a time.
     pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
@@ -149,7 +153,13 @@ impl Waking<'_> {
                 }
                 Next::Outward(calls) => {
                     let step = self.trace.step(self.cycle.step());
-                    self.outward.start(&self.cycle, self.agent, &self.house.ports, &step, calls);
+                    let scene = Scene::of(&self.cycle, self.agent, &self.house.ports);
+                    let (awaited, beyond) = calls.into_iter().partition(|row: &CallRow| row.awaited);
+                    self.outward.start(&scene, &step, awaited);
+                    let beyond: Vec<CallRow> = beyond;
+                    for row in beyond {
+                        self.house.beyond.start(&scene, row, step.clone());
+                    }
                 }
                 Next::Await => self.wait().await?,
                 Next::Rest(rested) => return Ok(rested),
@@ -253,8 +263,8 @@ impl Waking<'_> {
         };
         tokio::select! {
             biased;
-            answered = self.outward.next() => {
-                self.settle(answered);
+            came = self.outward.next() => {
+                self.settle(came);
                 return Ok(());
             }
             () = stopped => self.cycle.stop(STOPPING),
@@ -269,8 +279,10 @@ impl Waking<'_> {
             }
         }
         // What came is kept; the rest is told as what it is when the cycle goes on.
-        for answered in std::mem::take(&mut self.outward).let_go() {
-            self.settle(answered);
+        for came in std::mem::take(&mut self.outward).let_go() {
+            if let Came::Answered(..) = came {
+                self.settle(came);
+            }
         }
         self.cycle.let_go();
         Ok(())
@@ -283,12 +295,23 @@ impl Waking<'_> {
         }
     }
 
-    fn settle(&mut self, answered: Answered) {
-        let Answered { call, outcome, span } = answered;
-        if let Some(span) = span {
-            self.cycle.timed(call.clone(), span);
+    fn settle(&mut self, came: Came) {
+        match came {
+            Came::Answered(call, outcome, span) => {
+                self.cycle.timed(call.clone(), span);
+                self.cycle.settled(call, outcome);
+            }
+            Came::Overdue(work) => {
+                let (call, span) = (work.row.id.clone(), work.span());
+                self.cycle.timed(call.clone(), span);
+                let (timeout, place) = (work.scene.timeout(&work.row), self.house.beyond.place());
+                let goes_on = self.cycle.overdue(&call, timeout, place.is_some());
+                match place.filter(|_| goes_on) {
+                    Some(place) => self.house.beyond.adopt(*work, place),
+                    None => work.scene.tell_done(&work.row, OutcomeStatus::Error, span),
+                }
+            }
         }
-        self.cycle.settled(call, outcome);
     }
 
     /// A commit is never dropped half-way: it runs in a task of its own.

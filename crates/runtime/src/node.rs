@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::changes::Echo;
-use agent::id::AgentId;
+use agent::id::{AgentId, CallId};
 use agent::port::Waken;
 use agent::update::{Topic, Update};
 use tokio::sync::mpsc;
@@ -11,12 +11,14 @@ use tokio::sync::mpsc;
 use crate::live::Live;
 
 /// A hint to the keeper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Something became due for the agent.
     Due(Waken),
     /// Something about the agent changed (cancel, suspend, resume): look again now.
     Look(AgentId),
+    /// The call was answered from outside: whoever runs it need not go on.
+    Over(CallId),
 }
 
 /// A cheap handle on a running node. Signals are hints: losing one costs time, never truth.
@@ -52,13 +54,19 @@ impl Node {
 
     /// Tells what a call that was answered from outside caused: watchers, whoever has something to do now,
     /// and whoever still runs it. Never waits.
-    pub fn answered(&self, agent: AgentId, echo: Echo) {
+    pub fn answered(&self, agent: AgentId, call: CallId, echo: Echo) {
+        self.tell(echo);
+        let _ = self.signals.try_send(Signal::Over(call));
+        self.look(agent);
+    }
+
+    /// Tells watchers and sleepers what an answer caused.
+    pub(crate) fn tell(&self, echo: Echo) {
         for message in echo.said {
             let space = Topic::Space(message.space);
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
         }
         self.signal(&echo.wake);
-        self.look(agent);
     }
 
     /// What is live on this node.

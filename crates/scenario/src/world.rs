@@ -11,8 +11,8 @@ use agent::entity::Entity;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::port::{
-    Accept, Accepted, BoxFuture, Clock, Ids, Lookup, NewAgent, NewHuman, NewSpace, PageRequest, Reader,
-    Registry, Store, Tokens, Toolbox, Voices,
+    Accept, Accepted, BoxFuture, Calls, Clock, Ids, Lookup, NewAgent, NewHuman, NewSpace, PageRequest,
+    Reader, Registry, Store, Tokens, Toolbox, Voices,
 };
 use agent::space::{Message, NewMessage};
 use runtime::bus::LocalBus;
@@ -34,6 +34,8 @@ const STRIDE: Duration = SWEEP;
 pub struct Ground {
     /// The durable truth.
     pub store: Arc<dyn Store>,
+    /// Answers to calls that go on beyond their cycle.
+    pub calls: Arc<dyn Calls>,
     /// Reading on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
     /// Making people, agents, spaces.
@@ -124,6 +126,7 @@ impl World {
         let outage = Outage::of(voices);
         let ports = Ports {
             store: ground.store,
+            calls: ground.calls,
             lookup: ground.lookup,
             voices: Arc::new(outage.clone()),
             toolbox: ground.toolbox,

@@ -158,15 +158,21 @@ pub fn panics(counters: &Counters, effect: Effect) -> Arc<dyn Tool> {
 /// `tool` under another name, its calls shown in spaces.
 pub fn visible(name: &str, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let spec = ToolSpec { name: name.to_owned(), visible: true, ..tool.spec().clone() };
-    Arc::new(Visible { spec, tool })
+    Arc::new(Changed { spec, tool })
 }
 
-struct Visible {
+/// `tool` under another name, nobody waiting for its calls: each may take `timeout`.
+pub fn asynchronous(name: &str, tool: Arc<dyn Tool>, timeout: Duration) -> Arc<dyn Tool> {
+    let spec = ToolSpec { name: name.to_owned(), asynchronous: true, timeout, ..tool.spec().clone() };
+    Arc::new(Changed { spec, tool })
+}
+
+struct Changed {
     spec: ToolSpec,
     tool: Arc<dyn Tool>,
 }
 
-impl Tool for Visible {
+impl Tool for Changed {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -193,6 +199,7 @@ fn hand(name: &str, description: &str, effect: Effect, deed: Deed, counters: &Co
         effect,
         visible: false,
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
+        asynchronous: false,
         version: "1".to_owned(),
     };
     Arc::new(Hand { spec, deed, counters: counters.clone() })

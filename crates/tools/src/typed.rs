@@ -51,6 +51,7 @@ pub(crate) fn typed<H: Hand>() -> Arc<dyn Tool> {
         effect: Effect::Inward,
         visible: false,
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
+        asynchronous: false,
         version: "1".to_owned(),
     };
     let checker = Checker::new(H::NAME, &schema).expect("a schema derived from a type compiles");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{After, Cycle, Mended, Next, Rested, Setup, State};
+use super::{After, Cycle, Mended, Next, Rested, Setup, State, settle};
 use crate::call::{CallState, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Settlement};
 use crate::config::Triage;
@@ -28,7 +28,8 @@ impl Cycle {
         open.shown = being_shown.iter().map(|waiting| waiting.seq).collect();
         let life = waking.life;
         let (system, fixed_tokens) = super::think::fixed(&waking.entity, &waking.config, &setup.tools);
-        let calls = waking.calls.into_iter().filter(|row| row.step == open.step).collect();
+        let calls =
+            waking.calls.into_iter().filter(|row| row.step == open.step).map(settle::as_told).collect();
         Self {
             agent: life.agent,
             me: waking.entity,
@@ -66,6 +67,7 @@ impl Cycle {
             calls,
             running: Vec::new(),
             arrived: Vec::new(),
+            detached: 0,
             spans: Vec::new(),
             overlap: waking.clean && !canceled,
             cancel: canceled,
@@ -125,7 +127,9 @@ impl Cycle {
         }
         for row in &self.calls {
             if row.state == CallState::Started && row.effect == crate::call::Effect::Unsafe {
-                self.arrived.push((row.id.clone(), unknown_outcome()));
+                // One that nobody waits for was begun: whoever takes it up tells what is known of it.
+                let outcome = if row.awaited { unknown_outcome() } else { Outcome::pending(&row.id) };
+                self.arrived.push((row.id.clone(), outcome));
             }
         }
         if self.unanswered() { State::Acting } else { self.after_settle() }

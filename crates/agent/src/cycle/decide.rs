@@ -15,7 +15,7 @@ use crate::id::{CallId, ContentRef, EventId};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
-use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
+use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError, ToolSpec};
 
 /// Failed calls that a `done` in vain is told of by name.
 const NAMED_MAX: usize = 5;
@@ -41,7 +41,7 @@ impl Cycle {
         let cut = thought.reply.stop == StopReason::Length;
         let parts = &thought.reply.parts;
         let mut verdicts = thought.verdicts.iter();
-        let mut planned = Vec::new();
+        let (mut planned, mut detached) = (Vec::new(), self.detached);
         for (place, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
@@ -56,6 +56,9 @@ impl Cycle {
             } else {
                 spec.map_or_else(|| Some(self.unknown_tool(name)), |_| self.gated(name).or(verdict.err()))
             };
+            let goes_on = refusal.is_none() && spec.is_some_and(goes_on);
+            let refusal = refusal.or_else(|| if goes_on { self.too_many(detached) } else { None });
+            detached += usize::from(goes_on);
             let outcome = refusal.map(Outcome::error);
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             planned.push(Planned {
@@ -69,7 +72,7 @@ impl Cycle {
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
                     schema_hash: spec.map(|spec| schema_hash(&spec.schema)).unwrap_or_default(),
-                    awaited: true,
+                    awaited: !goes_on || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,
                 },
@@ -77,6 +80,13 @@ impl Cycle {
             });
         }
         planned
+    }
+
+    fn too_many(&self, detached: usize) -> Option<String> {
+        let most = limits::DETACHED_PER_AGENT;
+        let why =
+            format!("{most} of your calls are pending already; not begun. Wait for an answer of theirs");
+        (detached >= most).then_some(why)
     }
 
     fn unknown_tool(&self, name: &str) -> String {
@@ -325,6 +335,11 @@ pub(super) fn not_done<'a>(
         failed.join(", ")
     );
     (!failed.is_empty()).then(|| Outcome::error(text))
+}
+
+/// Whether nobody waits for a call of that tool.
+fn goes_on(spec: &ToolSpec) -> bool {
+    spec.asynchronous && spec.effect != Effect::Inward
 }
 
 fn runs_inward(call: &Planned) -> bool {

@@ -202,6 +202,8 @@ pub struct Cycle {
     running: Vec<CallId>,
     /// Outcomes that came and are not committed.
     arrived: Vec<(CallId, Outcome)>,
+    /// Calls of the agent that go on beyond their cycles, as last known.
+    detached: usize,
     /// When calls of the step in hand ran, as far as the driver has told.
     spans: Vec<(CallId, Span)>,
     /// Whether opening may overlap the model call.
@@ -336,6 +338,7 @@ impl Cycle {
     pub fn glanced(&mut self, glance: Glance) {
         self.cancel |= glance.cancel;
         self.answered(glance.answered.clone());
+        self.detached = glance.detached as usize;
         self.waits = Waits::of(&glance);
         if glance.suspended {
             self.park.get_or_insert_with(|| "suspended".to_owned());

@@ -1,6 +1,8 @@
 //! Outward calls: started after their decision is committed, settled as they come, and answered to
 //! the model by one outcomes entry per step, in call order.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::decide::{not_done, outcomes};
@@ -10,6 +12,7 @@ use crate::changes::{CallChange, CommitKind};
 use crate::entry::{Entry, EntryKind};
 use crate::id::CallId;
 use crate::life::{Finishing, OpenCycle};
+use crate::limits;
 use crate::message::ModelMessage;
 use crate::run::Ending;
 
@@ -60,7 +63,12 @@ impl Cycle {
         if rows.is_empty() || self.park.is_some() {
             return Next::Await;
         }
-        self.running.extend(rows.iter().map(|row| row.id.clone()));
+        for row in &rows {
+            match row.awaited {
+                true => self.running.push(row.id.clone()),
+                false => self.arrived.push((row.id.clone(), Outcome::pending(&row.id))),
+            }
+        }
         Next::Outward(rows)
     }
 
@@ -74,9 +82,26 @@ impl Cycle {
             };
             row.state = CallState::Done;
             row.outcome = Some(outcome);
+            *row = as_told(row.clone());
             self.running.retain(|running| *running != id);
             self.arrived.retain(|(arrived, _)| *arrived != id);
         }
+    }
+
+    /// A call has taken longer than it may. Whether it goes on beyond its cycle: there must be `room` for it
+    /// on the node, and the agent may have only so many.
+    pub fn overdue(&mut self, call: &CallId, timeout: Duration, room: bool) -> bool {
+        let Some(row) = self.calls.iter().find(|row| row.id == *call && self.awaits(&row.id)) else {
+            return false;
+        };
+        let goes_on = room && self.detached < limits::DETACHED_PER_AGENT;
+        let outcome = match goes_on {
+            true => Outcome::overdue(call, timeout.as_millis()),
+            false => Outcome::given_up(row.effect, timeout.as_millis()),
+        };
+        self.detached += usize::from(goes_on);
+        self.settled(call.clone(), outcome);
+        goes_on
     }
 
     /// Whether the driver's outcome of a call is still wanted.
@@ -132,8 +157,10 @@ impl Cycle {
             .iter()
             .filter(|row| row.outcome.is_none())
             .filter_map(|row| {
-                let outcome = Some(self.outcome_of(row)?);
-                Some(CallChange { id: row.id.clone(), state: CallState::Done, outcome })
+                let outcome = self.outcome_of(row)?;
+                let goes_on = outcome.status == OutcomeStatus::Pending;
+                let state = if goes_on { CallState::Detached } else { CallState::Done };
+                Some(CallChange { id: row.id.clone(), state, outcome: Some(outcome) })
             })
             .collect()
     }
@@ -211,4 +238,13 @@ impl Cycle {
     pub(super) fn ended(&self, ending: Ending, reason: Option<String>) -> Rested {
         Rested::Ended { cycle: self.open.id, ending, reason }
     }
+}
+
+/// A row as the cycle's outcomes entry tells it: of a call that nobody waits for the answer comes as an
+/// event, however soon it came.
+pub(super) fn as_told(row: CallRow) -> CallRow {
+    if row.awaited || row.state != CallState::Done {
+        return row;
+    }
+    CallRow { outcome: Some(Outcome::pending(&row.id)), ..row }
 }

@@ -2,6 +2,7 @@
 
 mod aware;
 mod bad;
+mod beyond;
 mod canceling;
 mod ends;
 mod failing;
@@ -61,6 +62,7 @@ fn tool(name: &str, effect: Effect) -> ToolSpec {
         effect,
         visible: false,
         timeout: Duration::from_secs(1),
+        asynchronous: false,
         version: "1".into(),
     }
 }
@@ -111,6 +113,8 @@ fn begin_with(waking: Waking) -> Cycle {
         tool("peek", Effect::Inward),
         tool("look", Effect::ReadOnly),
         tool("fire", Effect::Unsafe),
+        ToolSpec { asynchronous: true, ..tool("order", Effect::ReadOnly) },
+        ToolSpec { asynchronous: true, ..tool("ship", Effect::Unsafe) },
     ];
     let model = ModelInfo {
         name: "scripted".into(),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::{BoxFuture, StoreError};
 use crate::call::{CallRow, Outcome};
 use crate::changes::Echo;
-use crate::id::{AgentId, CallId};
+use crate::id::{AgentId, CallId, RootId};
 
 /// What came of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,19 @@ pub struct FinishedCall {
     pub at: Timestamp,
 }
 
+/// A call that goes on beyond its cycle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detached {
+    /// Whose.
+    pub agent: AgentId,
+    /// Its row.
+    pub row: CallRow,
+    /// What its answer descends from.
+    pub root: RootId,
+    /// The hop that it carries.
+    pub hop: u32,
+}
+
 /// Why a call cannot be claimed or answered.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
@@ -54,6 +67,12 @@ pub enum CallError {
 pub trait Calls: Send + Sync {
     /// Takes a planned call for `worker`, once.
     fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>>;
+    /// Detached calls behind `after`, in the order of their ids, at most `limit`; found by index.
+    fn detached(&self, after: Option<CallId>, limit: u32)
+    -> BoxFuture<'_, Result<Vec<Detached>, StoreError>>;
+    /// Counts that a detached call is taken up, since whoever ran it is gone; how often that was, or
+    /// `None` where it is not detached (any more). Durable before anybody runs it again.
+    fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
     /// Answers a call, once; whoever is first wins.
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>>;
 }

@@ -15,7 +15,7 @@ mod tool;
 
 pub use blobs::Blobs;
 pub use bus::{Bus, Heard, Listener, Told};
-pub use calls::{CallError, Calls, Claim, Finish, FinishedCall};
+pub use calls::{CallError, Calls, Claim, Detached, Finish, FinishedCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;

@@ -27,6 +27,9 @@ pub struct ToolSpec {
     pub visible: bool,
     /// How long a call may take.
     pub timeout: Duration,
+    /// Whether nobody waits for it: its outcome is `pending` at once, its answer comes as an event.
+    /// Outward tools only.
+    pub asynchronous: bool,
     /// Raised when arguments or meaning change.
     pub version: String,
 }

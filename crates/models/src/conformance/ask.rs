@@ -90,6 +90,7 @@ fn weather() -> ToolSpec {
         effect: Effect::ReadOnly,
         visible: false,
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
+        asynchronous: false,
         version: "1".to_owned(),
     }
 }

@@ -44,6 +44,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
         effect: Effect::Inward,
         visible: false,
         timeout: Duration::from_secs(1),
+        asynchronous: false,
         version: "1".into(),
     };
     Prompt {

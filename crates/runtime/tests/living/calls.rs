@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::play::{Play, done, entries, send, step};
 
 /// What the calls of the newest step gave, as the model reads it.
-fn results(prompt: &Prompt) -> Vec<String> {
+pub(crate) fn results(prompt: &Prompt) -> Vec<String> {
     let last = entries(prompt).into_iter().rfind(|entry| entry.kind == EntryKind::Outcomes);
     let parts = last.into_iter().flat_map(|entry| &entry.message.parts);
     let texts = parts.filter_map(|part| match part {
@@ -29,20 +29,20 @@ fn results(prompt: &Prompt) -> Vec<String> {
 }
 
 /// The words of a space.
-async fn said(play: &Play, space: SpaceId) -> Vec<String> {
+pub(crate) async fn said(play: &Play, space: SpaceId) -> Vec<String> {
     play.world.heard(space).await.unwrap().into_iter().map(|(_, text)| text).collect()
 }
 
-async fn open_call(play: &Play, ada: AgentId, tool: &str) -> CallId {
+pub(crate) async fn open_call(play: &Play, ada: AgentId, tool: &str) -> CallId {
     let open = play.world.reader().open_calls(ada).await.unwrap();
     open.into_iter().find(|row| row.tool == tool).expect("the call is open").id
 }
 
 /// As the doors do it.
-async fn cancel(play: &Play, ada: AgentId, call: &CallId) {
+pub(crate) async fn cancel(play: &Play, ada: AgentId, call: &CallId) {
     let canceled = play.world.registry().cancel_call(ada, call.clone()).await.unwrap();
     if let Some(node) = play.world.node() {
-        node.answered(ada, canceled.echo);
+        node.answered(ada, canceled.call.id, canceled.echo);
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_call_of_an_agent_that_sleeps_or_was_lived_by_an_earlier_process_is_ca
 
 impl Play {
     /// Ada in the lobby, where husam has just said hi.
-    async fn ada(&self) -> (AgentId, SpaceId) {
+    pub(crate) async fn ada(&self) -> (AgentId, SpaceId) {
         let husam = self.world.human("husam").await.unwrap();
         let ada = self.world.agent("ada", AgentConfig::default()).await.unwrap();
         let lobby = self.world.space("lobby", &[husam, ada.entity()]).await.unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 
 mod aware;
+mod beyond;
 mod calls;
 mod doubt;
 mod failures;

@@ -1,6 +1,7 @@
 //! What the tests of this folder share: a world with one script-writer for all its models.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::call::Effect;
 use agent::config::{AgentConfig, Awareness};
@@ -57,6 +58,14 @@ impl Play {
         Self::set_up(model, wrap, Effect::ReadOnly)
     }
 
+    /// The same, where the tool `slow` is of this effect.
+    pub(crate) fn of_effect(
+        slow: Effect,
+        author: impl Fn(&Prompt) -> Script + Send + Sync + 'static,
+    ) -> Self {
+        Self::set_up(Scripted::answering(author), |store| store, slow)
+    }
+
     /// The same, where the tool `slow` cannot be repeated.
     pub(crate) fn unsafely(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
         Self::set_up(Scripted::answering(author), |store| store, Effect::Unsafe)
@@ -85,9 +94,14 @@ pub(crate) fn ground(
     let gate = Gate::closed();
     let slow = testkit::hands::slow(&counters, slow, &gate);
     let build = testkit::hands::visible("build", Arc::clone(&slow));
+    let order = testkit::hands::asynchronous("order", Arc::clone(&slow), Duration::from_secs(3_600));
+    let deliver = testkit::hands::visible("deliver", Arc::clone(&order));
+    let ask = testkit::hands::asynchronous("ask", testkit::hands::look(&counters), Duration::from_secs(1));
     let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
+    let toolbox = toolbox.with(order).with(deliver).with(ask);
     let ground = Ground {
         store: wrap(Arc::new(sqlite.clone())),
+        calls: Arc::new(sqlite.clone()),
         lookup: Arc::new(sqlite.clone()),
         registry: Arc::new(sqlite.clone()),
         reader: Arc::new(sqlite.clone()),

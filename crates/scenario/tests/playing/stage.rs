@@ -29,6 +29,7 @@ pub(crate) async fn played(text: &str) -> Outcome {
     let sqlite = Sqlite::in_memory(Arc::clone(&time)).unwrap();
     let ground = Ground {
         store: Arc::new(sqlite.clone()),
+        calls: Arc::new(sqlite.clone()),
         lookup: Arc::new(sqlite.clone()),
         registry: Arc::new(sqlite.clone()),
         reader: Arc::new(sqlite.clone()),

@@ -78,7 +78,9 @@ names! {
         Does::Inward.as_str(), Does::ReadOnly.as_str(), Does::Idempotent.as_str(), Does::Unsafe.as_str(),
     ];
     /// Where a call stands.
-    CallState: [Call::Planned.as_str(), Call::Started.as_str(), Call::Done.as_str()];
+    CallState: [
+        Call::Planned.as_str(), Call::Started.as_str(), Call::Detached.as_str(), Call::Done.as_str(),
+    ];
     /// How a call ended.
     OutcomeStatus: [
         Came::Ok.as_str(), Came::Error.as_str(), Came::Pending.as_str(), Came::Unknown.as_str(),

@@ -33,7 +33,7 @@ pub(super) async fn cancel(
     let agent = agent_called(&hall, &name).await?.id;
     to_the_end(async move {
         let canceled = hall.doors.registry.cancel_call(agent, CallId(call)).await?;
-        hall.doors.node.answered(agent, canceled.echo);
+        hall.doors.node.answered(agent, canceled.call.id.clone(), canceled.echo);
         Ok(Json(Call::of(agent, canceled.call)))
     })
     .await

@@ -1,6 +1,5 @@
 //! The parts of a commit that only append or settle: log, calls, receipts, the ledger.
 
-use agent::call::CallRow;
 use agent::changes::{CallChange, Changes, Named};
 use agent::entry::{Entry, View};
 use agent::event::Fate;
@@ -103,11 +102,12 @@ pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outco
     Ok(())
 }
 
-/// New call rows.
-pub(super) fn calls(db: &Connection, agent: i64, calls: &[CallRow]) -> Outcome<()> {
+/// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
+pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, schema_hash, awaited, \
-               state, arguments, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    for call in calls {
+               state, arguments, outcome, root, hop) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    for call in &changes.calls {
+        let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
         let row = params![
             agent,
@@ -122,17 +122,21 @@ pub(super) fn calls(db: &Connection, agent: i64, calls: &[CallRow]) -> Outcome<(
             call.awaited,
             call.state.as_str(),
             call.arguments,
-            outcome
+            outcome,
+            cause.map(|open| key(&open.root.0)),
+            cause.map(|open| open.hop),
         ];
         run(db, sql, row)?;
     }
     Ok(())
 }
 
-/// Steps forward of call rows. An outcome is never overwritten: whoever was first has answered.
+/// Steps forward of call rows. An outcome is never overwritten: whoever was first has answered. What its
+/// cycle answers was awaited, what it detaches is awaited no more.
 pub(super) fn call_changes(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
-    let sql = "UPDATE call SET state = ?, outcome = coalesce(?, outcome) \
-               WHERE id = ? AND agent = ? AND state <> 'done'";
+    let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \
+               awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END \
+               WHERE id = ?3 AND agent = ?4 AND state <> 'done'";
     for change in changes {
         let outcome = change.outcome.as_ref().map(to_json).transpose()?;
         run(db, sql, params![change.state.as_str(), outcome, change.id.0, agent])?;

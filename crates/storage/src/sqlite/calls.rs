@@ -1,19 +1,26 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row; whoever is first wins.
 
-use agent::call::{CallRow, CallState, Outcome as Answer};
+use agent::call::{CallRow, CallState, Outcome as Answer, head_and_tail};
 use agent::changes::{CallChange, Echo};
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
 use agent::life::Standing;
-use agent::port::{BoxFuture, CallError, Calls, CanceledCall, Claim, Denial, Finish, FinishedCall, Waken};
+use agent::limits;
+use agent::port::{
+    BoxFuture, CallError, Calls, CanceledCall, Claim, Denial, Detached, Finish, FinishedCall, StoreError,
+    Waken,
+};
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::events::{Head, admit};
 use super::fault::{Fault, Outcome};
 use super::registry::known_agent;
-use super::rows::{agent_row, all, bytes, first, from_json, ms, run, time, to_json, uuid_at, uuid_or_none};
+use super::rows::{
+    agent_row, all, bytes, first, from_json, key_or_none, ms, run, time, to_json, u32_at, uuid_at,
+    uuid_or_none,
+};
 use super::wake::{CALL, call_at};
 use super::{Session, Sqlite, show};
 
@@ -22,6 +29,22 @@ impl Calls for Sqlite {
         let id = call.clone();
         let done = self.write(move |db, _| claim(db, &id, &worker, now));
         Box::pin(async move { done.await?.ok_or(CallError::Unknown(call)) })
+    }
+
+    fn detached(
+        &self,
+        after: Option<CallId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
+        let done = self.read(move |db, _| detached(db, after.as_ref(), limit));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
+        let sql =
+            "UPDATE call SET attempts = attempts + 1 WHERE id = ? AND state = 'detached' RETURNING attempts";
+        let done = self.write(move |db, _| first(db, sql, [&call.0], |row| u32_at(row, 0)));
+        Box::pin(async move { Ok(done.await?) })
     }
 
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
@@ -43,6 +66,36 @@ fn claim(db: &Connection, call: &CallId, worker: &str, now: Timestamp) -> Outcom
     Ok(Some(Claim::Yours(Box::new(row))))
 }
 
+/// By the index over detached calls alone.
+pub(super) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
+    WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
+
+fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<Detached>> {
+    let after = after.map_or("", |call| call.0.as_str());
+    let found = all(db, DETACHED, params![after, limit], |row| {
+        Ok((AgentId(uuid_at(row, 0)?), cause_at(row, 1)?, CallId(row.get(3)?)))
+    })?;
+    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
+    let mut calls = Vec::with_capacity(found.len());
+    for (agent, (root, hop), id) in found {
+        let row = first(db, &sql, [&id.0], |row| call_at(row, 0))?;
+        calls.extend(row.map(|row| Detached { agent, row, root, hop }));
+    }
+    Ok(calls)
+}
+
+/// What the answer of a call descends from: what its cycle did when it decided, else itself.
+fn cause_at(row: &Row<'_>, at: usize) -> Outcome<(RootId, u32)> {
+    let hop = row.get::<_, Option<u32>>(at + 1)?.unwrap_or(0);
+    Ok((RootId(key_or_none(row, at)?.unwrap_or_default()), hop))
+}
+
+/// How many calls of an agent go on beyond their cycles.
+pub(super) fn count_detached(db: &Connection, agent: i64) -> Outcome<u32> {
+    let sql = "SELECT count(*) FROM call WHERE agent = ? AND state = 'detached'";
+    Ok(first(db, sql, [agent], |row| u32_at(row, 0))?.unwrap_or(0))
+}
+
 struct Asked {
     row: i64,
     agent: AgentId,
@@ -50,10 +103,11 @@ struct Asked {
     tool: String,
     awaited: bool,
     open: Option<CycleId>,
+    cause: (RootId, u32),
 }
 
 fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
-    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle FROM call c \
+    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, c.root, c.hop FROM call c \
                JOIN entity e ON e.id = c.agent JOIN life l ON l.agent = c.agent WHERE c.id = ?";
     let asked = first(db, sql, [&answer.id.0], |row| {
         Ok(Asked {
@@ -63,6 +117,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
             tool: row.get(3)?,
             awaited: row.get(4)?,
             open: uuid_or_none(row, 5)?.map(CycleId),
+            cause: cause_at(row, 6)?,
         })
     })?;
     let Some(asked) = asked else { return Ok(None) };
@@ -84,7 +139,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     }
     let mut head = Head::read(db, asked.row)?;
     if head.standing != Standing::Retired {
-        let event = late(&answer.id, asked.tool, &answer.outcome, answer.at);
+        let event = late(answer, asked.tool, asked.cause);
         let wake = admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
         echo.wake.extend(
             wake.map(|at| Ok::<_, Fault>(Waken { agent: asked.agent, at: time(at)?, urgent: false }))
@@ -123,7 +178,7 @@ pub(super) fn cancel(
 
 /// Calls without an answer: those of the open cycle, and those that go on beyond theirs.
 pub(super) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
-    let limit = agent::limits::PAGE_MAX;
+    let limit = limits::PAGE_MAX;
     let sql = format!(
         "SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state = 'detached' UNION ALL \
          SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state IN ('planned', 'started') \
@@ -148,8 +203,12 @@ pub(super) fn answered(db: &Connection, agent: i64, cycle: Uuid) -> Outcome<Vec<
 pub(super) fn unanswered(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
     let mut answers = Vec::new();
     for change in changes {
-        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1";
-        let outcome = first(db, sql, params![change.id.0, agent], |row| Ok(row.get::<_, String>(0)?))?;
+        // What nobody waits for is told by an event: that it was answered sooner is no matter.
+        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
+                   AND (awaited = 1 OR NOT ?)";
+        let goes_on = change.state == CallState::Detached;
+        let outcome =
+            first(db, sql, params![change.id.0, agent, goes_on], |row| Ok(row.get::<_, String>(0)?))?;
         if let Some(outcome) = outcome {
             answers.push((change.id.clone(), from_json(&outcome, "an outcome")?));
         }
@@ -158,25 +217,28 @@ pub(super) fn unanswered(db: &Connection, agent: i64, changes: &[CallChange]) ->
 }
 
 /// The event by which an outcome comes that no cycle waits for any more.
-fn late(call: &CallId, tool: String, outcome: &Answer, at: Timestamp) -> Event {
+fn late(answer: &FinishedCall, tool: String, (root, hop): (RootId, u32)) -> Event {
+    let FinishedCall { id: call, outcome, at } = answer;
     let id = format!("result:{call}");
+    let root = if root.0.is_empty() { RootId(id.clone()) } else { root };
     Event {
         id: EventId(id.clone()),
         kind: EventKind::ToolResult,
         urgent: false,
-        at,
+        at: *at,
         envelope: Envelope {
             principal: Principal::Own,
             channel: Channel::Tool,
             trust: Trust::Outside,
-            root: RootId(id),
-            hop: 0,
+            root,
+            hop,
         },
         data: EventData::ToolResult {
             call: call.clone(),
             tool,
-            text: outcome.text.clone(),
+            text: head_and_tail(&outcome.text, limits::RESULT_MAX_BYTES),
             error: outcome.failed(),
+            status: Some(outcome.status),
         },
         cites: None,
     }

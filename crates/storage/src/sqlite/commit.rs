@@ -108,7 +108,7 @@ pub(super) fn commit(
     let mut echo = speak(db, session, lease.agent, changes)?;
     let noted = notes::write(db, life.agent, n, changes.at, &changes.inward, &changes.calls)?;
     life.head_seq = apply::entries(db, life.agent, life.head_seq, &changes.entries)?;
-    apply::calls(db, life.agent, &changes.calls)?;
+    apply::calls(db, life.agent, changes)?;
     apply::call_changes(db, life.agent, &changes.call_changes)?;
     echo.said.extend(show::updates(db, &changes.call_changes)?);
     apply::layers(db, &changes.layers)?;
@@ -391,6 +391,7 @@ fn look(db: &Connection, life: &Life, cycle: Uuid) -> Outcome<Glance> {
         urgent,
         cancel: life.cancel == Some(cycle),
         suspended: life.standing != Standing::Active,
+        detached: calls::count_detached(db, life.agent)?,
         answered: calls::answered(db, life.agent, cycle)?,
         facts: None,
     })

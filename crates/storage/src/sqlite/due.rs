@@ -105,6 +105,7 @@ pub(super) fn due_at(
 
 #[cfg(test)]
 mod tests {
+    use super::super::calls::DETACHED;
     use super::*;
 
     #[test]
@@ -117,6 +118,7 @@ mod tests {
             (PLANS, "plan_due"),
             (NEXT_RELEASE, "event_release"),
             (RELEASE, "event_release"),
+            (DETACHED, "call_detached"),
         ] {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let blanks = vec![1i64; plan.parameter_count()];

@@ -1,8 +1,8 @@
 //! An agent's facts: its spaces with their members, its memories, goals and plans as of now.
 
 use agent::entity::Member;
-use agent::id::{GoalId, PlanId};
-use agent::life::{Facts, Goal, GoalStatus, Memory, Plan, SpaceFacts};
+use agent::id::{CallId, GoalId, PlanId};
+use agent::life::{Facts, Goal, GoalStatus, Memory, PendingCall, Plan, SpaceFacts};
 use rusqlite::{Connection, Row, params};
 
 use super::fault::{Outcome, damaged};
@@ -17,6 +17,7 @@ pub(super) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
         memories: memories(db, agent)?,
         goals: goals(db, agent)?,
         plans: plans(db, agent)?,
+        pending: pending(db, agent)?,
     })
 }
 
@@ -37,6 +38,12 @@ pub(super) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
     all(db, &sql, [space], |row| {
         Ok(Member { entity: entity_at(row, 0)?, role: row.get(6)?, since: time_at(row, 7)? })
     })
+}
+
+/// Calls that go on beyond their cycles, by the index over those.
+fn pending(db: &Connection, agent: i64) -> Outcome<Vec<PendingCall>> {
+    let sql = "SELECT id, tool FROM call WHERE agent = ? AND state = 'detached' ORDER BY id";
+    all(db, sql, [agent], |row| Ok(PendingCall { id: CallId(row.get(0)?), tool: row.get(1)? }))
 }
 
 fn memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {

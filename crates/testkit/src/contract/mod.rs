@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod canceling;
 pub mod commit;
+pub mod detached;
 pub mod durable;
 pub mod goals;
 pub mod held;
@@ -135,6 +136,11 @@ macro_rules! contract_tests {
             canceling::a_canceled_call_that_no_cycle_waits_for_is_told_by_an_event,
             canceling::a_canceled_call_that_is_shown_says_so,
             canceling::only_calls_without_an_answer_are_listed_as_open,
+            detached::a_detached_call_is_found_taken_up_and_answered_by_an_event,
+            detached::what_its_cycle_detaches_is_awaited_no_more,
+            detached::an_answer_that_comes_before_the_detachment_is_told_once,
+            detached::a_late_answer_is_told_in_short_and_kept_whole,
+            detached::a_late_answer_descends_from_what_asked_for_it,
             outside::a_call_is_claimed_once_and_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,

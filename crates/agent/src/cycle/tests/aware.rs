@@ -232,7 +232,7 @@ fn a_gate_refuses_calls_and_leaves_the_tools_as_they_are() {
     let mut cycle = configured(&config, vec![service(1, 0)]);
     let (_, next) = drive(&mut cycle);
     let Next::Think(prompt) = next else { panic!("wanted a thought, got {next:?}") };
-    assert_eq!(prompt.tools.len(), 6);
+    assert_eq!(prompt.tools.len(), 8);
     assert!(shown(&prompt).pop().unwrap().contains("[PHASE] step 0: you may call look, skip and done only."));
     let (commits, next) = say(&mut cycle, vec![call("note")]);
     let outcome = commits[0].calls[0].outcome.as_ref().unwrap();

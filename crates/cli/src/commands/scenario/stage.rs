@@ -57,6 +57,7 @@ fn ground(clock: &Arc<dyn Clock>, voices: Arc<dyn Voices>) -> Result<Ground> {
     let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
     Ok(Ground {
         store: Arc::new(store.clone()),
+        calls: Arc::new(store.clone()),
         lookup: Arc::new(store.clone()),
         registry: Arc::new(store.clone()),
         reader: Arc::new(store),

@@ -1,17 +1,19 @@
 //! Calls of an agent that have no answer yet, as `viv show agent` and `viv show run` list them.
 
-use agent::call::CallState;
-use agent::id::AgentId;
+use agent::call::{CallState, OutcomeStatus};
+use agent::id::{AgentId, CallId};
 use serde_json::Value;
-use server::api::Call;
+use server::api::{Call, LoggedEvent, Run};
 
-use crate::client::{Client, typed};
+use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, shortened};
 use crate::target::agent_path;
 
 /// Columns of arguments in a line.
 const PREVIEW: usize = 40;
+/// Columns of a late result in a line.
+const TOLD: usize = 80;
 
 /// The calls as the server tells them; none where it is older than they are.
 pub(super) async fn fetched(client: &Client, agent: AgentId) -> Result<Value> {
@@ -27,11 +29,34 @@ pub(super) async fn lines(client: &Client, screen: &Screen, agent: AgentId) -> R
     Ok(calls.iter().map(|call| line(screen, call)).collect())
 }
 
+/// What came of the calls that a run did not wait for: nothing yet, or the event that told it.
+pub(super) async fn late(client: &Client, screen: &Screen, run: &Run) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for step in &run.steps {
+        let pending = step.calls.iter().enumerate();
+        for (index, call) in pending.filter(|(_, call)| call.status == Some(OutcomeStatus::Pending)) {
+            let id = CallId::derive(run.agent, run.id, step.step, u32::try_from(index).unwrap_or(u32::MAX));
+            let tool = screen.clean_line(&call.tool);
+            let path = agent_path(run.agent, &format!("/events/{}", segment(&format!("result:{id}"))));
+            lines.push(match client.get(&path).await {
+                Err(failure) if failure.exit == Exit::NotFound => format!("{tool}, call {id}: no answer yet"),
+                answer => {
+                    let event: LoggedEvent = typed(&path, answer?)?;
+                    let what = shortened(&screen.clean_line(&super::inbox::what(&event)), TOLD);
+                    format!("{what} ({})", event.stage.as_str())
+                }
+            });
+        }
+    }
+    Ok(lines)
+}
+
 fn line(screen: &Screen, call: &Call) -> String {
     let Call { id, tool, arguments, effect, state, .. } = call;
     let stands = match state {
         CallState::Planned if effect.as_str() == "unsafe" => "not begun",
         CallState::Planned | CallState::Started => "at work",
+        CallState::Detached => "goes on beyond its cycle",
         CallState::Done => "over",
     };
     let arguments = shortened(&screen.clean_line(arguments), PREVIEW);

@@ -1,6 +1,6 @@
 //! `viv show inbox`: what an agent was sent, and what became of it.
 
-use agent::event::{Fate, Stage};
+use agent::event::{EventData, Fate, Stage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use server::api::LoggedEvent;
@@ -61,6 +61,18 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
         ago(event.at, now),
         format!("{}{urgent}", event.kind.as_str()),
         shortened(&screen.clean_line(&fate), PREVIEW),
-        shortened(&screen.clean_line(&event.preview), PREVIEW),
+        shortened(&screen.clean_line(&what(event)), PREVIEW),
     ]
+}
+
+/// What it says: the words of a message; of a late result which call it answers, and how.
+pub(super) fn what(event: &LoggedEvent) -> String {
+    match &event.data {
+        EventData::ToolResult { call, tool, text, error, status } => {
+            let plain = if *error { "error" } else { "ok" };
+            let status = status.map_or(plain, agent::call::OutcomeStatus::as_str);
+            format!("{tool} {status}, call {call}: {text}")
+        }
+        _ => event.preview.clone(),
+    }
 }

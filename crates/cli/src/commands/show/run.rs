@@ -39,6 +39,7 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     waterfall(screen, &run);
     let lines = said.iter().flat_map(|spoken| spoken.text.lines().map(str::to_owned)).collect();
     section(screen, "said", lines);
+    section(screen, "late results", open::late(client, screen, &run).await?);
     section(screen, "open calls of its agent", open::lines(client, screen, run.agent).await?);
     Ok(())
 }

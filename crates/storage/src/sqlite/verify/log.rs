@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use agent::call::CallState;
 use agent::entry::{Entry, EntryKind};
 use agent::id::{CallId, CycleId};
 use agent::message::Part;
@@ -100,7 +101,8 @@ fn asked(walk: &mut Walk<'_>, life: &Row, entry: &Entry, answered: bool) -> u64 
         walk.hold(wanted.next() == Some(CallId(id.clone())), "call", &id, || {
             format!("it is not what entry {} asks for in its place", entry.seq)
         });
-        walk.hold(!answered || state == "done", "call", &id, || {
+        // Of one that goes on beyond its cycle the log has what was known then.
+        walk.hold(!answered || state == "done" || state == "detached", "call", &id, || {
             format!("the log has its outcome behind entry {}, but its row is {state}", entry.seq)
         });
         Ok(())
@@ -118,11 +120,14 @@ fn rows(walk: &mut Walk<'_>, life: &Row, known: Option<u64>) {
     walk.each("call", &sql, [life.agent], |_, row| {
         count += 1;
         let call = call_at(row, 0)?;
-        let done = call.state == agent::call::CallState::Done;
+        let done = matches!(call.state, CallState::Done | CallState::Detached);
         if done != call.outcome.is_some() {
             let what =
                 if done { "it is done, but has no outcome" } else { "it has an outcome, but is not done" };
             return Err(damaged(what));
+        }
+        if call.state == CallState::Detached && call.awaited {
+            return Err(damaged("it goes on beyond its cycle, which waits for it"));
         }
         if !done && call.awaited && !life.is_open(call.cycle) {
             return Err(damaged("its cycle is over, but it never was answered"));
