@@ -145,7 +145,7 @@ pub enum Update {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         arguments: String,
     },
-    /// A tool ended.
+    /// A tool ended: it did what was asked, its answer comes later, or it was taken back.
     #[serde(rename = "tool.done")]
     ToolDone {
         /// Who.
@@ -158,6 +158,24 @@ pub enum Update {
         tool: String,
         /// How.
         status: OutcomeStatus,
+        /// How long it took.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ms: Option<u64>,
+    },
+    /// A tool failed.
+    #[serde(rename = "tool.error")]
+    ToolError {
+        /// Who.
+        agent: AgentId,
+        /// In which cycle.
+        cycle: CycleId,
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// Operators only: the beginning of what the model reads of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
         /// How long it took.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ms: Option<u64>,
@@ -219,6 +237,7 @@ impl Update {
             Self::ToolInput { .. } => "tool.input",
             Self::ToolStarted { .. } => "tool.started",
             Self::ToolDone { .. } => "tool.done",
+            Self::ToolError { .. } => "tool.error",
             Self::Thought { .. } => "thought",
             Self::Commit { .. } => "commit",
             Self::CycleEnded { .. } => "cycle.ended",

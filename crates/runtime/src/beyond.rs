@@ -67,7 +67,7 @@ impl Beyond {
     /// Keeps a call at work that has taken longer than its cycle waits.
     pub(crate) fn adopt(self: &Arc<Self>, work: Work, place: OwnedSemaphorePermit) {
         let (scene, row) = (work.scene.clone(), work.row.clone());
-        scene.tell_done(&row, OutcomeStatus::Pending, work.span());
+        scene.tell_done(&row, OutcomeStatus::Pending, "", work.span());
         self.run(scene, row, async move {
             let ended = bounded(work, Duration::from_millis(limits::LATE_MS)).await;
             drop(place);
@@ -88,7 +88,7 @@ impl Beyond {
         let (me, there, call) = (Arc::downgrade(self), scene.clone(), row.clone());
         let task = tokio::spawn(async move {
             let (outcome, span) = work.await;
-            there.tell_done(&call, outcome.status, span);
+            there.tell_done(&call, outcome.status, &outcome.text, span);
             told(&me, &call, outcome).await;
             if let Some(me) = me.upgrade() {
                 let ended = me.lock().remove(&call.id);
@@ -104,7 +104,7 @@ impl Beyond {
     pub(crate) fn drop_call(&self, call: &CallId) {
         let Some(gone) = self.lock().remove(call) else { return };
         let now = self.ports.clock.now();
-        gone.scene.tell_done(&gone.row, OutcomeStatus::Canceled, Span { at: now, ms: 0 });
+        gone.scene.tell_done(&gone.row, OutcomeStatus::Canceled, "", Span { at: now, ms: 0 });
         self.over.notify_waiters();
     }
 

@@ -129,10 +129,16 @@ impl Scene {
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
 
-    pub(crate) fn tell_done(&self, row: &CallRow, status: OutcomeStatus, span: Span) {
+    pub(crate) fn tell_done(&self, row: &CallRow, status: OutcomeStatus, text: &str, span: Span) {
         let (agent, cycle) = (self.agent, self.cycle);
         let (call, tool, ms) = (row.id.clone(), row.tool.clone(), Some(span.ms));
-        let update = Update::ToolDone { agent, cycle, call, tool, status, ms };
+        let update = match status {
+            OutcomeStatus::Error => {
+                let reason = Some(text.chars().take(limits::ARGUMENTS_SHOWN_CHARS).collect());
+                Update::ToolError { agent, cycle, call, tool, reason, ms }
+            }
+            _ => Update::ToolDone { agent, cycle, call, tool, status, ms },
+        };
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
 }
@@ -172,12 +178,12 @@ pub(crate) async fn inward(
         };
         let (result, span) = result;
         spans.push((row.id.clone(), span));
-        let status = match &result {
-            Ok(done) => done.outcome.status,
-            Err(_) => OutcomeStatus::Error,
+        let (status, text) = match &result {
+            Ok(done) => (done.outcome.status, &done.outcome.text),
+            Err(error) => (OutcomeStatus::Error, &error.model),
         };
         trace::done(&traced, status);
-        scene.tell_done(&row, status, span);
+        scene.tell_done(&row, status, text, span);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
         }
@@ -277,7 +283,7 @@ impl Outward {
                     ended = work.ended() => ended,
                     () = clock.sleep(timeout) => return Came::Overdue(Box::new(work)),
                 };
-                work.scene.tell_done(&work.row, outcome.status, span);
+                work.scene.tell_done(&work.row, outcome.status, &outcome.text, span);
                 Came::Answered(work.row.id, outcome, span)
             });
             self.calls.insert(task.id(), Running { scene: scene.clone(), row, task, at, began });
@@ -304,7 +310,7 @@ impl Outward {
         let ended = unwanted.map(|(_, running)| {
             running.task.abort();
             let span = span(running.at, running.began, &running.scene);
-            running.scene.tell_done(&running.row, OutcomeStatus::Canceled, span);
+            running.scene.tell_done(&running.row, OutcomeStatus::Canceled, "", span);
             (running.row.id, span)
         });
         ended.collect()

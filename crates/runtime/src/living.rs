@@ -308,7 +308,12 @@ impl Waking<'_> {
                 let goes_on = self.cycle.overdue(&call, timeout, place.is_some());
                 match place.filter(|_| goes_on) {
                     Some(place) => self.house.beyond.adopt(*work, place),
-                    None => work.scene.tell_done(&work.row, OutcomeStatus::Error, span),
+                    None => work.scene.tell_done(
+                        &work.row,
+                        OutcomeStatus::Error,
+                        "it took longer than it may",
+                        span,
+                    ),
                 }
             }
         }

@@ -167,6 +167,32 @@ async fn words_that_are_certain_to_be_refused_are_never_shown() {
 }
 
 #[tokio::test]
+async fn operators_are_told_of_a_failed_call_apart_from_those_that_worked() {
+    let play = Play::new(|prompt| match step(prompt) {
+        0 => Script::new().call("look", &json!({})).call("fail", &json!({})),
+        1 => Script::new().call("read_messages", &json!({"space": "nowhere"})),
+        _ => done(),
+    });
+    let mut l = lobby(play).await;
+    let mut operator = l.play.world.ports().live.bus().subscribe(Topic::Agent(l.ada));
+    l.play.world.say(l.husam, l.lobby, "hi").await.unwrap();
+    l.play.world.quiet().await.unwrap();
+    let (mut worked, mut failed) = (Vec::new(), Vec::new());
+    while let Some(Some(Heard::Update(update))) = operator.next().now_or_never() {
+        match &**update {
+            Update::ToolDone { tool, .. } => worked.push(tool.clone()),
+            Update::ToolError { tool, reason, .. } => failed.push((tool.clone(), reason.clone().unwrap())),
+            _ => {}
+        }
+    }
+    assert_eq!(worked, ["look", "done"]);
+    assert_eq!(failed[0].0, "fail");
+    assert!(failed[0].1.contains("never works") && !failed[0].1.contains("on purpose"), "{failed:?}");
+    assert!(failed[1].1.contains("nowhere"), "{failed:?}");
+    assert_eq!(l.watcher.seen(), ["rested"]);
+}
+
+#[tokio::test]
 async fn a_draft_is_withdrawn_when_its_cycle_is_canceled() {
     let play = Play::new(|_| Script::new().call_in("send_message", vec![r#"{"text":"hal"#.into()]).hang());
     let mut l = lobby(play).await;

@@ -47,8 +47,9 @@ pub(super) async fn space(
 }
 
 /// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
-/// `draft`, `tool.input`, `draft.reset`, `tool.started`, `tool.done`, `thought`, `commit`,
-/// `cycle.ended`. The durable ones (`commit`) carry the number of the commit as `id`; `Last-Event-ID`
+/// `draft`, `tool.input`, `draft.reset`, `tool.started`, then `tool.done` (with its `status`: `ok`, or
+/// `pending` where the answer comes later) or, for a call that failed, `tool.error` (with the `reason`);
+/// `thought`, `commit`, `cycle.ended`. The durable ones (`commit`) carry the number of the commit as `id`; `Last-Event-ID`
 /// replays those after it, or a `gap` says that they are too many. Before the end, `closed` says why.
 #[utoipa::path(get, path = "/v1/agents/{agent}/stream", tag = "streams",
     params(("agent" = String, Path, description = "Id or handle."),

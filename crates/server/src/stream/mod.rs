@@ -103,6 +103,11 @@ fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
             let (agent, cycle, ending) = (*agent, *cycle, *ending);
             Shown::As(Box::new(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None }))
         }
+        Update::ToolError { agent, cycle, call, tool, ms, .. } if !operator => {
+            let (call, tool) = (call.clone(), tool.clone());
+            let (agent, cycle, ms) = (*agent, *cycle, *ms);
+            Shown::As(Box::new(Update::ToolError { agent, cycle, call, tool, reason: None, ms }))
+        }
         Update::State { agent, state, cycle, rest, .. } if !operator => {
             let (agent, state, cycle, rest): (_, AgentState, _, _) = (*agent, *state, *cycle, *rest);
             Shown::As(Box::new(Update::State { agent, state, cycle, reason: None, rest }))
@@ -114,7 +119,7 @@ fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::id::{AgentId, CycleId};
+    use agent::id::{AgentId, CallId, CycleId};
     use agent::run::{Ending, Spent};
     use uuid::Uuid;
 
@@ -130,6 +135,12 @@ mod tests {
         let shown = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None, spent: None };
         assert_eq!(visible(&ended, false, false), Shown::As(Box::new(shown)));
         assert_eq!(visible(&ended, false, true), Shown::AsItIs);
+        let failed = |reason: Option<&str>| {
+            let (call, tool, reason) = (CallId("c".to_owned()), "look".to_owned(), reason.map(str::to_owned));
+            Update::ToolError { agent, cycle, call, tool, reason, ms: None }
+        };
+        assert_eq!(visible(&failed(Some("secret")), false, false), Shown::As(Box::new(failed(None))));
+        assert_eq!(visible(&failed(Some("secret")), false, true), Shown::AsItIs);
     }
 
     #[test]

@@ -123,7 +123,10 @@ async fn listen_to_tools(client: &Arc<Client>, place: &Place) -> mpsc::Receiver<
         tokio::spawn(async move {
             while let Some(heard) = heard.recv().await {
                 let Heard::Update(update) = heard else { continue };
-                let of_a_tool = matches!(*update, Update::ToolStarted { .. } | Update::ToolDone { .. });
+                let of_a_tool = matches!(
+                    *update,
+                    Update::ToolStarted { .. } | Update::ToolDone { .. } | Update::ToolError { .. }
+                );
                 if of_a_tool && told.send(*update).await.is_err() {
                     return;
                 }

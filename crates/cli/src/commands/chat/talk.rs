@@ -248,6 +248,11 @@ impl Talk {
                     self.tool_done(agent, &tool, status);
                 }
             }
+            Update::ToolError { agent, cycle, tool, .. } => {
+                if self.cycles.get(&agent) == Some(&cycle) {
+                    self.tool_done(agent, &tool, OutcomeStatus::Error);
+                }
+            }
             Update::CycleEnded { agent, ending, reason, .. } => self.ended(agent, ending, reason),
             Update::ToolInput { .. }
             | Update::Member { .. }

@@ -188,6 +188,7 @@ impl House {
             | Update::ToolInput { agent, .. }
             | Update::ToolStarted { agent, .. }
             | Update::ToolDone { agent, .. }
+            | Update::ToolError { agent, .. }
             | Update::Thought { agent, .. }
             | Update::Commit { agent, .. } => self.pulses.beat(*agent),
             Update::Message { message } => {

@@ -186,6 +186,10 @@ impl Log {
                 }
                 self.end_call(at, *agent, call, tool, *status, *ms);
             }
+            Update::ToolError { agent, cycle, call, tool, ms, .. } => {
+                self.acts(*agent, Some(*cycle));
+                self.end_call(at, *agent, call, tool, OutcomeStatus::Error, *ms);
+            }
             Update::Thought { agent, cycle, step, reasoning, delta } => {
                 self.acts(*agent, Some(*cycle));
                 self.think(at, *agent, *step, *reasoning, delta);
@@ -566,6 +570,7 @@ fn agent_of(update: &Update) -> Option<AgentId> {
         | Update::ToolInput { agent, .. }
         | Update::ToolStarted { agent, .. }
         | Update::ToolDone { agent, .. }
+        | Update::ToolError { agent, .. }
         | Update::Thought { agent, .. }
         | Update::Commit { agent, .. }
         | Update::CycleEnded { agent, .. } => Some(*agent),

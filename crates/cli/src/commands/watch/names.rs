@@ -95,6 +95,7 @@ fn named_in(update: &Update) -> (Option<EntityId>, Option<SpaceId>) {
         Update::State { agent, .. }
         | Update::ToolStarted { agent, .. }
         | Update::ToolDone { agent, .. }
+        | Update::ToolError { agent, .. }
         | Update::Thought { agent, .. }
         | Update::Commit { agent, .. }
         | Update::CycleEnded { agent, .. } => (Some(agent.entity()), None),

@@ -164,7 +164,9 @@ impl Subject {
         match self {
             Self::House => true,
             Self::Space { cycles, .. } => match update {
-                Update::ToolStarted { agent, cycle, .. } | Update::ToolDone { agent, cycle, .. } => {
+                Update::ToolStarted { agent, cycle, .. }
+                | Update::ToolDone { agent, cycle, .. }
+                | Update::ToolError { agent, cycle, .. } => {
                     feed == Feed::House && cycles.get(agent) == Some(cycle)
                 }
                 // A cycle that left no trace in the space is ended for the house alone; its waking was
@@ -198,6 +200,7 @@ impl Subject {
                     | Update::ToolInput { agent, .. }
                     | Update::ToolStarted { agent, .. }
                     | Update::ToolDone { agent, .. }
+                    | Update::ToolError { agent, .. }
                     | Update::Thought { agent, .. }
                     | Update::Commit { agent, .. }
                     | Update::CycleEnded { agent, .. } => {

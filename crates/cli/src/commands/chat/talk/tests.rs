@@ -169,14 +169,8 @@ fn what_an_agent_does_is_one_row() {
         arguments: String::new(),
     });
     assert_eq!(talk.status().unwrap(), "(ada uses read_messages; Ctrl-C cancels)");
-    let done = Update::ToolDone {
-        agent,
-        cycle,
-        call,
-        tool: "read_messages".into(),
-        status: OutcomeStatus::Error,
-        ms: None,
-    };
+    let (tool, reason) = ("read_messages".to_owned(), Some("no such space".to_owned()));
+    let done = Update::ToolError { agent, cycle, call, tool, reason, ms: None };
     let elsewhere = Update::ToolDone {
         agent,
         cycle: CycleId(uuid(5)),

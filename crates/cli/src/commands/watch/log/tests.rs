@@ -64,8 +64,12 @@ fn started(call: &str, tool: &str, arguments: &str) -> Update {
 }
 
 fn done(call: &str, tool: &str, status: OutcomeStatus, ms: u64) -> Update {
-    let (call, tool) = (CallId(call.into()), tool.to_owned());
-    Update::ToolDone { agent: ada(), cycle: CycleId(uuid(5)), call, tool, status, ms: Some(ms) }
+    let (agent, cycle) = (ada(), CycleId(uuid(5)));
+    let (call, tool, ms) = (CallId(call.into()), tool.to_owned(), Some(ms));
+    match status {
+        OutcomeStatus::Error => Update::ToolError { agent, cycle, call, tool, reason: None, ms },
+        _ => Update::ToolDone { agent, cycle, call, tool, status, ms },
+    }
 }
 
 fn ended(ending: Ending, reason: Option<&str>) -> Update {
