@@ -128,6 +128,8 @@ impl Blow {
         };
         let halted = dice.one_in(HALTED.0).then(|| dice.between(HALTED.1.0, HALTED.1.1));
         let end = if life > 0 && dice.one_in(PEACEFUL) { End::Term } else { End::Kill };
+        // A world that was never made whole could not be asked for what it lost.
+        let sabotage = sabotage.filter(|_| life > 0);
         let mut faults: Vec<&str> = sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
         if variant != Variant::Plain {
             faults.push("small-log");

@@ -17,6 +17,8 @@ pub struct Thought {
     pub calls: Vec<(&'static str, Value)>,
     /// Words of the agent to itself.
     pub text: Option<String>,
+    /// Steps of the cycle before this one.
+    pub step: usize,
     /// Hash of the inbox and the step.
     pub hash: u64,
 }
@@ -50,7 +52,7 @@ pub fn decide(messages: &[Value], counted: bool) -> Result<Thought, String> {
         calls.splice(0..0, says(&meanwhile));
     }
     let hash = hash.wrapping_add(step as u64).wrapping_add(hashed(&meanwhile));
-    Ok(Thought { calls, text: words, hash })
+    Ok(Thought { calls, text: words, step, hash })
 }
 
 /// The events that came since the last step.

@@ -49,7 +49,7 @@ pub struct Heard {
 /// How all requests of a life fail, until the stub is told otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
-    /// 503, come again in half a minute.
+    /// 503, come again in half a minute: only behind a decision, so that there is a cycle to park.
     Overloaded,
     /// 429, come again in a second.
     RateLimited,
@@ -139,11 +139,14 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         }
     };
     let dice = thought.hash >> 40;
-    let is_inbox = |message: &&Value| message["content"].as_str().is_some_and(inbox::is_inbox);
-    let inboxes = messages.iter().filter(is_inbox).count();
-    let lived = messages.iter().rev().take_while(|message| !is_inbox(message));
-    let long = inboxes >= LONG && lived.into_iter().any(|message| message["role"] == "assistant");
-    if let Some(mishap) = shared.mishap(dice, thought.hash, long) {
+    let texts = messages.iter().filter_map(|message| message["content"].as_str());
+    let inboxes = texts.filter(|text| inbox::is_inbox(text)).count();
+    let fits = |mishap| match mishap {
+        Mishap::Overloaded => thought.step > 0,
+        Mishap::TooLong => inboxes >= LONG && thought.step > 0,
+        Mishap::RateLimited => true,
+    };
+    if let Some(mishap) = shared.mishap(dice, thought.hash, fits) {
         lock(&shared.heard).failed += 1;
         return refusal(mishap);
     }
@@ -169,9 +172,9 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
 
 impl Shared {
     /// How this request fails, if it does: as the harness wants it, else once by chance.
-    fn mishap(&self, dice: u64, hash: u64, long: bool) -> Option<Mishap> {
+    fn mishap(&self, dice: u64, hash: u64, fits: impl Fn(Mishap) -> bool) -> Option<Mishap> {
         let mut wanted = lock(&self.mishap);
-        if let Some((mishap, once)) = wanted.filter(|(mishap, _)| *mishap != Mishap::TooLong || long) {
+        if let Some((mishap, once)) = wanted.filter(|(mishap, _)| fits(*mishap)) {
             if once {
                 *wanted = None;
             }
