@@ -129,6 +129,18 @@ impl Launch {
     }
 }
 
+impl Launch {
+    /// What `viv verify` finds wrong in the data directory, in its words.
+    pub fn verify(&self) -> Result<Option<String>> {
+        let mut verify = Command::new(&self.viv);
+        verify.args(["verify", "--data-dir"]).arg(&self.data_dir).stdin(Stdio::null());
+        let done =
+            verify.output().map_err(|error| Trouble::new(format!("cannot verify the data: {error}")))?;
+        let said = [done.stdout, done.stderr].concat();
+        Ok((!done.status.success()).then(|| String::from_utf8_lossy(&said).trim().to_owned()))
+    }
+}
+
 fn append(log: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }

@@ -132,7 +132,8 @@ impl Blow {
         let sabotage = sabotage.filter(|_| life > 0);
         let mut faults: Vec<&str> = sabotage.iter().map(|sabotage| sabotage.as_str()).collect();
         if variant != Variant::Plain {
-            faults.push("small-log");
+            // Each copying back of the log syncs: where syncs are what is missing, it would heal too much.
+            faults.extend((sabotage != Some(Sabotage::SyncNormal)).then_some("small-log"));
             faults.extend(dice.one_in(4).then_some("answers-lost"));
         }
         if variant == Variant::Power {
@@ -153,7 +154,7 @@ impl Blow {
     fn at(mut self, point: &'static str, hit_before: bool, dice: &mut Dice) -> Self {
         let most = match point {
             _ if !hit_before => 1,
-            "migrate" => 7,
+            "migrate" => 8,
             "boot" | "shutdown" | "view.before" | "view.committed" => 1,
             "stream.middle" => 40,
             _ => 3,

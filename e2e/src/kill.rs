@@ -96,7 +96,9 @@ pub async fn run(torture: &Torture, before: &BTreeMap<&'static str, u64>) -> Res
             )));
         }
     };
-    let breaches = house.judge(&history);
+    let mut breaches = house.judge(&history);
+    let wrong = house.launch.verify()?;
+    breaches.extend(wrong.map(|wrong| Breach::new(Kind::Invalid, format!("`viv verify` finds: {wrong}"))));
     house.tally.count(&breaches);
     house.tally.took = begun.elapsed();
     let left = (!breaches.is_empty()).then(|| dir.keep());
