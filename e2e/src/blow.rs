@@ -20,6 +20,9 @@ const HALTED: (u64, (u64, u64)) = (4, (20, 400));
 /// One in so many is told to stop and ends in peace.
 const PEACEFUL: u64 = 6;
 
+/// Points between the opening of a cycle and what it lives: where a protocol that drains first loses.
+const OPEN: [&str; 4] = ["stream.first_byte", "stream.middle", "stream.done", "decide.before"];
+
 /// Which binary lives, on which disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
@@ -141,7 +144,10 @@ impl Blow {
         }
         let mut blow = Self { early, load, halted, end, point: None, faults: Faults::new(), mishap: None };
         if variant == Variant::Points || (variant == Variant::Power && life > 0 && dice.one_in(3)) {
-            let point = next(variant, life, hit, &mut dice);
+            let point = match sabotage {
+                Some(Sabotage::DrainFirst) => *dice.pick(&OPEN),
+                _ => next(variant, life, hit, &mut dice),
+            };
             blow = blow.at(point, hit.contains_key(point), &mut dice);
         }
         if !faults.is_empty() {
