@@ -54,6 +54,7 @@ fn spec(name: &str, effect: Effect) -> ToolSpec {
         schema: Arc::new(schema),
         effect,
         visible: false,
+        asynchronous: false,
         timeout: TIMEOUT * 2,
         version: "1".to_owned(),
     }
