@@ -65,7 +65,8 @@ impl Opened {
     }
 }
 
-/// Runs the pump to its end, and writes what it puts in.
+/// Runs the pump to its end, and writes what it puts in. The pump has a box of its own: pinned in the
+/// stream's future it would take its room there twice.
 fn poured<'a>(
     pump: impl Future<Output = ()> + 'a,
     sink: &'a mut Sink,
