@@ -1,5 +1,5 @@
-//! A thousand subscribers of one space: deliveries per CPU second of the server, and what each of
-//! them weighs. They live in a process of their own; the floor writes the same bytes to as many.
+//! A thousand subscribers of one space: deliveries per CPU second of the server. They live in a
+//! process of their own; the floor writes the same bytes to as many, turn by turn with the server.
 #![allow(clippy::print_stdout, reason = "the crowd answers on its output")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -21,13 +21,13 @@ use uuid::Uuid;
 
 use crate::Bench;
 use crate::house::{self, Home, House};
-use crate::measure::{own_cpu_us, process_cpu_us, short};
+use crate::measure::{Samples, own_cpu_us, process_cpu_us, short};
 use crate::report::{Goal, Metric};
 
 /// Makes this program the crowd instead.
 pub(crate) const CROWD_ARGUMENT: &str = "--be-the-crowd";
 /// Subscribers.
-const CROWD: usize = 1_000;
+pub(crate) const CROWD: usize = 1_000;
 /// Updates that each is told, one at a time.
 const ROUNDS: usize = 100;
 /// Drafts of the run with coalescing, and the time between two.
@@ -35,7 +35,7 @@ const DRAFTS: u64 = 2_000;
 const PACE: Duration = Duration::from_micros(500);
 /// Subscribers that arrive at the same moment: they come one after another, as people do. What a
 /// thousand requests in one instant need for that instant is not what subscribers weigh.
-const AT_THE_DOOR: usize = 16;
+pub(crate) const AT_THE_DOOR: usize = 16;
 /// Longest wait for the crowd.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -48,30 +48,37 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     })?;
     let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
     let (address, key) = threads.block_on(house.open_doors(&home))?;
-    // Whatever the first streams make once (readers of the store, their caches) is not the crowd's.
-    drop(Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, 4 * AT_THE_DOOR)?);
-    let before = resident()?;
     let mut crowd = Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, CROWD)?;
-    let kib = (resident()? - before) / CROWD as f64;
-    let each = rounds(&house, &home, &mut crowd)?;
+    let mut floor = Floor::gather(frame(&home)?)?;
+    let (mut ours, mut bare) = (Samples::default(), Samples::default());
+    for _ in 0..ROUNDS {
+        ours.push(round(&house, &home, &mut crowd)?);
+        bare.push(floor.round()?);
+    }
+    drop(floor);
     let gathered = drafts(&house, &home, &mut crowd)?;
     drop(crowd);
     threads.block_on(house.stop())?;
-    let floor = bare(&frame(&home)?)?;
+    let (each, floor) = (per_second(ours.median()), per_second(bare.median()));
     let note = format!(
-        "{ROUNDS} updates of a tool to {CROWD} subscribers, one at a time; floor: a loop of writes of the same bytes"
+        "{ROUNDS} updates of a tool to {CROWD} subscribers, one at a time, turn by turn with the floor, medians; us \
+         of CPU for all: {} ({}); floor: a loop of writes of the same bytes, {} ({})",
+        short(ours.median()),
+        ours.spread(),
+        short(bare.median()),
+        bare.spread(),
     );
     let alone = Metric::new("stream.fanout", (each, "1/cpu s"), floor, Goal::RatioAtLeast(0.7), note);
     let note =
         format!("{DRAFTS} drafts, one every {} us, gathered for {CROWD} subscribers", PACE.as_micros());
     let together =
         Metric::new("stream.fanout_drafts", (gathered, "1/cpu s"), floor, Goal::RatioAtLeast(3.0), note);
-    let note = format!(
-        "resident memory per subscriber of {CROWD} that came {AT_THE_DOOR} at a time; floor: {} KiB, a bare buffer of its own",
-        short(1.0)
-    );
-    let memory = Metric::new("stream.memory", (kib, "KiB"), 1.0, Goal::ValueAtMost(3.5), note);
-    Ok(vec![alone, together, memory])
+    Ok(vec![alone, together])
+}
+
+/// Deliveries per CPU second, of a round's CPU time in microseconds.
+fn per_second(round: f64) -> f64 {
+    CROWD as f64 / (round / 1e6)
 }
 
 fn done(home: &Home) -> Update {
@@ -83,16 +90,13 @@ fn frame(home: &Home) -> Result<Vec<u8>> {
     Ok(format!("event: tool.done\ndata: {}\n\n", serde_json::to_string(&done(home))?).into_bytes())
 }
 
-fn rounds(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
-    let mut used = 0.0;
-    for _ in 0..ROUNDS {
-        crowd.listen_for("event: tool.done")?;
-        let before = process_cpu_us();
-        house.tell(Topic::Space(home.space), done(home));
-        crowd.all_heard()?;
-        used += process_cpu_us() - before;
-    }
-    Ok((CROWD * ROUNDS) as f64 / (used / 1e6))
+/// CPU microseconds that one update to all costs the server.
+fn round(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+    crowd.listen_for("event: tool.done")?;
+    let before = process_cpu_us();
+    house.tell(Topic::Space(home.space), done(home));
+    crowd.all_heard()?;
+    Ok(process_cpu_us() - before)
 }
 
 fn drafts(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
@@ -109,44 +113,46 @@ fn drafts(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
 }
 
 /// The floor: one thread that writes the same bytes to as many sockets.
-fn bare(frame: &[u8]) -> Result<f64> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
-    let address = listener.local_addr()?;
-    let accepting = std::thread::spawn(move || -> Result<Vec<std::net::TcpStream>> {
-        (0..CROWD)
-            .map(|_| {
-                let (mut socket, _) = listener.accept()?;
-                socket.set_nodelay(true)?;
-                socket.write_all(b"event: snapshot\n\n")?;
-                Ok(socket)
-            })
-            .collect()
-    });
-    let mut crowd = Crowd::gather(address, "/", "none", CROWD)?;
-    let mut sockets = accepting.join().map_err(|_| anyhow::anyhow!("the floor broke"))??;
-    let mut used = 0.0;
-    for _ in 0..ROUNDS {
-        crowd.listen_for("event: tool.done")?;
-        let before = own_cpu_us();
-        for socket in &mut sockets {
-            socket.write_all(frame)?;
-        }
-        used += own_cpu_us() - before;
-        crowd.all_heard()?;
-    }
-    Ok((CROWD * ROUNDS) as f64 / (used / 1e6))
+struct Floor {
+    crowd: Crowd,
+    sockets: Vec<std::net::TcpStream>,
+    frame: Vec<u8>,
 }
 
-/// Memory of this process that is no file's, in KiB.
-fn resident() -> Result<f64> {
-    let state = std::fs::read_to_string("/proc/self/status").context("no state of this process")?;
-    let line =
-        state.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no `RssAnon` is stated")?;
-    line.trim().trim_end_matches(" kB").parse().context("a size that is no number")
+impl Floor {
+    fn gather(frame: Vec<u8>) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
+        let address = listener.local_addr()?;
+        let accepting = std::thread::spawn(move || -> Result<Vec<std::net::TcpStream>> {
+            (0..CROWD)
+                .map(|_| {
+                    let (mut socket, _) = listener.accept()?;
+                    socket.set_nodelay(true)?;
+                    socket.write_all(b"event: snapshot\n\n")?;
+                    Ok(socket)
+                })
+                .collect()
+        });
+        let crowd = Crowd::gather(address, "/", "none", CROWD)?;
+        let sockets = accepting.join().map_err(|_| anyhow::anyhow!("the floor broke"))??;
+        Ok(Self { crowd, sockets, frame })
+    }
+
+    /// CPU microseconds of one write to each.
+    fn round(&mut self) -> Result<f64> {
+        self.crowd.listen_for("event: tool.done")?;
+        let before = own_cpu_us();
+        for socket in &mut self.sockets {
+            socket.write_all(&self.frame)?;
+        }
+        let used = own_cpu_us() - before;
+        self.crowd.all_heard()?;
+        Ok(used)
+    }
 }
 
 /// Subscribers in a process of their own, ended when dropped.
-struct Crowd {
+pub(crate) struct Crowd {
     child: Child,
     ask: ChildStdin,
     said: Receiver<String>,
@@ -162,7 +168,7 @@ impl Drop for Crowd {
 
 impl Crowd {
     /// Connects them all and waits until each has its snapshot.
-    fn gather(address: SocketAddr, path: &str, key: &str, count: usize) -> Result<Self> {
+    pub(crate) fn gather(address: SocketAddr, path: &str, key: &str, count: usize) -> Result<Self> {
         let me = std::env::current_exe().context("this program cannot be found")?;
         let mut command = Command::new(me);
         command.args([CROWD_ARGUMENT, &address.to_string(), path, key, &count.to_string()]);

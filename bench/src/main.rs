@@ -3,7 +3,7 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `interrupt`, `process`) as arguments measure only those and
+//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`) as arguments measure only those and
 //! write nothing.
 //!
 //! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
@@ -27,6 +27,7 @@ mod stub;
 mod talk;
 mod wake;
 mod watched;
+mod weight;
 
 use std::path::PathBuf;
 
@@ -37,16 +38,16 @@ use crate::report::Metric;
 
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
-/// What is measured, in the order of the table. The crowd is first: memory that other groups have
-/// given back would hide what subscribers take.
-const GROUPS: [Group; 9] = [
-    ("crowd", crowd::measure),
+/// What is measured, in the order of the table.
+const GROUPS: [Group; 10] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
     ("steps", steps::measure),
     ("history", history::measure),
     ("stream", stream::measure),
+    ("crowd", crowd::measure),
+    ("weight", weight::measure),
     ("interrupt", interrupt::measure),
     ("process", process::measure),
 ];

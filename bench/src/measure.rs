@@ -15,6 +15,11 @@ impl Samples {
         self.0.push(value);
     }
 
+    /// Adds all of another.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
     /// How many.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

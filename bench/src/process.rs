@@ -24,9 +24,22 @@ const LOOKS: usize = 5;
 const REST: Duration = Duration::from_secs(2);
 
 /// A process that is ready, ended when dropped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     ready_ms: f64,
+    /// The line with which it said so; `null` where that is no JSON.
+    pub(crate) said: Value,
+}
+
+impl Running {
+    /// A line of the process's state, in megabytes.
+    pub(crate) fn resident_mb(&self, name: &str) -> Result<f64> {
+        let state = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .context("the process is gone")?;
+        let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        Ok(kib.with_context(|| format!("no `{name}` is stated"))? * 1024.0 / 1e6)
+    }
 }
 
 impl Drop for Running {
@@ -63,13 +76,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         let dir = bench.scratch()?;
         let running = up(&viv, dir.path())?;
         std::thread::sleep(REST);
-        idle.push(resident(&running.child, "VmRSS")?);
-        own.push(resident(&running.child, "RssAnon")?);
+        idle.push(running.resident_mb("VmRSS")?);
+        own.push(running.resident_mb("RssAnon")?);
         say(&viv, dir.path())?;
         std::thread::sleep(REST);
-        after.push(resident(&running.child, "VmRSS")?);
+        after.push(running.resident_mb("VmRSS")?);
         let bare = floor()?;
-        least.push(resident(&bare.child, "VmRSS")?);
+        least.push(bare.resident_mb("VmRSS")?);
     }
     let rss_note = format!(
         "resident memory of `viv up` at rest ({}), {} MB of it not pages of files; {} MB after its first answer, the \
@@ -84,7 +97,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 }
 
 /// The release binary: built by `make bench` beforehand.
-fn viv(bench: &Bench) -> Result<PathBuf> {
+pub(crate) fn viv(bench: &Bench) -> Result<PathBuf> {
     let viv = std::env::var_os("VIV_BIN").map_or_else(|| bench.target.join("release/viv"), PathBuf::from);
     if !viv.exists() {
         bail!("wanted the binary `{}`; build it with `cargo build --release --bin viv`", viv.display());
@@ -92,30 +105,30 @@ fn viv(bench: &Bench) -> Result<PathBuf> {
     Ok(viv)
 }
 
-fn up(viv: &Path, dir: &Path) -> Result<Running> {
+/// `viv up` on a directory of its own, ready.
+pub(crate) fn up(viv: &Path, dir: &Path) -> Result<Running> {
     let mut command = Command::new(viv);
     command.args(["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json", "--data-dir"]);
-    start(command.arg(dir.join("data")), |line| {
-        serde_json::from_str::<Value>(line).is_ok_and(|line| line["ready"] == true)
-    })
+    start(command.arg(dir.join("data")), |running, _| running.said["ready"] == true)
 }
 
 fn floor() -> Result<Running> {
     let me = std::env::current_exe().context("this program cannot be found")?;
-    start(Command::new(me).arg(FLOOR_ARGUMENT), |line| line.trim() == "ready")
+    start(Command::new(me).arg(FLOOR_ARGUMENT), |_, line| line.trim() == "ready")
 }
 
 /// Starts a process and waits for the line that says that it is ready.
-fn start(command: &mut Command, is_ready: impl Fn(&str) -> bool) -> Result<Running> {
+fn start(command: &mut Command, is_ready: impl Fn(&Running, &str) -> bool) -> Result<Running> {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let began = Instant::now();
     let mut child = command.spawn().context("a process cannot be started")?;
     let output = child.stdout.take().context("a process without output")?;
-    let mut running = Running { child, ready_ms: 0.0 };
+    let mut running = Running { child, ready_ms: 0.0, said: Value::Null };
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).context("a process that says nothing")?;
     running.ready_ms = began.elapsed().as_secs_f64() * 1e3;
-    if !is_ready(&line) {
+    running.said = serde_json::from_str(&line).unwrap_or_default();
+    if !is_ready(&running, &line) {
         bail!("wanted a process that is ready, got `{}`", line.trim());
     }
     Ok(running)
@@ -134,15 +147,6 @@ fn say(viv: &Path, dir: &Path) -> Result<()> {
         bail!("`viv say` failed: {}", String::from_utf8_lossy(&said.stderr).trim());
     }
     Ok(())
-}
-
-/// A line of a process's state, in megabytes.
-fn resident(child: &Child, name: &str) -> Result<f64> {
-    let state =
-        std::fs::read_to_string(format!("/proc/{}/status", child.id())).context("the process is gone")?;
-    let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    Ok(kib.with_context(|| format!("no `{name}` is stated"))? * 1024.0 / 1e6)
 }
 
 /// The floor: threads, a word, and waiting to be ended.

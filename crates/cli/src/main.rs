@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod credentials;
 mod errors;
+mod heap;
 mod letters;
 mod listen;
 mod lived;
@@ -39,6 +40,7 @@ use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
 
 fn main() -> ExitCode {
+    heap::settle();
     let read = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
