@@ -59,6 +59,8 @@ struct Waking<'a> {
     suspected: Option<DropGuard>,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
+    /// When it began, by the clock that never jumps.
+    began: u64,
     trace: Trace,
 }
 
@@ -116,8 +118,9 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
-    let spent = None;
-    let mut waking = Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent, trace };
+    let (spent, began) = (None, ports.clock.monotonic_ms());
+    let mut waking =
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent, began, trace };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -129,7 +132,8 @@ impl Waking<'_> {
             if self.house.stopping.is_cancelled() {
                 self.cycle.stop(STOPPING);
             }
-            match self.cycle.next(self.now()) {
+            let now = self.now();
+            match self.cycle.next(now) {
                 Next::OpenAndThink(open, prompt) => self.open_and_think(*open, prompt).await?,
                 Next::Think(prompt) => {
                     let asked = self.think(&prompt).await;
@@ -148,7 +152,8 @@ impl Waking<'_> {
                 }
                 Next::Commit(changes) => {
                     let verdict = self.commit(*changes).await?;
-                    self.cycle.committed(verdict, self.now());
+                    let now = self.now();
+                    self.cycle.committed(verdict, now);
                     self.let_go_answered();
                 }
                 Next::Outward(calls) => {
@@ -202,7 +207,8 @@ impl Waking<'_> {
             stage.void();
         }
         let verdict = self.told(outcome, &open);
-        self.cycle.committed(verdict, self.now());
+        let now = self.now();
+        self.cycle.committed(verdict, now);
         if let Some(asked) = early {
             self.heard(asked);
         }
@@ -413,8 +419,12 @@ impl Waking<'_> {
         &self.house.ports
     }
 
-    fn now(&self) -> jiff::Timestamp {
-        self.house.ports.clock.now()
+    /// What time it is. The cycle is told besides how long this waking has lasted, by the clock that
+    /// never jumps.
+    fn now(&mut self) -> jiff::Timestamp {
+        let clock = &self.house.ports.clock;
+        self.cycle.awake(clock.monotonic_ms().saturating_sub(self.began));
+        clock.now()
     }
 }
 

@@ -29,6 +29,7 @@ const JUMPS_MAX: u32 = 10_000;
 type Place = (u64, u64);
 
 struct State {
+    /// What the wall showed at the start, moved by every jump since.
     start: Timestamp,
     elapsed_ms: u64,
     registered: u64,
@@ -127,6 +128,14 @@ impl SimClock {
     pub fn advance(&self, duration: Duration) {
         let to = self.lock().elapsed_ms.saturating_add(millis(duration));
         self.move_to(to);
+    }
+
+    /// The wall clock is set forward or back, as by a person or by a correction from outside. No time
+    /// passes: nobody wakes, and [`Clock::monotonic_ms`] goes on as if nothing had happened.
+    pub fn jump_wall(&self, by: SignedDuration) {
+        let mut state = self.lock();
+        state.start = state.start.checked_add(by).unwrap_or(state.start);
+        state.touches += 1;
     }
 
     /// Jumps to the moment at which the next sleeper is due and wakes all who are due then. `None`,
@@ -387,6 +396,18 @@ mod tests {
         assert_eq!(clock.monotonic_ms(), 90_000);
         assert_eq!(clock.advance_to_next(), None);
         assert_eq!(clock.monotonic_ms(), 90_000);
+    }
+
+    #[tokio::test]
+    async fn a_jump_of_the_wall_clock_is_no_passing_of_time() {
+        let clock = SimClock::new(start());
+        let sleep = clock.sleep(SECOND);
+        clock.jump_wall(SignedDuration::from_hours(24));
+        assert_eq!((clock.now(), clock.monotonic_ms()), (start() + SECOND * 86_400, 0));
+        clock.jump_wall(SignedDuration::from_hours(-48));
+        assert_eq!(clock.now(), start() - SECOND * 86_400);
+        clock.run_until(sleep).await.unwrap();
+        assert_eq!(clock.monotonic_ms(), 1_000);
     }
 
     #[tokio::test]

@@ -61,7 +61,7 @@ impl Cycle {
             aborted: 0,
             wasted: Usage::default(),
             uncut: None,
-            awake: (open.awake_ms, now),
+            awake_before: open.awake_ms,
             mended: Mended::default(),
             mends: Mended::default(),
             calls,

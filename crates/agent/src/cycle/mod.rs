@@ -191,8 +191,8 @@ pub struct Cycle {
     /// The view and its entries as they stand in the store, where less of them is sent as long as
     /// nothing is lived.
     uncut: Option<(View, Vec<Arc<Entry>>)>,
-    /// Awake time of earlier wakings of the cycle, and when this one began.
-    awake: (u64, Timestamp),
+    /// Milliseconds of the cycle's earlier wakings.
+    awake_before: u64,
     /// What was done to the view: for the step in hand, in this waking.
     mended: Mended,
     mends: Mended,
@@ -267,7 +267,6 @@ impl Cycle {
 
     /// What to do next.
     pub fn next(&mut self, now: Timestamp) -> Next {
-        self.tick(now);
         match std::mem::replace(&mut self.state, State::Ready) {
             State::Fresh => self.next_fresh(now),
             State::Resume => self.next_resume(now),
@@ -296,7 +295,6 @@ impl Cycle {
 
     /// What came of the commit in hand.
     pub fn committed(&mut self, verdict: Verdict, now: Timestamp) {
-        self.tick(now);
         match std::mem::replace(&mut self.state, State::Ready) {
             State::OpeningAndThinking(changes) => match verdict {
                 Verdict::Committed(glance) => {
@@ -388,7 +386,6 @@ impl Cycle {
         if !matches!(self.state, State::Thinking) {
             return;
         }
-        self.tick(now);
         match thought {
             Ok(thought) => self.decide(thought, now),
             Err(error) => self.refused_by_model(&error, now),

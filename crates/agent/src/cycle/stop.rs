@@ -1,7 +1,5 @@
 //! When a cycle ends: each stop condition as SYSTEM.md §4 defines it.
 
-use jiff::Timestamp;
-
 use super::decide::text_field;
 use super::{Cycle, Decision, names};
 use crate::call::{CallRow, Outcome};
@@ -64,12 +62,10 @@ impl Cycle {
         None
     }
 
-    /// Brings the cycle's awake time up to now. What lies between its wakings (an outage, a suspension, a
-    /// stop of the server) is not lived and counts for nothing.
-    pub(super) fn tick(&mut self, now: Timestamp) {
-        let (before, since) = self.awake;
-        let ms = now.as_millisecond().saturating_sub(since.as_millisecond());
-        self.open.awake_ms = before.saturating_add(u64::try_from(ms).unwrap_or(0));
+    /// This waking has lasted so long, by a clock that never jumps. What lies between the wakings of a
+    /// cycle (an outage, a suspension, a stop of the server) is not lived and counts for nothing.
+    pub fn awake(&mut self, ms: u64) {
+        self.open.awake_ms = self.awake_before.saturating_add(ms);
     }
 
     /// What the runtime says to an agent that stopped without having ended.

@@ -41,6 +41,7 @@ pub(crate) struct Play {
     pub(crate) counters: Counters,
     /// Holds the tool `slow` until it is opened.
     pub(crate) gate: Gate,
+    pub(crate) clock: SimClock,
 }
 
 pub(crate) fn clock() -> SimClock {
@@ -72,9 +73,10 @@ impl Play {
     }
 
     fn set_up(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>, slow: Effect) -> Self {
-        let model = Arc::new(model);
-        let (world, counters, gate) = ground(Arc::new(One(Arc::clone(&model))), wrap, slow);
-        Self { world, model, counters, gate }
+        let (model, clock) = (Arc::new(model), clock());
+        let voices = Arc::new(One(Arc::clone(&model)));
+        let (world, counters, gate) = ground_at(clock.clone(), voices, wrap, slow);
+        Self { world, model, counters, gate, clock }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -88,7 +90,15 @@ pub(crate) fn ground(
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
     slow: Effect,
 ) -> (World, Counters, Gate) {
-    let clock = clock();
+    ground_at(clock(), voices, wrap, slow)
+}
+
+fn ground_at(
+    clock: SimClock,
+    voices: Arc<dyn Voices>,
+    wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
+    slow: Effect,
+) -> (World, Counters, Gate) {
     let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
     let counters = Counters::new();
     let gate = Gate::closed();

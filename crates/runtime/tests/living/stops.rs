@@ -5,6 +5,7 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::life::Standing;
 use agent::run::Ending;
+use jiff::SignedDuration;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 
@@ -133,4 +134,30 @@ async fn a_tool_that_outlasts_a_stop_is_given_up_and_run_again() {
     assert_eq!(play.world.heard(lobby).await.unwrap().len(), 2);
     assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Rested);
     assert_eq!(play.counters.calls("look"), 1, "what was settled is not asked again");
+}
+
+#[tokio::test]
+async fn a_jump_of_the_wall_clock_neither_ends_a_cycle_nor_lengthens_it() {
+    let check = async |hours: i64, seconds: u64, expected: (Ending, Option<&str>)| {
+        let play = Play::new(|prompt| match step(prompt) {
+            0 => Script::new().call("slow", &json!({})),
+            _ => Script::new().call("send_message", &send("lobby", "still here")).call("done", &json!({})),
+        });
+        let world = &play.world;
+        let husam = world.human("husam").await.unwrap();
+        let config: AgentConfig = serde_json::from_value(json!({"limits": {"wall_clock": 20_000}})).unwrap();
+        let ada = world.agent("ada", config).await.unwrap();
+        let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+        world.say(husam, lobby, "hi").await.unwrap();
+        world.pass(Duration::from_secs(seconds)).await.unwrap();
+        play.clock.jump_wall(SignedDuration::from_hours(hours));
+        play.gate.open();
+        world.quiet().await.unwrap();
+        let runs = world.runs(ada).await.unwrap();
+        assert_eq!((runs[0].ending, runs[0].reason.as_deref()), expected, "{hours} hours");
+    };
+    check(24, 1, (Ending::Rested, None)).await;
+    let late = Some("the limit of 20000 ms awake was reached");
+    check(-24, 25, (Ending::Exhausted, late)).await;
+    check(0, 25, (Ending::Exhausted, late)).await;
 }

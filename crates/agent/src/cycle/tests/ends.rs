@@ -20,6 +20,7 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     let (mut commits, _) = say(&mut cycle, vec![call("note")]);
+    cycle.awake(399_000);
     cycle.thought(Err(ModelError::Network("down".into())), at(400_000));
     let Next::Commit(park) = cycle.next(at(400_000)) else { panic!("wanted to park") };
     assert_eq!(park.open.as_ref().unwrap().awake_ms, 399_000);
@@ -30,7 +31,9 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
     let window = commits.iter().flat_map(|c| c.entries.iter().cloned().map(Arc::new)).collect();
     let setup = Setup { tools, model, others: Vec::new(), fresh: CycleId(Uuid::from_u128(51)) };
     let mut cycle = Cycle::begin(again, window, setup, hours(8));
-    let step = |cycle: &mut Cycle, now| {
+    let step = |cycle: &mut Cycle, seconds: u64| {
+        let now = hours(8) + Duration::from_secs(seconds);
+        cycle.awake(seconds * 1_000);
         cycle.thought(Ok(reply(vec![call("note")])), now);
         loop {
             match cycle.next(now) {
@@ -47,10 +50,8 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
     assert!(matches!(cycle.next(hours(8)), Next::Commit(_)));
     cycle.committed(Verdict::Committed(Glance::default()), hours(8));
     assert!(matches!(cycle.next(hours(8)), Next::Think(_)));
-    let soon = hours(8) + jiff::SignedDuration::from_secs(60);
-    assert!(matches!(step(&mut cycle, soon), Next::Think(_)), "eight hours of rest are not lived");
-    let late = hours(8) + jiff::SignedDuration::from_secs(600);
-    let next = step(&mut cycle, late);
+    assert!(matches!(step(&mut cycle, 60), Next::Think(_)), "eight hours of rest are not lived");
+    let next = step(&mut cycle, 600);
     assert_eq!(rested(&next), (Ending::Exhausted, Some("the limit of 900000 ms awake was reached")));
 }
 
