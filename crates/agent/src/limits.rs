@@ -245,3 +245,5 @@ pub const STREAM_PING_MS: u64 = 15_000;
 pub const STREAM_FAREWELL_MS: u64 = 5_000;
 /// Flaws of a store that are listed one by one; more are counted.
 pub const FLAWS_MAX: usize = 1_000;
+/// Longest line of an agent that is imported.
+pub const IMPORT_LINE_MAX_BYTES: usize = 128 * 1024 * 1024;

@@ -34,7 +34,7 @@ use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use serde_json::json;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, ExportWhat, ImportWhat};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
@@ -77,6 +77,8 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Backup(args) => commands::upkeep::backup(&cli.global, screen, &args),
         Command::Restore(args) => commands::upkeep::restore(&cli.global, screen, &args),
         Command::Verify(args) => commands::upkeep::verify(&cli.global, screen, args),
+        Command::Export(ExportWhat::Agent(args)) => commands::transfer::export(&cli.global, screen, &args),
+        Command::Import(ImportWhat::Agent(args)) => commands::transfer::import(&cli.global, screen, &args),
         Command::Models(args) => commands::models::run(cli.global, screen, args).await,
         Command::Chat(args) => commands::chat::run(client()?, screen, args).await,
         Command::Say(args) => commands::say::run(client()?, screen, args).await,

@@ -3,9 +3,11 @@
 
 use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
+use agent::life::Standing;
 use agent::port::RegistryError;
 use agent::port::{
-    Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace, Registry,
+    AgentCard, Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace,
+    Registry,
 };
 use server::keys;
 
@@ -41,9 +43,10 @@ pub(crate) struct Founder<'a> {
 }
 
 impl Founder<'_> {
-    /// Makes the first world, once per store; without its agent where agents are brought as files.
-    /// Returns the admin key then, and never again.
-    pub(crate) async fn found(&self, with_agent: bool) -> Result<Option<Secret>> {
+    /// Makes the first world, once per store; without its agent where agents are brought as files, or were
+    /// imported before: these are in the first space then. Returns the admin key then, and never again.
+    pub(crate) async fn found(&self, with_agent: bool, here: &[AgentCard]) -> Result<Option<Secret>> {
+        let with_agent = with_agent && here.is_empty();
         let at = self.clock.now();
         let (key, admin) = self.admin("admin", false)?;
         let human = EntityId(self.ids.uuid());
@@ -74,7 +77,14 @@ impl Founder<'_> {
                 display_name: "Home".to_owned(),
                 description: if with_agent { "where you and Ada talk" } else { "where you are" }.to_owned(),
                 wake_on: WakeOn::All,
-                members: std::iter::once(human).chain(agent.map(AgentId::entity)).collect(),
+                members: std::iter::once(human)
+                    .chain(agent.map(AgentId::entity))
+                    .chain(
+                        here.iter()
+                            .filter(|card| card.standing != Standing::Retired)
+                            .map(|card| card.id.entity()),
+                    )
+                    .collect(),
                 at,
             },
             admin,

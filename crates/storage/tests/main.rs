@@ -5,4 +5,5 @@ mod busy;
 mod damage;
 mod migrations;
 mod promises;
+mod transfer;
 mod upkeep;

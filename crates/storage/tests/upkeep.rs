@@ -22,7 +22,7 @@ pub(crate) async fn lived() -> Arc<tempfile::TempDir> {
     dir
 }
 
-fn data(dir: &Arc<tempfile::TempDir>) -> std::path::PathBuf {
+pub(crate) fn data(dir: &Arc<tempfile::TempDir>) -> std::path::PathBuf {
     dir.path().join("data")
 }
 

@@ -21,13 +21,13 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Talk", &["chat", "say", "event", "cancel"]),
     ("Look", &["ps", "top", "watch", "tail", "show"]),
     ("Manage", &["agents", "spaces", "entities", "dead"]),
-    ("Keep safe", &["backup", "restore", "verify"]),
+    ("Keep safe", &["backup", "restore", "verify", "export", "import"]),
     ("Try out", &["scenario"]),
     ("Besides", &["open", "completions", "man", "version"]),
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 51] = [
+const EXAMPLES: [(&[&str], &str); 55] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -67,6 +67,10 @@ const EXAMPLES: [(&[&str], &str); 51] = [
     (&["backup"], "viv backup backups/\n  viv backup before-the-upgrade.db"),
     (&["restore"], "viv restore before-the-upgrade.db --data-dir .viv-restored"),
     (&["verify"], "viv verify\n  viv verify before-the-upgrade.db --json"),
+    (&["export"], "viv export agent ada ada.jsonl"),
+    (&["export", "agent"], "viv export agent ada ada.jsonl"),
+    (&["import"], "viv import agent ada.jsonl"),
+    (&["import", "agent"], "viv import agent ada.jsonl --as ada-2"),
     (&["init"], "viv init my-agents"),
     (&["config"], "viv config show --origin"),
     (&["config", "show"], "viv config show --origin --listen 127.0.0.1:0"),

@@ -29,7 +29,9 @@ pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVe
 pub(crate) use show::{InboxArg, MindArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
-pub(crate) use upkeep::{BackupArgs, RestoreArgs, VerifyArgs};
+pub(crate) use upkeep::{
+    BackupArgs, ExportArgs, ExportWhat, ImportArgs, ImportWhat, RestoreArgs, VerifyArgs,
+};
 
 /// A runtime for living agents.
 #[derive(Debug, Parser)]
@@ -115,6 +117,12 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Read the whole store, and list everything that is not as it should be
     Verify(VerifyArgs),
+    /// Write an agent with its whole life into a file
+    #[command(subcommand)]
+    Export(ExportWhat),
+    /// Take an agent in from a file
+    #[command(subcommand)]
+    Import(ImportWhat),
     /// List the models that can be reached, or try one
     Models(ModelsArgs),
     /// Print the address of the console

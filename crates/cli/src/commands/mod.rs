@@ -17,6 +17,7 @@ pub(crate) mod show;
 pub(crate) mod spaces;
 pub(crate) mod tail;
 pub(crate) mod top;
+pub(crate) mod transfer;
 pub(crate) mod up;
 pub(crate) mod upkeep;
 pub(crate) mod watch;

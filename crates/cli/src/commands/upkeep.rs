@@ -173,7 +173,7 @@ fn flawed(screen: &Screen, found: &Verified, whose: &str) {
 }
 
 /// What stood in the way, as commands say it.
-fn failure(place: &Path, error: UpkeepError) -> Failure {
+pub(crate) fn failure(place: &Path, error: UpkeepError) -> Failure {
     match error {
         UpkeepError::Open(error) => cannot_open(place, error),
         UpkeepError::Missing { file } => {
@@ -181,6 +181,11 @@ fn failure(place: &Path, error: UpkeepError) -> Failure {
             Failure::new(Exit::NotFound, "no_store", message)
                 .hint("name the data directory with --data-dir, or a backup by its file")
         }
+        UpkeepError::NoAgent { name } => {
+            Failure::new(Exit::NotFound, "not_found", format!("no agent is called `{name}`"))
+        }
+        UpkeepError::Older { .. } => Failure::new(Exit::Refused, "store_older", error.to_string())
+            .hint("`viv up` brings the store up to date"),
         UpkeepError::Exists { file } => {
             let message = format!("`{}` is there already, and nothing is written over", file.display());
             Failure::new(Exit::Refused, "would_overwrite", message)

@@ -14,5 +14,6 @@ mod scenarios;
 mod screens;
 mod stub;
 mod talking;
+mod transfer;
 mod upkeep;
 mod world;

@@ -54,7 +54,10 @@ use self::fault::{Fault, Outcome};
 use self::readers::Readers;
 use self::rows::Configs;
 pub use self::schema::OpenError;
-pub use self::upkeep::{Backup, Figures, Restored, UpkeepError, backup, restore, verify};
+pub use self::upkeep::{
+    Backup, Exported, Figures, Import, Imported, LineFlaw, Restored, UpkeepError, backup, export, import,
+    restore, verify,
+};
 pub use self::verify::{Flaw, Verified};
 pub use self::writer::Stats;
 use self::writer::{Counters, Work};

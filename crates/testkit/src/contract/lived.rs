@@ -35,6 +35,54 @@ pub async fn lived(b: Backend) -> Backend {
     w.b
 }
 
+/// The same house with a life for Ada that these choices make up: cycles with calls, notes and words, skips,
+/// dead letters, things given back and taken back; what services sent may wait in the end, or a call be begun.
+pub async fn by_chance(b: Backend, choices: &[u8]) -> Backend {
+    let w = world(b).await;
+    for (n, choice) in choices.iter().enumerate() {
+        w.event(w.ada, service(&format!("chance-{n}"))).await;
+        let value = format!("{choice} “{}”\n", "é🙂\u{1}\\".repeat(usize::from(choice % 5)));
+        match choice % 8 {
+            0 => {}
+            1 => ends(&w, &Fate::Skipped { reason: (choice % 3 > 0).then_some(value) }).await,
+            2 => ends(&w, &Fate::Dead { reason: value }).await,
+            3 => ends(&w, &Fate::Waiting).await,
+            4 => w.b.registry.cancel_event(w.ada, agent::id::EventId(format!("chance-{n}"))).await.unwrap(),
+            5 => {
+                w.say(w.family, &value).await;
+                remembers(&w, MemoryChange::Delete { key: "chance".into() }).await;
+            }
+            _ => remembers(&w, MemoryChange::Set { key: "chance".into(), value }).await,
+        }
+    }
+    if choices.last().is_some_and(|last| last % 2 == 1) {
+        w.event(w.ada, service("the last")).await;
+        begins_a_call(&w, w.ada).await;
+    }
+    w.b
+}
+
+/// A cycle of one step that keeps something, asks two things, and ends.
+async fn remembers(w: &World, change: MemoryChange) {
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.call(0), living.call(1)];
+    decision.entries[1] = asks(&living, 2, &decision.calls);
+    decision.inward.memories = vec![change];
+    decision.open = Some(OpenCycle { lived: true, ..living.open.clone() });
+    let rows = decision.calls.clone();
+    living.done(w, decision).await;
+    let mut settle = living.changes(CommitKind::Settle);
+    settle.entries = vec![answers(&living, &rows)];
+    settle.open = Some(OpenCycle { step: 1, ..living.open.clone() });
+    living.done(w, settle).await;
+    let mut last = living.changes(CommitKind::Decide);
+    last.entries = vec![living.entry(1, EntryKind::Assistant, "Noted.")];
+    living.done(w, last).await;
+    let closing = living.closing();
+    living.done(w, closing).await;
+}
+
 /// Two steps: one that speaks and asks, one that ends; and what it keeps from it.
 async fn speaks_and_rests(w: &World) {
     w.say(w.family, "What is the weather?").await;
@@ -86,22 +134,31 @@ async fn skips_and_dies(w: &World) {
     ];
     for (n, fate) in fates.into_iter().enumerate() {
         w.event(w.ada, service(&format!("other-{n}"))).await;
-        let mut living = w.open(w.ada).await;
-        let mut close = living.changes(CommitKind::Close);
-        close.open = None;
-        close.settle = living.settled(&fate);
-        let reason = (fate == Fate::Waiting).then_some(RestReason::Backoff);
-        close.rest = Some(Rest { not_before: reason.map(|_| at(900)), reason });
-        living.done(w, close).await;
+        ends(w, &fate).await;
     }
     w.event(w.ada, service("taken-back")).await;
     w.b.registry.cancel_event(w.ada, agent::id::EventId("taken-back".into())).await.unwrap();
 }
 
-/// A decision whose call has begun and is not answered.
+/// A cycle without a decision, which ends so for all that was taken.
+async fn ends(w: &World, fate: &Fate) {
+    let mut living = w.open(w.ada).await;
+    let mut close = living.changes(CommitKind::Close);
+    close.open = None;
+    close.settle = living.settled(fate);
+    let reason = (*fate == Fate::Waiting).then_some(RestReason::Backoff);
+    close.rest = Some(Rest { not_before: reason.map(|_| at(900)), reason });
+    living.done(w, close).await;
+}
+
 async fn waits_for_a_call(w: &World) {
     w.say(w.team, "@bob fetch it").await;
-    let mut living = w.open(w.bob).await;
+    begins_a_call(w, w.bob).await;
+}
+
+/// A decision whose call has begun and is not answered.
+async fn begins_a_call(w: &World, agent: agent::id::AgentId) {
+    let mut living = w.open(agent).await;
     let mut decision = living.decision();
     decision.calls = vec![living.outward(0, true)];
     decision.entries[1] = asks(&living, 2, &decision.calls);

@@ -1,5 +1,7 @@
 //! What a server says when it is up.
 
+use agent::life::Standing;
+use agent::port::AgentCard;
 use serde_json::json;
 
 use super::files::Files;
@@ -12,7 +14,7 @@ use crate::voice::Chosen;
 use crate::world;
 
 /// Agents that are named; more are counted.
-const NAMED: usize = 6;
+pub(super) const NAMED: usize = 6;
 
 /// What there is to say.
 pub(super) struct Announcement<'a> {
@@ -20,6 +22,8 @@ pub(super) struct Announcement<'a> {
     pub(super) url: &'a str,
     pub(super) chosen: &'a Chosen,
     pub(super) files: &'a Files,
+    /// Who was here before this start.
+    pub(super) here: &'a [AgentCard],
 }
 
 impl Announcement<'_> {
@@ -39,7 +43,7 @@ impl Announcement<'_> {
             return;
         }
         screen.line(&format!("{} is up at {}\n", screen.paint(Style::Bold, "Vivarium"), self.url));
-        let agents = if self.files.is_empty() { "agent" } else { "agents" };
+        let agents = if self.files.is_empty() && self.here.len() < 2 { "agent" } else { "agents" };
         screen.pairs(&[
             (agents, screen.clean_line(&self.agents())),
             ("model", screen.clean_line(&format!("{} ({})", chosen.info.name, chosen.why))),
@@ -71,12 +75,22 @@ impl Announcement<'_> {
     fn agents(&self) -> String {
         let mut names: Vec<&str> = self.files.names().collect();
         if names.is_empty() {
-            return format!("{} in the space `{}`", world::AGENT, world::SPACE);
+            return self.without_files();
         }
         let more = names.len().saturating_sub(NAMED);
         names.truncate(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{more} (from `{}`)", names.join(", "), shown(self.settings.agents_dir()))
+    }
+
+    fn without_files(&self) -> String {
+        let lives = self.here.iter().filter(|card| card.standing != Standing::Retired);
+        let names: Vec<&str> = lives.map(|card| card.entity.name.as_str()).collect();
+        match names[..] {
+            [] | [world::AGENT] => format!("{} in the space `{}`", world::AGENT, world::SPACE),
+            [..] if names.len() > NAMED => format!("{} and more", names[..NAMED].join(", ")),
+            [..] => names.join(", "),
+        }
     }
 
     /// The command that talks to this server.

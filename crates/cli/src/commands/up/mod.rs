@@ -7,7 +7,7 @@ mod files;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::port::{Ids, Registry};
+use agent::port::{AgentCard, Ids, PageRequest, Reader, Registry};
 use runtime::clock::{SystemClock, SystemIds};
 use storage::sqlite::{OpenError, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -55,7 +55,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let reconciler = files.reconciler(&store, clock.clone(), Arc::clone(&ids), data_dir);
     files.check(&reconciler).await?;
     let founder = Founder { registry: &store as &dyn Registry, clock: clock.as_ref(), ids: ids.as_ref() };
-    let admin_key = founder.found(files.is_empty()).await?;
+    let here = already_here(&store).await;
+    let admin_key = founder.found(files.is_empty(), &here).await?;
     let local = Credentials { url: listen::url(address), key: founder.local_key().await? };
     let report = files.apply(&reconciler, args.prune).await;
 
@@ -71,7 +72,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
         return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
     }
-    let said = Announcement { settings: &settings, url: &local.url, chosen: &chosen, files: &files };
+    let said =
+        Announcement { settings: &settings, url: &local.url, chosen: &chosen, files: &files, here: &here };
     said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
         Ok(report) => files.watch(reconciler, Arc::clone(&house.doors().bus), report),
@@ -83,6 +85,13 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         }
     };
     serve(screen, house, serving, signals, (data_dir, &local), watch).await
+}
+
+/// Agents that were here before this start, as many as are named. A start does not depend on it: whoever
+/// cannot be read is set apart when it is to live.
+async fn already_here(store: &Sqlite) -> Vec<AgentCard> {
+    let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
+    store.agents(page).await.map(|page| page.items).unwrap_or_default()
 }
 
 /// Until a signal, and through the stop that follows it.

@@ -1,10 +1,15 @@
 //! What an operator does with a store as a whole: copy it while it is in use, put a copy in place,
-//! have it judged. All of it opens the file beside whoever has it and, but for the copy, writes nothing.
+//! have it judged, take one agent out or in. All of it but an import opens the file beside whoever has it
+//! and, but for the copy, writes nothing.
 //!
 //! This module must not know what rows mean: that is `verify`.
 
 mod backup;
 mod beside;
+mod export;
+mod frame;
+mod import;
+mod records;
 mod restore;
 
 use std::fs::File;
@@ -16,6 +21,8 @@ use rusqlite::Connection;
 
 pub use self::backup::{Backup, backup};
 use self::beside::Beside;
+pub use self::export::{Exported, export};
+pub use self::import::{Import, Imported, LineFlaw, import};
 pub use self::restore::{Restored, restore};
 use super::fault::Outcome;
 use super::rows::{first, u64_at};
@@ -33,6 +40,22 @@ pub enum UpkeepError {
     Missing {
         /// Where it was looked for.
         file: PathBuf,
+    },
+    /// Nobody is called that.
+    #[error("no agent is called `{name}`")]
+    NoAgent {
+        /// What was asked for.
+        name: String,
+    },
+    /// Its tables must be brought up to date before.
+    #[error("the tables of `{}` are of version {version}, this viv writes out those of version {ours}", file.display())]
+    Older {
+        /// The store.
+        file: PathBuf,
+        /// What they are.
+        version: i64,
+        /// What this version knows.
+        ours: i64,
     },
     /// Nothing is written over.
     #[error("`{}` is there already", file.display())]

@@ -98,6 +98,10 @@ fn event(
 /// What it refers to must be there.
 fn said(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData) -> Outcome<()> {
     let space: Option<i64> = row.get(NEXT + 9)?;
+    // What was imported tells of spaces that may be elsewhere.
+    if space.is_none() {
+        return Ok(());
+    }
     let ends = match data {
         EventData::Said { seq, .. } => [*seq, *seq],
         EventData::SaidRange { from, to, .. } => [*from, *to],

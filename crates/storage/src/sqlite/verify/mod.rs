@@ -73,6 +73,13 @@ pub(super) fn judge(db: &Connection, version: i64, pausing: bool) -> Outcome<Ver
     Ok(Verified { version, records: records && !torn, figures, flaws, more })
 }
 
+/// Judges one agent's life, within the transaction in hand.
+pub(super) fn judge_agent(db: &Connection, agent: i64) -> Vec<Flaw> {
+    let mut walk = Walk { db, pausing: false, agent: None, flaws: Vec::new(), more: 0 };
+    life::check(&mut walk, agent);
+    walk.flaws
+}
+
 impl Sqlite {
     /// Judges the store as of one moment.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
@@ -198,7 +205,7 @@ fn name_of(row: &Row<'_>) -> String {
     }
 }
 
-fn words(fault: Fault) -> String {
+pub(super) fn words(fault: Fault) -> String {
     match StoreError::from(fault) {
         StoreError::Damaged(why) => why,
         other => other.to_string(),

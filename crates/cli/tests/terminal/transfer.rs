@@ -1,0 +1,76 @@
+//! One agent as a file, by the built binary: out of a running house, into one that is at rest.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::world::{Server, run};
+
+#[test]
+fn an_agent_moves_into_another_house_and_lives_on_there() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "my name is Husam and I like rain"]).code, 0);
+    let away = tempfile::tempdir().unwrap();
+    let file = away.path().join("ada.jsonl").to_str().unwrap().to_owned();
+    assert_eq!(server.run(&["agents", "suspend", "ada"]).code, 0);
+    let out = server.run(&["export", "agent", "ada", &file, "--json"]);
+    assert_eq!(out.code, 0, "{}", out.shown());
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(out.json()["lines"], json!(text.lines().count()));
+    assert_eq!(server.run(&["export", "agent", "ada"]).out, text, "without a file it is printed");
+    assert!(!text.contains(server.key()) && !text.contains("secret_hash"), "keys stay where they are");
+    let again = server.run(&["export", "agent", "ada", &file, "--json"]);
+    assert_eq!((again.code, &again.error()["error"]["code"]), (3, &json!("would_overwrite")));
+    let nobody = server.run(&["export", "agent", "eve", "--json"]);
+    assert_eq!((nobody.code, &nobody.error()["error"]["code"]), (4, &json!("not_found")));
+    let running = server.run(&["import", "agent", &file, "--json"]);
+    assert_eq!((running.code, &running.error()["error"]["code"]), (3, &json!("data_dir_in_use")));
+    drop(server);
+
+    let fresh = tempfile::tempdir().unwrap();
+    let taken = run(fresh.path(), &["import", "agent", &file, "--as", "grace"]);
+    assert_eq!(taken.code, 0, "{}", taken.shown());
+    assert!(taken.out.contains("agent `grace` lives here, suspended, as it was"), "{}", taken.shown());
+    assert_eq!(run(fresh.path(), &["verify"]).code, 0);
+    let twice = run(fresh.path(), &["import", "agent", &file, "--json"]);
+    assert_eq!((twice.code, &twice.error()["error"]["code"]), (2, &json!("bad_export")));
+
+    // The first person and the first space are made as in every house, and it is there.
+    let server = Server::start_in(fresh);
+    let before = server.run(&["show", "mind", "grace"]);
+    assert!(before.out.contains("my name is Husam and I like rain"), "{}", before.shown());
+    assert_eq!(server.run(&["agents", "resume", "grace"]).code, 0);
+    let answer = server.run(&["say", "--wait", "--agent", "grace", "do you remember?"]);
+    assert_eq!(answer.code, 0, "{}", answer.shown());
+    let after = server.run(&["show", "mind", "grace"]);
+    assert!(
+        after.out.contains("my name is Husam") && after.out.contains("do you remember?"),
+        "{}",
+        after.shown()
+    );
+    assert!(!server.run(&["ps"]).out.contains("ada"));
+    assert_eq!(server.run(&["show", "inbox", "grace"]).code, 0);
+    assert_eq!(server.run(&["verify"]).code, 0);
+}
+
+#[test]
+fn a_file_that_was_cut_or_changed_is_told_with_its_lines() {
+    let server = Server::start();
+    assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
+    let text = server.run(&["export", "agent", "ada"]).out;
+    drop(server);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ada.jsonl");
+    let lines: Vec<&str> = text.lines().collect();
+    fs::write(&file, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+    let name = file.to_str().unwrap();
+    let cut = run(dir.path(), &["import", "agent", name]);
+    assert_eq!(cut.code, 2, "{}", cut.shown());
+    assert!(cut.err.contains(&format!("line {}: it breaks off", lines.len() - 1)), "{}", cut.shown());
+    fs::write(&file, text.replacen("hello", "jello", 1)).unwrap();
+    let changed = run(dir.path(), &["import", "agent", name]);
+    assert_eq!(changed.code, 2, "{}", changed.shown());
+    assert!(changed.err.contains("one of them was changed"), "{}", changed.shown());
+    fs::write(&file, &text).unwrap();
+    assert_eq!(run(dir.path(), &["import", "agent", name]).code, 0, "nothing of the others was left");
+}

@@ -1,0 +1,239 @@
+//! One agent as lines of JSON: who it is, then all rows of its life. Rows are named as tables and columns
+//! are; what is true of one store only (row numbers, spaces, keys) is left out. All of it is read as of one
+//! moment, beside whoever has the store, and written line by line.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use agent::event::EventData;
+use agent::id::{ContentRef, hex};
+use agent::life::OpenCycle;
+use agent::port::StoreError;
+use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::{Connection, Row};
+use serde_json::{Map, Value, json};
+
+use super::UpkeepError;
+use super::beside::Beside;
+use super::frame::{END, HEADER, Header, Seen};
+use crate::sqlite::apply::unhex;
+use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at};
+use crate::sqlite::fault::{Outcome, damaged};
+use crate::sqlite::rows::{all, first, from_json, to_json, u64_at};
+use crate::sqlite::schema::VERSION;
+use crate::sqlite::sums;
+
+/// A table of which an agent has rows: its order, and columns that are true of one store only.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    order: &'static str,
+    pub(super) local: &'static [&'static str],
+}
+
+impl Table {
+    /// The column that says whose a row is.
+    pub(super) fn key(&self) -> &'static str {
+        if self.name == "agent" { "id" } else { "agent" }
+    }
+}
+
+const fn table(name: &'static str, order: &'static str, local: &'static [&'static str]) -> Table {
+    Table { name, order, local }
+}
+
+/// In the order in which they are written.
+pub(super) const TABLES: [Table; 14] = [
+    table("agent", "id", &["id", "facts_rev"]),
+    table("config_rev", "rev", &["agent"]),
+    table("life", "agent", &["agent", "active_space", "facts_seen"]),
+    table("inbox_head", "agent", &["agent"]),
+    table("entry", "seq", &["agent"]),
+    table("event", "seq", &["agent", "space", "from_seq", "to_seq"]),
+    table("waiting", "seq", &["agent", "boot"]),
+    table("call", "cycle, step, idx", &["agent"]),
+    table("view", "rev", &["agent"]),
+    table("commits", "n", &["agent"]),
+    table("run", "ordinal", &["agent"]),
+    table("memory", "key, from_commit", &["agent"]),
+    table("goal", "id, from_commit", &["agent"]),
+    table("plan", "id, from_commit", &["agent"]),
+];
+
+/// Who the agent is.
+pub(super) const ENTITY: [&str; 5] = ["uuid", "name", "display_name", "external_id", "created_at"];
+
+/// An agent that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// Its handle.
+    pub name: String,
+    /// Lines, the first and the last one included.
+    pub lines: u64,
+}
+
+/// Writes an agent, by handle or id, from the store in `place`.
+pub fn export(place: &Path, agent: &str, out: &mut dyn Write) -> Result<Exported, UpkeepError> {
+    let from = Beside::open(place)?;
+    if from.version != VERSION {
+        return Err(UpkeepError::Older { file: from.file, version: from.version, ours: VERSION });
+    }
+    let found = from.db.execute_batch("BEGIN").map_err(Into::into).and_then(|()| find(&from.db, agent));
+    let found = found.map_err(StoreError::from)?;
+    let Some((row, name)) = found else { return Err(UpkeepError::NoAgent { name: agent.to_owned() }) };
+    let mut writing = Writing { out, lines: 0, seen: Seen::default(), failed: None };
+    let written = writing.all(&from.db, row, &name);
+    if let Some(source) = writing.failed {
+        return Err(UpkeepError::Io { doing: "write", file: "the export".into(), source });
+    }
+    written.map_err(StoreError::from)?;
+    Ok(Exported { name, lines: writing.lines })
+}
+
+fn find(db: &Connection, agent: &str) -> Outcome<Option<(i64, String)>> {
+    let id = uuid::Uuid::try_parse(agent).map(|id| id.into_bytes()).ok();
+    let sql = "SELECT id, name FROM entity WHERE kind = 1 AND (uuid = ?1 OR name = ?2)";
+    first(db, sql, (id, agent.to_lowercase()), |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// The columns of a table that are the same in every store.
+pub(super) fn columns(db: &Connection, table: &Table) -> Outcome<Vec<String>> {
+    let sql = format!("SELECT name FROM pragma_table_info('{}')", table.name);
+    let columns: Vec<String> = all(db, &sql, [], |row| Ok(row.get(0)?))?;
+    Ok(columns.into_iter().filter(|name| !table.local.contains(&name.as_str())).collect())
+}
+
+struct Writing<'a> {
+    out: &'a mut dyn Write,
+    lines: u64,
+    seen: Seen,
+    failed: Option<io::Error>,
+}
+
+impl Writing<'_> {
+    fn line(&mut self, what: &str, row: Value) -> Outcome<()> {
+        let text = to_json(&json!({what: row}))?;
+        self.lines += 1;
+        self.seen.line(text.as_bytes());
+        writeln!(self.out, "{text}").map_err(|error| {
+            self.failed = Some(error);
+            damaged("it could not be written")
+        })
+    }
+
+    fn record(&mut self, what: &str, row: Value) -> Outcome<()> {
+        self.seen.record(what);
+        self.line(what, row)
+    }
+
+    fn all(&mut self, db: &Connection, agent: i64, name: &str) -> Outcome<()> {
+        let layers = layers(db, agent)?;
+        let mut records = 1 + layers.len() as u64;
+        for table in &TABLES {
+            let sql = format!("SELECT count(*) FROM {} WHERE {} = ?", table.name, table.key());
+            records += first(db, &sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0);
+        }
+        self.line(HEADER, json!(Header::new(name, records)))?;
+        let sql = format!("SELECT {} FROM entity WHERE id = {agent}", ENTITY.join(", "));
+        self.rows(db, "entity", &sql, &ENTITY.map(str::to_owned))?;
+        for table in &TABLES {
+            let columns = columns(db, table)?;
+            if table.name == "event" {
+                self.events(db, agent, &columns)?;
+                continue;
+            }
+            let (names, name, order) = (columns.join(", "), table.name, table.order);
+            let sql = format!("SELECT {names} FROM {name} WHERE {} = {agent} ORDER BY {order}", table.key());
+            self.rows(db, name, &sql, &columns)?;
+        }
+        for (hash, content) in layers {
+            self.record("blob", json!({"hash": hash, "content": content}))?;
+        }
+        self.line(END, json!(self.seen.footer()))
+    }
+
+    fn rows(&mut self, db: &Connection, what: &str, sql: &str, names: &[String]) -> Outcome<()> {
+        let mut statement = db.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            self.record(what, object(row, names, 0)?)?;
+        }
+        Ok(())
+    }
+
+    /// What was said is named by ids, since places of one store mean nothing in another.
+    fn events(&mut self, db: &Connection, agent: i64, columns: &[String]) -> Outcome<()> {
+        let plain: Vec<String> = columns.iter().map(|name| format!("e.{name}")).collect();
+        let lasting: Vec<String> =
+            sums::LASTING.split(", ").map(|name| format!("e.{}", name.trim())).collect();
+        let sql = format!(
+            "SELECT {COLUMNS}, {}, {} FROM event e {JOINS} WHERE e.agent = {agent} ORDER BY e.seq",
+            lasting.join(", "),
+            plain.join(", ")
+        );
+        let mut statement = db.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let event = event_at(row)?;
+            let mut cells = Vec::with_capacity(sums::COUNT);
+            for at in 0..sums::COUNT {
+                cells.push(row.get::<_, Cell>(NEXT + at)?);
+            }
+            if matches!(event.data, EventData::Said { .. } | EventData::SaidRange { .. }) {
+                unplaced(&mut cells, to_json(&event.data)?);
+            }
+            let mut shown = object(row, columns, NEXT + sums::COUNT)?;
+            shown["data"] = value(ValueRef::from(&cells[DATA]))?;
+            shown["crc"] = json!(sums::sum(cells.iter().map(ValueRef::from)));
+            self.record("event", shown)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the open cycle was sent besides its entries, by name.
+fn layers(db: &Connection, agent: i64) -> Outcome<Vec<(ContentRef, Value)>> {
+    let open = first(db, "SELECT open FROM life WHERE agent = ?", [agent], |row| Ok(row.get(0)?))?;
+    let Some(open): Option<String> = open.flatten() else { return Ok(Vec::new()) };
+    let open: OpenCycle = from_json(&open, "its open cycle")?;
+    let mut named: Vec<ContentRef> = open.layers.into_iter().map(|layer| layer.content).collect();
+    named.sort();
+    named.dedup();
+    let content = |name: ContentRef| {
+        let sql = "SELECT content FROM blob WHERE hash = ?";
+        let content = first(db, sql, [unhex(&name)], |row| value(row.get_ref(0)?))?;
+        let content = content.ok_or_else(|| damaged(format!("the layer `{name}` is gone")))?;
+        Ok((name, content))
+    };
+    named.into_iter().map(content).collect()
+}
+
+/// Where these stand among the columns that are summed.
+const PLACE: [usize; 3] = [11, 12, 13];
+pub(super) const DATA: usize = 14;
+
+/// An event that is in no space of this store, but tells of one by its id.
+pub(super) fn unplaced(lasting: &mut [Cell], data: String) {
+    PLACE.iter().for_each(|at| lasting[*at] = Cell::Null);
+    lasting[DATA] = Cell::Text(data);
+}
+
+fn object(row: &Row<'_>, names: &[String], from: usize) -> Outcome<Value> {
+    let mut object = Map::new();
+    for (at, name) in names.iter().enumerate() {
+        object.insert(name.clone(), value(row.get_ref(from + at)?)?);
+    }
+    Ok(Value::Object(object))
+}
+
+fn value(cell: ValueRef<'_>) -> Outcome<Value> {
+    Ok(match cell {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => json!(number),
+        ValueRef::Real(number) => json!(number),
+        ValueRef::Text(text) => {
+            let text = std::str::from_utf8(text).map_err(|_| damaged("a text is not UTF-8"))?;
+            json!(text)
+        }
+        ValueRef::Blob(bytes) => json!({"hex": hex(bytes)}),
+    })
+}

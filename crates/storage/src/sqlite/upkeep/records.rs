@@ -1,0 +1,197 @@
+//! Records of an agent, put into the tables: each must have exactly the columns of its table, and what is
+//! true of one store only is made anew.
+//!
+//! This module must not know of lines and files.
+
+use std::collections::HashMap;
+
+use agent::entity::handle;
+use agent::event::EventData;
+use agent::id::ContentRef;
+use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::{Connection, params, params_from_iter};
+use serde_json::{Map, Value};
+
+use super::export::{DATA, ENTITY, Table, columns, unplaced};
+use crate::sqlite::apply::put_blob;
+use crate::sqlite::fault::{Outcome, damaged};
+use crate::sqlite::rows::{bytes, first, from_json, int, run};
+use crate::sqlite::schema::meta;
+use crate::sqlite::sums;
+
+/// The tables into which records are put.
+pub(super) struct Tables<'a> {
+    pub(super) db: &'a Connection,
+    boot: i64,
+    columns: HashMap<&'static str, Vec<String>>,
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn new(db: &'a Connection) -> Outcome<Self> {
+        Ok(Self { db, boot: meta(db, "boot")?.unwrap_or(0), columns: HashMap::new() })
+    }
+
+    /// Who it is: somebody whom nobody here is. Its row, and its handle.
+    pub(super) fn entity(&self, mut row: Map<String, Value>, name: Option<&str>) -> Outcome<(i64, String)> {
+        if let Some(name) = name {
+            row.insert("name".into(), Value::String(name.to_owned()));
+        }
+        let cells = cells(row, &ENTITY.map(str::to_owned))?;
+        let (Cell::Blob(uuid), Cell::Text(name)) = (&cells[0], &cells[1]) else {
+            return Err(damaged("wanted an id as `uuid` and a text as `name`"));
+        };
+        let (uuid, name) = (uuid.clone(), name.clone());
+        if uuid.len() != 16 {
+            return Err(damaged("its `uuid` is no id: an id has 16 bytes"));
+        }
+        if handle(&name).ok().as_deref() != Some(name.as_str()) {
+            return Err(damaged(format!("`{name}` is no handle: a-z, 0-9, `_` and `-`, at most 40")));
+        }
+        let known = "SELECT name, uuid = ?1 FROM entity WHERE uuid = ?1 OR name = ?2 ORDER BY uuid = ?1 DESC";
+        let known =
+            first(self.db, known, params![uuid, name], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+        // Its rows could not be told from those of whom it meets: nothing more of the file is looked at.
+        match known {
+            Some((other, true)) => Err(damaged(format!("this agent lives here already, as `{other}`"))),
+            Some((other, false)) => {
+                Err(damaged(format!("the handle `{other}` is taken here: name another one")))
+            }
+            None => {
+                let sql = "INSERT INTO entity (kind, uuid, name, display_name, external_id, created_at) \
+                           VALUES (1, ?, ?, ?, ?, ?)";
+                Ok((self.db.prepare_cached(sql)?.insert(params_from_iter(cells))?, name))
+            }
+        }
+    }
+
+    /// A row of one of an agent's tables.
+    pub(super) fn row(&mut self, table: &Table, agent: i64, row: Map<String, Value>) -> Outcome<()> {
+        let names = match self.columns.get(table.name) {
+            Some(names) => names.clone(),
+            None => {
+                let names = columns(self.db, table)?;
+                self.columns.insert(table.name, names.clone());
+                names
+            }
+        };
+        let mut cells = cells(row, &names)?;
+        let mut names = names;
+        names.push(table.key().into());
+        cells.push(agent.into());
+        match table.name {
+            "event" => self.event(&mut names, &mut cells)?,
+            "waiting" => {
+                names.push("boot".into());
+                cells.push(self.boot.into());
+            }
+            _ => {}
+        }
+        let blanks = vec!["?"; names.len()].join(", ");
+        let sql = format!("INSERT INTO {} ({}) VALUES ({blanks})", table.name, names.join(", "));
+        run(self.db, &sql, params_from_iter(cells)).map(drop)
+    }
+
+    /// Its checksum must be that of what the line says. Where the space that it tells of is here too, it
+    /// is tied to it again.
+    fn event(&self, names: &mut Vec<String>, cells: &mut Vec<Cell>) -> Outcome<()> {
+        let at = |name: &str| names.iter().position(|known| known == name);
+        let mut lasting: Vec<Cell> = sums::LASTING
+            .split(", ")
+            .map(|name| at(name.trim()).map_or(Cell::Null, |at| cells[at].clone()))
+            .collect();
+        let sum = |lasting: &[Cell]| i64::from(sums::sum(lasting.iter().map(ValueRef::from)));
+        let Some(crc) = at("crc").filter(|at| cells[*at] == Cell::Integer(sum(&lasting))) else {
+            return Err(damaged("its checksum does not match: it was changed, or cut"));
+        };
+        let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
+        let Cell::Text(text) = &cells[data] else { return Err(damaged("wanted a text as `data`")) };
+        let told = match from_json::<EventData>(text, "its `data`")? {
+            EventData::Said { space, seq, message } => Some((space, seq, None, Some(bytes(message.0)))),
+            EventData::SaidRange { space, from, to } => Some((space, from, Some(to), None)),
+            _ => None,
+        };
+        let Some((space, from, to, message)) = told else { return Ok(()) };
+        // The same message, not only one of that number: a house may have gone on otherwise.
+        let sql = "SELECT s.id FROM space s JOIN message m ON m.space = s.id AND m.seq = ?1 \
+                   WHERE s.uuid = ?2 AND m.uuid = coalesce(?3, m.uuid)";
+        let here = first(self.db, sql, params![int(to.unwrap_or(from)), bytes(space.0), message], |row| {
+            Ok(row.get::<_, i64>(0)?)
+        })?;
+        let unsettled = matches!(cells[state], Cell::Integer(0 | 1));
+        let alone = at("range_of").is_none_or(|at| cells[at] == Cell::Null);
+        let Some(here) = here else {
+            if unsettled && alone {
+                return Err(damaged(format!(
+                    "it waits, and what was said is in the space `{space}`, which is not here: let the agent \
+                     read it where it is, or take it back there, and export it again"
+                )));
+            }
+            return Ok(());
+        };
+        let text = text.clone();
+        unplaced(&mut lasting, text);
+        let to = to.map_or(Cell::Null, |to| int(to).into());
+        for (name, value) in [("space", here.into()), ("from_seq", int(from).into()), ("to_seq", to)] {
+            let place = sums::LASTING.split(", ").position(|known| known.trim() == name);
+            if let Some(place) = place {
+                lasting[place] = Cell::clone(&value);
+            }
+            names.push(name.into());
+            cells.push(value);
+        }
+        lasting[DATA] = Cell::Null;
+        cells[data] = Cell::Null;
+        cells[crc] = sum(&lasting).into();
+        Ok(())
+    }
+
+    /// Bytes that the open cycle was sent, under their name.
+    pub(super) fn blob(&self, row: &Map<String, Value>) -> Outcome<()> {
+        let content = match row.get("content").map(cell).transpose()? {
+            Some(Cell::Blob(bytes)) => bytes,
+            Some(Cell::Text(text)) => text.into_bytes(),
+            _ => return Err(damaged("wanted bytes as `content`")),
+        };
+        if row.get("hash").and_then(Value::as_str) != Some(&ContentRef::of(&content).0) {
+            return Err(damaged("its content is not what its `hash` says"));
+        }
+        put_blob(self.db, &content).map(drop)
+    }
+}
+
+/// The values of exactly these columns, in their order.
+fn cells(mut row: Map<String, Value>, names: &[String]) -> Outcome<Vec<Cell>> {
+    let mut cells = Vec::with_capacity(names.len() + 4);
+    for name in names {
+        let value = row.remove(name).ok_or_else(|| damaged(format!("`{name}` is missing")))?;
+        cells.push(cell(&value)?);
+    }
+    match row.keys().next() {
+        Some(name) => Err(damaged(format!("`{name}` does not belong there"))),
+        None => Ok(cells),
+    }
+}
+
+fn cell(value: &Value) -> Outcome<Cell> {
+    Ok(match value {
+        Value::Null => Cell::Null,
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => Cell::Integer(number),
+            None => Cell::Real(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Cell::Text(text.clone()),
+        Value::Object(object) if object.len() == 1 => {
+            let digits = object.get("hex").and_then(Value::as_str);
+            let bytes = digits.and_then(unhex).ok_or_else(|| damaged("wanted {\"hex\": \"…\"}"))?;
+            Cell::Blob(bytes)
+        }
+        other => return Err(damaged(format!("`{other}` is no value of a record"))),
+    })
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
+        return None;
+    }
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
+}

@@ -1,0 +1,310 @@
+//! One agent as a file: written, read elsewhere, refused where it is no life.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use agent::port::{Reader, Registry, Store};
+use storage::sqlite::{self, Import, Sqlite, UpkeepError, verify};
+
+use crate::promises::on_a_file;
+use crate::upkeep::{data, lived};
+
+fn open(dir: &Path) -> Sqlite {
+    Sqlite::open(dir, Arc::new(runtime::clock::SystemClock::new())).unwrap()
+}
+
+fn exported(dir: &Path, agent: &str) -> String {
+    let mut out = Vec::new();
+    let done = sqlite::export(dir, agent, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(done.lines, text.lines().count() as u64);
+    text
+}
+
+/// An empty house.
+async fn empty() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).close().await.unwrap();
+    dir
+}
+
+fn import(dir: &Path, text: &str, name: Option<&str>) -> Import {
+    let file = dir.join("agent.jsonl");
+    std::fs::write(&file, text).unwrap();
+    sqlite::import(dir, &file, name).unwrap()
+}
+
+/// Numbers that look like chance and are the same each time.
+fn choices(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    let length = usize::from(next()) % 14;
+    (0..length).map(|_| next()).collect()
+}
+
+/// Where somebody waits for what was said in a space that is not there: worked off before.
+async fn settled(dir: &Arc<tempfile::TempDir>) {
+    let db = rusqlite::Connection::open(data(dir).join("vivarium.db")).unwrap();
+    db.execute_batch(
+        "DELETE FROM waiting WHERE (agent, seq) IN (SELECT agent, seq FROM event WHERE space IS NOT NULL); \
+         UPDATE event SET state = 4 WHERE space IS NOT NULL AND state = 0; \
+         UPDATE inbox_head SET waiting = (SELECT count(*) FROM waiting w WHERE w.agent = inbox_head.agent)",
+    )
+    .unwrap();
+    drop(db);
+    assert_eq!(verify(&data(dir)).unwrap().flaws, []);
+}
+
+#[tokio::test]
+async fn an_agent_is_written_read_elsewhere_and_written_again_as_the_same() {
+    let dir = lived().await;
+    settled(&dir).await;
+    for name in ["ada", "bob"] {
+        let first = exported(&data(&dir), name);
+        let house = empty().await;
+        let done = import(house.path(), &first, None);
+        assert!(matches!(&done, Import::Done(imported) if imported.name == name), "{done:?}");
+        assert_eq!(exported(house.path(), name), first, "{name}");
+        assert_eq!(verify(house.path()).unwrap().flaws, [], "{name}");
+        // It lives on there: what it was shown is its own, what waits waits.
+        let (here, there) = (open(&data(&dir)), open(house.path()));
+        let id = here.entity(name.into()).await.unwrap().unwrap().id.agent();
+        let now = "2040-01-01T00:00:00Z".parse().unwrap();
+        let (was, is) = (
+            here.wake(id, now, None).await.unwrap().unwrap(),
+            there.wake(id, now, None).await.unwrap().unwrap(),
+        );
+        assert_eq!(format!("{:?}", was.window), format!("{:?}", is.window));
+        assert_eq!((was.waiting, was.calls, was.layers.len()), (is.waiting, is.calls, is.layers.len()));
+        assert_eq!((was.facts.memories, was.facts.goals), (is.facts.memories, is.facts.goals));
+        here.close().await.unwrap();
+        there.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whatever_was_lived_is_the_same_after_a_round_trip() {
+    for seed in 0..16 {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let choices = choices(seed);
+        let backend = testkit::contract::lived::by_chance(on_a_file::open(&dir).unwrap(), &choices).await;
+        (backend.close)().await;
+        let first = exported(&data(&dir), "ada");
+        let house = tempfile::tempdir().unwrap();
+        let done = import(house.path(), &first, None);
+        assert!(matches!(done, Import::Done(_)), "{choices:?}: {done:#?}");
+        assert_eq!(exported(house.path(), "ada"), first, "{choices:?}");
+        assert_eq!(verify(house.path()).unwrap().flaws, [], "{choices:?}");
+        let store = open(house.path());
+        let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
+        let waking = store.wake(ada, "2040-01-01T00:00:00Z".parse().unwrap(), None).await.unwrap();
+        assert!(waking.is_some(), "{choices:?}");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_there_or_whose_handle_is_taken_is_refused() {
+    let dir = lived().await;
+    let text = exported(&data(&dir), "ada");
+    let flaws = |done: Import| match done {
+        Import::Flawed { flaws, .. } => flaws,
+        Import::Done(_) => panic!("it was imported"),
+    };
+    let same = flaws(import(&data(&dir), &text, None));
+    assert!(same.len() == 1 && same[0].line == 2 && same[0].what.contains("lives here already"), "{same:?}");
+    let house = empty().await;
+    let store = open(house.path());
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    let human = agent::port::NewHuman {
+        id: agent::id::EntityId(uuid::Uuid::from_u128(9)),
+        name: "ada".into(),
+        display_name: "Ada".into(),
+        external_id: None,
+        at,
+    };
+    store.create_human(human).await.unwrap();
+    store.close().await.unwrap();
+    let taken = flaws(import(house.path(), &text, None));
+    assert!(taken[0].what.contains("handle `ada` is taken"), "{taken:?}");
+    let bad = flaws(import(house.path(), &text, Some("Ada Lovelace")));
+    assert!(bad[0].what.contains("no handle"), "{bad:?}");
+    let waits = flaws(import(house.path(), &text, Some("ada-2")));
+    assert!(
+        waits.iter().all(|flaw| flaw.what.contains("it waits, and what was said is in the space")),
+        "{waits:#?}"
+    );
+    settled(&dir).await;
+    let text = exported(&data(&dir), "ada");
+    assert!(matches!(import(house.path(), &text, Some("ada-2")), Import::Done(done) if done.name == "ada-2"));
+    assert!(matches!(
+        sqlite::export(house.path(), "nobody", &mut Vec::new()),
+        Err(UpkeepError::NoAgent { .. })
+    ));
+    let running = open(house.path());
+    let error = sqlite::import(house.path(), &house.path().join("agent.jsonl"), None).unwrap_err();
+    assert!(matches!(error, UpkeepError::Open(sqlite::OpenError::Locked { .. })), "{error}");
+    running.close().await.unwrap();
+}
+
+/// An export whose lines were changed, with a last line that says nothing against it.
+fn sealed(lines: &[String]) -> String {
+    let mut counts = std::collections::BTreeMap::<String, u64>::new();
+    for line in &lines[1..] {
+        let row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap_or_default();
+        row.into_iter().for_each(|(kind, _)| *counts.entry(kind).or_default() += 1);
+    }
+    let text = lines.join("\n") + "\n";
+    let end = serde_json::json!({"end": {"counts": counts, "crc": crc32fast::hash(text.as_bytes())}});
+    format!("{text}{end}\n")
+}
+
+/// The lines of an export but the last one.
+struct Sheet(Vec<String>);
+
+impl Sheet {
+    fn of(text: &str) -> Self {
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        Self(lines[..lines.len() - 1].to_vec())
+    }
+
+    /// The first line of that kind, from 0.
+    fn line(&self, what: &str) -> usize {
+        let begins = format!("{{\"{what}\":");
+        self.0.iter().position(|line| line.starts_with(&begins)).unwrap()
+    }
+
+    fn edited(&self, at: usize, from: &str, to: &str) -> String {
+        let mut lines = self.0.clone();
+        assert!(lines[at].contains(from), "{}", lines[at]);
+        lines[at] = lines[at].replacen(from, to, 1);
+        sealed(&lines)
+    }
+
+    fn without(&self, at: usize) -> String {
+        let mut lines = self.0.clone();
+        lines.remove(at);
+        sealed(&lines)
+    }
+
+    fn swapped(&self, at: usize) -> String {
+        let mut lines = self.0.clone();
+        lines.swap(at, at + 1);
+        lines.join("\n") + "\n"
+    }
+}
+
+/// What is done to the file, the line of which something is said, and what.
+async fn cases(text: &str) -> Vec<(String, usize, &'static str)> {
+    let sheet = Sheet::of(text);
+    let (count, end) = (sheet.0.len(), text.lines().last().unwrap().to_owned());
+    let (entry, event, commits) = (sheet.line("entry"), sheet.line("event"), sheet.line("commits"));
+    let with_end = |lines: String| format!("{lines}{end}\n");
+    let whole = sheet.0.join("\n") + "\n";
+    let mut twice = sheet.0.clone();
+    twice.insert(1, twice[0].clone());
+    let mut second = sheet.0.clone();
+    second.insert(5, second[0].clone());
+    vec![
+        (String::new(), 0, "it is empty"),
+        ("\n".into(), 1, "it is empty"),
+        ("hello\n".into(), 1, "cannot be read"),
+        ("[1]\n".into(), 1, "cannot be read"),
+        ("{\"hello\":{}}\n".into(), 1, "no export of an agent"),
+        ("{\"hello\":1}\n".into(), 1, "one object with one key"),
+        (sheet.edited(0, "\"format\":1", "\"format\":9"), 1, "of format 9, which a newer viv wrote"),
+        (sheet.edited(0, "\"format\":1", "\"format\":0"), 1, "its format is not stated"),
+        (sheet.edited(0, "\"tables\":", "\"tables\":9"), 1, "those of a newer viv"),
+        (sheet.edited(0, "\"tables\":", "\"tables\":-"), 1, "those of an older viv"),
+        (sheet.edited(0, "\"agent\":", "\"mood\":1,\"agent\":"), 1, "unknown field `mood`"),
+        (sealed(&twice), 2, "wanted the agent's `entity`"),
+        (sealed(&second), 6, "a second first line"),
+        (whole.clone(), count, "it breaks off behind this line"),
+        (text[..text.len() / 2].to_owned(), text[..text.len() / 2].lines().count(), "cannot be read: EOF"),
+        (text[..text.len() / 2].to_owned(), text[..text.len() / 2].lines().count(), "it breaks off"),
+        (format!("{text}{}\n", sheet.0[entry]), count + 2, "behind the last line"),
+        (with_end(sheet.swapped(entry)), count + 1, "put into another order"),
+        (with_end(whole.replacen("likes rain", "likes snow", 1)), count + 1, "one of them was changed"),
+        (with_end(whole.replacen(&format!("{}\n", sheet.0[event]), "", 1)), count, "of `event`"),
+        (sheet.edited(entry, "{\"entry\"", "{\"entrie\""), entry + 1, "nothing that an agent has"),
+        (sheet.edited(entry, "\"seq\":1", "\"seq\":\"one\""), entry + 1, "cannot store"),
+        (sheet.edited(entry, "\"seq\":1", "\"seq\":[1]"), entry + 1, "no value of a record"),
+        (sheet.edited(entry, "\"step\":0,", ""), entry + 1, "`step` is missing"),
+        (sheet.edited(entry, "\"step\":0", "\"step\":0,\"colour\":1"), entry + 1, "`colour` does not belong"),
+        (sheet.edited(entry, "inbox\\\"", "outbox\\\""), entry + 1, "checksum"),
+        (sheet.edited(entry + 1, "\"seq\":2", "\"seq\":1"), entry + 2, "UNIQUE"),
+        (sheet.edited(event, "\"trust\":", "\"trust\":1"), event + 1, "checksum"),
+        (sheet.edited(event, "\"hex\":\"", "\"hex\":\"x"), event + 1, "wanted {\"hex\""),
+        (sheet.without(commits + 1), commits + 2, "commit 2 before it is missing"),
+        (sheet.without(entry + 1), entry + 2, "entry 2 before it is missing"),
+        (
+            sheet.edited(sheet.line("life"), "\"epoch\":", "\"epoch\":1"),
+            sheet.line("life") + 1,
+            "the last commit's",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn a_file_edited_by_hand_is_refused_with_line_and_reason_and_leaves_nothing() {
+    let dir = lived().await;
+    settled(&dir).await;
+    let text = exported(&data(&dir), "ada");
+    let house = empty().await;
+    for (edited, at, what) in cases(&text).await {
+        let Import::Flawed { flaws, .. } = import(house.path(), &edited, None) else {
+            panic!("imported: {what}")
+        };
+        let named = flaws.iter().any(|flaw| flaw.line == at as u64 && flaw.what.contains(what));
+        assert!(named, "wanted line {at}: {what}, got {flaws:#?}");
+        let found = verify(house.path()).unwrap();
+        assert_eq!(
+            (found.figures.agents, found.figures.entries, found.flaws.as_slice()),
+            (0, 0, &[][..]),
+            "{what}"
+        );
+    }
+    let windows = text.replace('\n', "\r\n");
+    assert!(matches!(import(house.path(), &windows, None), Import::Done(_)), "ends of lines are no change");
+}
+
+#[tokio::test]
+async fn all_flaws_of_a_file_are_told_at_once() {
+    let dir = lived().await;
+    settled(&dir).await;
+    let sheet = Sheet::of(&exported(&data(&dir), "ada"));
+    let (entry, event, call) = (sheet.line("entry"), sheet.line("event"), sheet.line("call"));
+    let mut lines = sheet.0;
+    lines[entry] = lines[entry].replacen("\"step\":0,", "", 1);
+    lines[event] = lines[event].replacen("\"urgent\":0", "\"urgent\":1", 1);
+    lines[call] = "nothing".into();
+    let house = empty().await;
+    let Import::Flawed { flaws, more: 0 } = import(house.path(), &sealed(&lines), None) else {
+        panic!("it was imported")
+    };
+    let places: Vec<u64> = flaws.iter().map(|flaw| flaw.line).collect();
+    assert_eq!(places, [entry + 1, event + 1, call + 1].map(|at| at as u64), "{flaws:#?}");
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_and_a_line_without_end_are_refused_as_such() {
+    let house = empty().await;
+    let file = house.path().join("agent.jsonl");
+    let flaws = || match sqlite::import(house.path(), &file, None).unwrap() {
+        Import::Flawed { flaws, .. } => flaws,
+        Import::Done(_) => panic!("it was imported"),
+    };
+    std::fs::write(&file, [0xff, 0xfe, 0x00, 0x9f, b'\n', 0xff]).unwrap();
+    let found = flaws();
+    assert!(found.len() == 1 && found[0].line == 1 && found[0].what.contains("not UTF-8"), "{found:?}");
+    let giant = std::fs::File::create(&file).unwrap();
+    giant.set_len(agent::limits::IMPORT_LINE_MAX_BYTES as u64 + 4_096).unwrap();
+    let found = flaws();
+    assert!(found.len() == 1 && found[0].line == 1 && found[0].what.contains("longer than any"), "{found:?}");
+    assert!(sqlite::import(house.path(), &house.path().join("missing.jsonl"), None).is_err());
+}
