@@ -177,6 +177,10 @@ pub struct OpenCycle {
     /// Milliseconds of its wakings; what lies between them is not lived.
     #[serde(default)]
     pub awake_ms: u64,
+    /// The waking that opened it or took it over, by the id that a cycle of its own would have had: tells
+    /// an opening that is sent again from one of somebody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<CycleId>,
 }
 
 impl OpenCycle {
@@ -215,6 +219,7 @@ impl OpenCycle {
             shown: Vec::new(),
             wary: false,
             awake_ms: 0,
+            opening: Some(id),
         }
     }
 }

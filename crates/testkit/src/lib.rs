@@ -3,5 +3,6 @@
 
 pub mod contract;
 pub mod hands;
+mod protocol;
 #[cfg(feature = "stubs")]
 pub mod stubs;

@@ -229,7 +229,7 @@ fn choose(waking: &Waking, setup: &Setup, now: Timestamp) -> Chosen {
     let taken = batch.as_ref().map_or(0, |batch| batch.events.len());
     let suspects_left = batch.is_some() && waiting.iter().skip(taken).any(|w| w.attempts > 0);
     let open = match (resumed, &batch) {
-        (Some(open), _) => open.clone(),
+        (Some(open), _) => OpenCycle { opening: Some(setup.fresh), ..open.clone() },
         (None, Some(batch)) => {
             let fresh = OpenCycle::new(setup.fresh, waking.config_rev, now, batch);
             OpenCycle { attempts: 1 + deaths_alone(left_open, &fresh), ..fresh }

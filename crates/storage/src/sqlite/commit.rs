@@ -5,7 +5,7 @@
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, Refusal};
 use agent::event::Fate;
 use agent::id::{AgentId, CallId, SpaceId};
-use agent::life::{Lease, RestReason, Standing};
+use agent::life::{Lease, OpenCycle, RestReason, Standing};
 use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::run::Usage;
@@ -18,8 +18,8 @@ use super::events::{Which, urgent_waits, waiting};
 use super::facts::facts;
 use super::fault::{Fault, Outcome};
 use super::rows::{
-    REASONS, bytes, first, int, ms, place_of, reason_or_none, run, space_row, standing_at, time, to_json,
-    u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
+    REASONS, bytes, first, from_json, int, ms, place_of, reason_or_none, run, space_row, standing_at, time,
+    to_json, u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
 use super::{apply, calls, notes, show};
@@ -190,8 +190,21 @@ fn done_before(db: &Connection, life: &Life, lease: Lease, changes: &Changes) ->
     if row != Some((lease.epoch, changes.cycle.0, changes.step, changes.kind.as_str().to_owned())) {
         return Err(Fault::Lost);
     }
+    if changes.kind == CommitKind::Open && !opened_by(db, life, changes)? {
+        return Err(Fault::Lost);
+    }
     let glance = look(db, life, changes.cycle.0)?;
     Ok(CommitOutcome::Committed { n, glance, echo: Echo::default() })
+}
+
+/// Whether it was this opening. Two who take over the same cycle want to make the same epoch of it, and only
+/// one of them may live it.
+fn opened_by(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
+    let sql = "SELECT open FROM life WHERE agent = ?";
+    let open = first(db, sql, [life.agent], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten();
+    let open: Option<OpenCycle> = open.map(|open| from_json(&open, "an open cycle")).transpose()?;
+    let opening = |open: &OpenCycle| open.opening;
+    Ok(open.as_ref().map(opening) == changes.open.as_ref().map(opening))
 }
 
 /// Says what the inward calls want said and shows the visible ones, in the order of the calls, or

@@ -67,6 +67,27 @@ pub async fn a_repeated_commit_answers_as_the_first_time_and_writes_once(b: Back
     assert_eq!(w.commit(lease, other).await, CommitOutcome::Lost);
 }
 
+/// Two who found the same open cycle want to make the same epoch of it: one of them lives it, the other is
+/// lost, and only the one is recognised when it sends its opening again.
+pub async fn two_takeovers_of_one_cycle_have_one_winner(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut dead = w.open(w.ada).await;
+    let decision = dead.decision();
+    dead.done(&w, decision).await;
+    let take_over = || {
+        let mut changes = dead.changes(CommitKind::Open);
+        changes.open.as_mut().unwrap().opening = Some(agent::id::CycleId(fresh()));
+        (Lease { epoch: dead.lease.epoch + 1, ..dead.lease }, changes)
+    };
+    let (first, second) = (take_over(), take_over());
+    for _ in 0..2 {
+        let done = w.commit(first.0, first.1.clone()).await;
+        assert!(matches!(done, CommitOutcome::Committed { .. }), "{done:?}");
+        assert_eq!(w.commit(second.0, second.1.clone()).await, CommitOutcome::Lost);
+    }
+}
+
 /// Membership revoked, space closed or gone: the calls are named, nothing of the commit is written.
 pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
     let w = world(b).await;

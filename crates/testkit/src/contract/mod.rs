@@ -19,6 +19,7 @@ pub mod named;
 pub mod outside;
 pub mod registry;
 pub mod shown;
+pub mod walks;
 mod world;
 
 use std::sync::Arc;
@@ -99,6 +100,7 @@ macro_rules! contract_tests {
             life::retiring_ends_plans_and_nothing_opens_again,
             commit::a_zombie_is_lost_and_writes_nothing,
             commit::a_repeated_commit_answers_as_the_first_time_and_writes_once,
+            commit::two_takeovers_of_one_cycle_have_one_winner,
             commit::a_refused_commit_names_the_calls_and_writes_nothing,
             commit::a_goal_or_plan_of_another_agent_is_refused,
             commit::a_canceled_cycle_may_settle_and_close_but_not_decide_or_start,
@@ -160,6 +162,8 @@ macro_rules! contract_tests {
             shown::visible_calls_and_messages_of_a_step_come_in_the_order_of_its_calls,
             shown::a_visible_call_is_left_out_where_its_agent_may_not_speak,
             shown::a_visible_call_shows_how_it_ended_whoever_tells,
+            walks::random_walks_of_the_protocol_are_walked_alike,
+            walks::the_ways_on_which_a_flaw_breaks_a_promise_are_not_walked,
         }
     };
 }

@@ -187,7 +187,7 @@ impl World {
 }
 
 /// Who speaks in an entry of that kind.
-fn role_of(kind: EntryKind) -> Role {
+pub(super) fn role_of(kind: EntryKind) -> Role {
     match kind {
         EntryKind::Inbox | EntryKind::Injection | EntryKind::Notice => Role::User,
         EntryKind::Assistant => Role::Assistant,

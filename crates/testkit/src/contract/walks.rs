@@ -1,0 +1,308 @@
+//! The protocol's machine and a real store, step by step side by side: what the one says the other must
+//! say, and what stands in the one must stand in the other.
+
+use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest, Settlement};
+use agent::config::AgentConfig;
+use agent::entry::{Entry, EntryKind};
+use agent::event::{Fate, Trust};
+use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
+use agent::inbox::Batch;
+use agent::life::{Lease, OpenCycle, Waking};
+use agent::message::ModelMessage;
+use agent::port::{Accept, Accepted};
+use uuid::Uuid;
+
+use super::Backend;
+use super::world::{self, at, role_of, service};
+use crate::protocol::explore::explore;
+use crate::protocol::model::{self, Action, Call, Flaw, IDEMPOTENT, Kind, Rows, Told, UNSAFE, World};
+use crate::protocol::node::Commit;
+use crate::protocol::promises::at_rest;
+
+/// Walks per store.
+const WALKS: u64 = 60;
+/// Steps that may go wrong; then it is walked on to rest.
+const STEPS: usize = 40;
+
+/// Whatever happens in whatever order, the store does as the protocol says, and comes to rest.
+pub async fn random_walks_of_the_protocol_are_walked_alike(b: Backend) {
+    let mut lost = 0;
+    for seed in 0..WALKS {
+        let mut walk = Walk::new(&b, seed, World::new(2, 2, 2), Flaw::Sound).await;
+        let mut dice = seed;
+        for step in 0.. {
+            let mut may = walk.model.actions(Flaw::Sound);
+            if step >= STEPS {
+                may.retain(|action| !walk.model.is_fault(*action));
+            }
+            if may.is_empty() || (step >= STEPS && at_rest(&walk.model)) {
+                break;
+            }
+            let action = may[below(&mut dice, may.len())];
+            walk.step(action).await.unwrap_or_else(|why| panic!("walk {seed}: {:?}: {why}", walk.way));
+        }
+        assert!(at_rest(&walk.model), "walk {seed} did not come to rest: {:?}", walk.way);
+        lost += u32::from(walk.lost);
+    }
+    assert!(lost > 0, "no walk met a node that was out of date");
+}
+
+/// A flaw of the store breaks a promise on some way, and the store under test parts from that way: so would a
+/// walk notice such a flaw.
+pub async fn the_ways_on_which_a_flaw_breaks_a_promise_are_not_walked(b: Backend) {
+    let flaws = [Flaw::DrainFirst, Flaw::NoEpoch, Flaw::NoDedup, Flaw::OpeningsAlike];
+    for (seed, flaw) in (1_000..).zip(flaws) {
+        let world = World::new(1, 1, 0);
+        let (_, way) = explore(world, flaw).broken.expect("the flaw shows");
+        let mut walk = Walk::new(&b, seed, world, flaw).await;
+        let mut parted = None;
+        for action in way {
+            parted = walk.step(action).await.err();
+            if parted.is_some() {
+                break;
+            }
+        }
+        assert!(parted.is_some(), "the store has {flaw:?}: it went {:?}", walk.way);
+    }
+}
+
+/// Chance that repeats (SplitMix64).
+fn below(dice: &mut u64, bound: usize) -> usize {
+    *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *dice;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
+}
+
+/// One agent of the store, and the machine beside it.
+struct Walk<'a> {
+    b: &'a Backend,
+    agent: AgentId,
+    seed: u64,
+    flaw: Flaw,
+    model: World,
+    way: Vec<Action>,
+    /// Whether a node was told that it is out of date.
+    lost: bool,
+}
+
+impl<'a> Walk<'a> {
+    async fn new(b: &'a Backend, seed: u64, model: World, flaw: Flaw) -> Self {
+        let agent = world::agent(b, &format!("walk-{seed}"), AgentConfig::default()).await;
+        Self { b, agent, seed, flaw, model, way: Vec::new(), lost: false }
+    }
+
+    /// Takes the step in both and compares; in words where they part.
+    async fn step(&mut self, action: Action) -> Result<(), String> {
+        self.way.push(action);
+        let before = self.model;
+        let (after, told) = before.after(action, self.flaw);
+        self.model = after;
+        let said = match action {
+            Action::Accept(event) => self.accept(event).await,
+            Action::Commit { node, doing, .. } => {
+                let commit = before.asked(node, doing, self.flaw);
+                let changes = self.changes(&commit, &before);
+                self.commit(commit.lease, changes).await
+            }
+            Action::Wake(_) | Action::Act { .. } | Action::Crash(_) => Told::Nothing,
+        };
+        if said != told {
+            return Err(format!("wanted {told:?}, the store said {said:?}"));
+        }
+        self.lost |= told == Told::Lost;
+        self.compare().await
+    }
+
+    async fn accept(&self, event: u8) -> Told {
+        let event = Accept::Event(self.agent, service(&name(event)));
+        match self.b.store.accept(event, None).await.unwrap() {
+            Accepted::Fresh { .. } => Told::Fresh,
+            Accepted::Duplicate { .. } => Told::Duplicate,
+            other => panic!("not accepted: {other:?}"),
+        }
+    }
+
+    async fn commit(&self, epoch: u8, changes: Changes) -> Told {
+        let lease = Lease { agent: self.agent, epoch: u64::from(epoch) };
+        match self.b.store.commit(lease, changes).await.unwrap() {
+            CommitOutcome::Committed { .. } => Told::Committed,
+            CommitOutcome::Lost => Told::Lost,
+            CommitOutcome::Gone(_) => Told::Gone,
+            other => panic!("not a word of the protocol: {other:?}"),
+        }
+    }
+
+    fn cycle(&self, id: u8) -> CycleId {
+        CycleId(Uuid::from_u128(
+            0x0193_0000_0000_7000_8000_0000_0000_0000 + (u128::from(self.seed) << 8) + u128::from(id),
+        ))
+    }
+
+    fn open(&self, open: model::Open) -> OpenCycle {
+        let batch = Batch { root: RootId("root".into()), trust: Trust::Member, ..Batch::default() };
+        OpenCycle {
+            taken: seqs(open.taken),
+            shown: seqs(open.shown),
+            lived: open.lived,
+            step: open.step.into(),
+            attempts: open.attempts.into(),
+            opening: Some(self.cycle(open.opening)),
+            ..OpenCycle::new(self.cycle(open.id), 1, at(1_000), &batch)
+        }
+    }
+
+    /// The commit as the port takes it.
+    fn changes(&self, commit: &Commit, before: &World) -> Changes {
+        let (cycle, step) = (self.cycle(commit.cycle), u32::from(commit.step));
+        let mut changes = Changes::new(kind(commit.kind), cycle, step, commit.expect.into(), at(1_000));
+        changes.open = commit.open.map(|open| self.open(open));
+        changes.rest = commit.open.is_none().then_some(Rest { not_before: None, reason: None });
+        let head = before.stored.log().count() as u64;
+        let entries = commit.entries.into_iter().flatten();
+        changes.entries =
+            (head + 1..).zip(entries).map(|(seq, entry)| said(seq, cycle, step, entry)).collect();
+        if let Some((rows, fate)) = commit.settle {
+            let fate = match fate {
+                model::Fate::Waiting => Fate::Waiting,
+                model::Fate::Lived => Fate::Lived { cycle, step },
+                model::Fate::Skipped => Fate::Skipped { reason: None },
+                model::Fate::Dead => Fate::Dead { reason: "failed too often".into() },
+            };
+            changes.settle =
+                seqs(rows).into_iter().map(|seq| Settlement { seq, fate: fate.clone() }).collect();
+            changes.blame = fate == Fate::Waiting;
+        }
+        for (index, call) in
+            commit.calls.iter().enumerate().filter_map(|(index, call)| Some((index, (*call)?)))
+        {
+            let row = self.call(cycle, index);
+            let (state, outcome) = match call {
+                Call::Undecided | Call::Planned => {
+                    changes.calls.push(row);
+                    continue;
+                }
+                Call::Started => (CallState::Started, None),
+                Call::Answered => (CallState::Done, Some(Outcome::ok("done"))),
+                Call::Unknown => {
+                    let outcome =
+                        Outcome { status: OutcomeStatus::Unknown, text: "nobody knows".into(), detail: None };
+                    (CallState::Done, Some(outcome))
+                }
+            };
+            changes.call_changes.push(CallChange { id: row.id, state, outcome });
+        }
+        changes
+    }
+
+    fn call(&self, cycle: CycleId, index: usize) -> CallRow {
+        let (tool, effect) = match index {
+            UNSAFE => ("fire", Effect::Unsafe),
+            IDEMPOTENT => ("put", Effect::Idempotent),
+            other => panic!("the protocol has no call {other}"),
+        };
+        let index = u32::try_from(index).unwrap();
+        CallRow {
+            id: CallId::derive(self.agent, cycle, 0, index),
+            cycle,
+            step: 0,
+            index,
+            tool: tool.into(),
+            arguments: "{}".into(),
+            effect,
+            tool_version: "1".into(),
+            schema_hash: "hash".into(),
+            awaited: true,
+            state: CallState::Planned,
+            outcome: None,
+        }
+    }
+
+    /// All that stands in the one stands in the other.
+    async fn compare(&self) -> Result<(), String> {
+        let waking = self.b.store.wake(self.agent, at(1_000), None).await.unwrap().unwrap();
+        let stored = &self.model.stored;
+        let alike = |what: &str, wanted: String, got: String| match wanted == got {
+            true => Ok(()),
+            false => Err(format!("{what}: wanted {wanted}, the store has {got}")),
+        };
+        let counts = (u64::from(stored.epoch), u64::from(stored.n), stored.log().count() as u64);
+        let got = (waking.life.epoch, waking.life.commit_n, waking.life.head_seq);
+        alike("epoch, commits, log", format!("{counts:?}"), format!("{got:?}"))?;
+        let open = stored.open.map(|open| self.open(open));
+        alike("open cycle", format!("{open:?}"), format!("{:?}", waking.life.open))?;
+        let rows =
+            stored.rows.iter().enumerate().filter_map(|(place, row)| Some((place as u64 + 1, (*row)?)));
+        let waits = |(seq, row): (u64, model::Row)| {
+            (row.fate == model::Fate::Waiting).then(|| (seq, u32::from(row.attempts)))
+        };
+        let waiting: Vec<_> = rows.filter_map(waits).collect();
+        let got: Vec<_> = waking.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts)).collect();
+        alike("what waits", format!("{waiting:?}"), format!("{got:?}"))?;
+        let calls: Vec<_> = stored.open.iter().filter(|open| open.lived).flat_map(|_| stored.calls).collect();
+        alike("calls", format!("{calls:?}"), format!("{:?}", states(&waking)))?;
+        for row in stored.rows() {
+            let event = self.b.reader.event(self.agent, EventId(name(row.event))).await.unwrap();
+            let fate = event.map(|event| event.fate.as_str());
+            let wanted = format!("{:?}", row.fate).to_lowercase();
+            alike("an event's fate", wanted, fate.unwrap_or("unknown").to_owned())?;
+        }
+        let log = self.b.reader.entries(self.agent, 0, 100).await.unwrap();
+        let wanted: Vec<_> = stored.log().map(entry_kind).collect();
+        let got: Vec<_> = log.iter().map(|entry| entry.kind).collect();
+        alike("the log", format!("{wanted:?}"), format!("{got:?}"))?;
+        let due = self.b.store.due(at(1_000), u32::MAX).await.unwrap();
+        let due = due.iter().any(|due| due.agent == self.agent);
+        alike("due", format!("{}", !at_rest(&self.model)), format!("{due}"))
+    }
+}
+
+fn name(event: u8) -> String {
+    format!("event-{event}")
+}
+
+fn kind(kind: Kind) -> CommitKind {
+    match kind {
+        Kind::Open => CommitKind::Open,
+        Kind::Decide => CommitKind::Decide,
+        Kind::Start => CommitKind::Start,
+        Kind::Settle => CommitKind::Settle,
+        Kind::Close => CommitKind::Close,
+        Kind::Show => CommitKind::Show,
+    }
+}
+
+fn entry_kind(entry: model::Entry) -> EntryKind {
+    match entry {
+        model::Entry::Inbox(_) => EntryKind::Inbox,
+        model::Entry::Injection(_) => EntryKind::Injection,
+        model::Entry::Assistant | model::Entry::Calling => EntryKind::Assistant,
+        model::Entry::Outcomes => EntryKind::Outcomes,
+        model::Entry::Notice => EntryKind::Notice,
+    }
+}
+
+fn said(seq: u64, cycle: CycleId, step: u32, entry: model::Entry) -> Entry {
+    let kind = entry_kind(entry);
+    let message = ModelMessage { role: role_of(kind), ..ModelMessage::user(format!("{entry:?}")) };
+    Entry { seq, cycle, step, kind, message, tokens: 3, at: at(1_000) }
+}
+
+/// Places in the inbox, which begin at one.
+fn seqs(rows: Rows) -> Vec<u64> {
+    (0..8).filter(|place| rows & 1 << place != 0).map(|place| place + 1).collect()
+}
+
+/// How the rows of the open cycle's calls stand, in the protocol's words.
+fn states(waking: &Waking) -> Vec<Call> {
+    let state = |row: &CallRow| match (row.state, row.outcome.as_ref().map(|outcome| outcome.status)) {
+        (CallState::Planned, _) => Call::Planned,
+        (CallState::Started, _) => Call::Started,
+        (_, Some(OutcomeStatus::Unknown)) => Call::Unknown,
+        _ => Call::Answered,
+    };
+    let lived = waking.life.open.as_ref().is_some_and(|open| open.lived);
+    waking.calls.iter().filter(|_| lived).map(state).collect()
+}

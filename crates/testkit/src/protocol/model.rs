@@ -1,0 +1,381 @@
+//! The machine itself: what is stored, two nodes, what happened outside, and every step that leads on from
+//! there. A flaw can be built in, to see whether the promises notice.
+//!
+//! This module must not know what is promised.
+
+use super::node::{Commit, Doing, Node};
+
+/// Deliveries of each event, all in all.
+const SENDS: [u8; 2] = [2, 1];
+/// Openings after which an event is given up, or a cycle broken off.
+pub(super) const ATTEMPTS: u8 = 2;
+/// The call that cannot be repeated.
+pub(crate) const UNSAFE: usize = 0;
+/// The call that may be repeated under its key.
+pub(crate) const IDEMPOTENT: usize = 1;
+/// The event that asks for both calls; the other is only told something.
+pub(crate) const ASKS: u8 = 0;
+
+/// One thing left out of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Nothing is.
+    Sound,
+    /// Events leave the inbox when a cycle opens over them, and are in the log when it decides.
+    DrainFirst,
+    /// The store does not look at the epoch.
+    NoEpoch,
+    /// An unsafe call is made without being marked as begun.
+    UnmarkedStart,
+    /// The ledger does not look for the event's id.
+    NoDedup,
+    /// A call that had begun is made again.
+    RepeatsUnknown,
+    /// An opening is taken for the repeat of another node's.
+    OpeningsAlike,
+    /// A cycle is broken off without an answer to its calls.
+    LeavesCallsOpen,
+    /// A takeover begins to count anew.
+    CountsAnew,
+    /// Who has an open cycle is not due.
+    ForgetsOpen,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Fate {
+    #[default]
+    Waiting,
+    Lived,
+    Skipped,
+    Dead,
+}
+
+/// A row of the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Row {
+    /// Its event's id.
+    pub(crate) event: u8,
+    pub(crate) fate: Fate,
+    /// Openings that took it.
+    pub(crate) attempts: u8,
+    /// Whether the open cycle has it.
+    pub(crate) taken: bool,
+}
+
+/// Places in the ledger, one bit each.
+pub(crate) type Rows = u8;
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Call {
+    #[default]
+    Undecided,
+    Planned,
+    Started,
+    Answered,
+    Unknown,
+}
+
+impl Call {
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Answered | Self::Unknown)
+    }
+}
+
+/// The open cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Open {
+    pub(crate) id: u8,
+    /// Who opened it or took it over.
+    pub(crate) opening: u8,
+    pub(crate) taken: Rows,
+    pub(crate) shown: Rows,
+    pub(crate) lived: bool,
+    pub(crate) step: u8,
+    pub(crate) attempts: u8,
+}
+
+/// An entry of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Entry {
+    Inbox(Rows),
+    Injection(Rows),
+    Assistant,
+    /// With both calls.
+    Calling,
+    Outcomes,
+    Notice,
+}
+
+/// More entries than any walk appends.
+pub(super) const LOG: usize = 12;
+
+/// Which commit, as the audit row keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Open,
+    Decide,
+    Start,
+    Settle,
+    Close,
+    Show,
+}
+
+/// All that is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    pub(crate) rows: [Option<Row>; 4],
+    pub(crate) epoch: u8,
+    pub(crate) n: u8,
+    pub(crate) open: Option<Open>,
+    pub(crate) calls: [Call; 2],
+    pub(super) log: [Option<Entry>; LOG],
+    /// The newest audit row: epoch, cycle, step, kind, and whose opening it was.
+    pub(super) last: Option<(u8, u8, u8, Kind, u8)>,
+}
+
+impl Stored {
+    pub(crate) fn log(&self) -> impl Iterator<Item = Entry> {
+        self.log.into_iter().flatten()
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        self.rows.into_iter().flatten()
+    }
+
+    /// Places of those that wait.
+    pub(crate) fn waiting(&self) -> Rows {
+        self.those(|row| row.fate == Fate::Waiting)
+    }
+
+    pub(super) fn those(&self, which: impl Fn(Row) -> bool) -> Rows {
+        let places = self.rows.iter().enumerate().filter(|(_, row)| row.is_some_and(&which));
+        places.fold(0, |rows, (place, _)| rows | 1 << place)
+    }
+
+    /// Whether anything is to be done.
+    fn is_due(&self, flaw: Flaw) -> bool {
+        self.waiting() != 0 || (self.open.is_some_and(|open| open.lived) && flaw != Flaw::ForgetsOpen)
+    }
+}
+
+/// What the store says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Fresh,
+    Duplicate,
+    Committed,
+    Lost,
+    Gone,
+    /// It was not asked.
+    Nothing,
+}
+
+/// One step of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// An event arrives, maybe once more.
+    Accept(u8),
+    /// A node reads what there is.
+    Wake(usize),
+    /// A node commits; the answer may be lost on the way.
+    Commit { node: usize, doing: Doing, answered: bool },
+    /// A node makes a call.
+    Act { node: usize, call: usize },
+    /// A node dies.
+    Crash(usize),
+}
+
+/// The whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) stored: Stored,
+    pub(crate) nodes: [Node; 2],
+    /// How often each call was made.
+    pub(crate) made: [u8; 2],
+    /// How often each event arrived.
+    pub(crate) sent: [u8; 2],
+    crashes: u8,
+    takeovers: u8,
+    lost: u8,
+}
+
+impl World {
+    /// A world in which so much may go wrong.
+    pub(crate) fn new(crashes: u8, takeovers: u8, lost: u8) -> Self {
+        Self { crashes, takeovers, lost, ..Self::default() }
+    }
+
+    /// Everything that may happen next.
+    pub(crate) fn actions(&self, flaw: Flaw) -> Vec<Action> {
+        let mut actions = Vec::with_capacity(8);
+        let events = (0..2).filter(|event: &u8| self.sent[usize::from(*event)] < SENDS[usize::from(*event)]);
+        actions.extend(events.map(Action::Accept));
+        for (node, me) in self.nodes.iter().enumerate() {
+            if !me.awake {
+                let free = !self.nodes[1 - node].awake || self.takeovers > 0;
+                actions.extend((free && self.stored.is_due(flaw)).then_some(Action::Wake(node)));
+                continue;
+            }
+            actions.extend((self.crashes > 0).then_some(Action::Crash(node)));
+            if let Some(doing) = me.again {
+                actions.push(Action::Commit { node, doing, answered: true });
+                continue;
+            }
+            for doing in me.doings(flaw) {
+                actions.push(Action::Commit { node, doing, answered: true });
+                let lost = Action::Commit { node, doing, answered: false };
+                actions.extend((self.lost > 0).then_some(lost));
+            }
+            actions.extend(me.acts(flaw).map(|call| Action::Act { node, call }));
+        }
+        actions
+    }
+
+    /// Whether this is something that goes wrong, or comes from outside: nobody may count on it.
+    pub(crate) fn is_fault(&self, action: Action) -> bool {
+        match action {
+            Action::Accept(_) | Action::Crash(_) => true,
+            Action::Wake(node) => self.nodes[1 - node].awake,
+            Action::Commit { answered, .. } => !answered,
+            Action::Act { .. } => false,
+        }
+    }
+
+    /// The world behind a step, and what the store said.
+    pub(crate) fn after(&self, action: Action, flaw: Flaw) -> (Self, Told) {
+        let mut world = *self;
+        let told = match action {
+            Action::Accept(event) => world.accept(event, flaw),
+            Action::Wake(node) => {
+                world.takeovers -= u8::from(world.nodes[1 - node].awake);
+                world.nodes[node] = Node::woken(node, &world.stored, flaw);
+                Told::Nothing
+            }
+            Action::Commit { node, doing, answered } => world.commit(node, doing, answered, flaw),
+            Action::Act { node, call } => {
+                world.made[call] += 1;
+                world.nodes[node].hand[call] = true;
+                world.nodes[node].begun &= call != UNSAFE;
+                Told::Nothing
+            }
+            Action::Crash(node) => {
+                world.crashes -= 1;
+                world.nodes[node] = Node::default();
+                Told::Nothing
+            }
+        };
+        (world, told)
+    }
+
+    /// The commit that such a step asks for.
+    pub(crate) fn asked(&self, node: usize, doing: Doing, flaw: Flaw) -> Commit {
+        self.nodes[node].changes(doing, flaw)
+    }
+
+    fn accept(&mut self, event: u8, flaw: Flaw) -> Told {
+        self.sent[usize::from(event)] += 1;
+        if flaw != Flaw::NoDedup && self.stored.rows().any(|row| row.event == event) {
+            return Told::Duplicate;
+        }
+        let free = self.stored.rows.iter_mut().find(|row| row.is_none());
+        *free.expect("there is a row for each arrival") = Some(Row { event, ..Row::default() });
+        Told::Fresh
+    }
+
+    fn commit(&mut self, node: usize, doing: Doing, answered: bool, flaw: Flaw) -> Told {
+        let changes = self.nodes[node].changes(doing, flaw);
+        let mut stored = self.stored;
+        let told = stored.commit(&changes, flaw);
+        if told == Told::Committed {
+            self.stored = stored;
+        }
+        if !answered {
+            self.lost -= 1;
+            self.nodes[node].again = Some(doing);
+            return told;
+        }
+        let me = &mut self.nodes[node];
+        match (told, changes.open) {
+            (Told::Committed, Some(open)) => me.committed(doing, open, &changes, &self.stored),
+            // The cycle is over; or somebody else lives it.
+            _ => *me = Node::default(),
+        }
+        told
+    }
+}
+
+impl Stored {
+    fn commit(&mut self, changes: &Commit, flaw: Flaw) -> Told {
+        if !self.may(changes, flaw) {
+            return if self.was_done(changes, flaw) { Told::Committed } else { Told::Lost };
+        }
+        if changes.kind == Kind::Open && !self.take(changes, flaw) {
+            return Told::Lost;
+        }
+        if changes.kind == Kind::Show {
+            let shown = changes.open.map_or(0, |open| open.shown);
+            if shown & !self.waiting() != 0 {
+                return Told::Gone;
+            }
+            self.each(shown, |row| row.taken = true);
+        }
+        if let Some((rows, fate)) = changes.settle {
+            if rows & !self.waiting() != 0 && fate != Fate::Waiting && flaw != Flaw::DrainFirst {
+                return Told::Gone;
+            }
+            self.each(rows, |row| (row.fate, row.taken) = (fate, false));
+        }
+        for (row, change) in self.calls.iter_mut().zip(changes.calls) {
+            *row = change.unwrap_or(*row);
+        }
+        let end = self.log().count();
+        for (place, entry) in self.log[end..].iter_mut().zip(changes.entries.into_iter().flatten()) {
+            *place = Some(entry);
+        }
+        if changes.open.is_none() {
+            self.each(Rows::MAX, |row| row.taken = false);
+        }
+        self.open = changes.open;
+        self.n += 1;
+        self.epoch = changes.lease;
+        self.last = Some((changes.lease, changes.cycle, changes.step, changes.kind, changes.opening));
+        Told::Committed
+    }
+
+    fn may(&self, changes: &Commit, flaw: Flaw) -> bool {
+        let mine = match changes.kind {
+            Kind::Open => changes.lease == self.epoch + 1,
+            _ => changes.lease == self.epoch,
+        };
+        let open = changes.kind == Kind::Open || self.open.is_some_and(|open| open.id == changes.cycle);
+        changes.expect == self.n && (mine || flaw == Flaw::NoEpoch) && open
+    }
+
+    /// Whether it is the repeat of the newest commit.
+    fn was_done(&self, changes: &Commit, flaw: Flaw) -> bool {
+        let Some((epoch, cycle, step, kind, opening)) = self.last else { return false };
+        let mine = (self.epoch == changes.lease && epoch == changes.lease) || flaw == Flaw::NoEpoch;
+        let same =
+            (cycle, step, kind) == (changes.cycle, changes.step, changes.kind) || flaw == Flaw::NoEpoch;
+        let own = kind != Kind::Open || opening == changes.opening || flaw == Flaw::OpeningsAlike;
+        self.n == changes.expect + 1 && mine && same && own
+    }
+
+    /// Whether all that an opening wants to take waits; then it is taken, and the attempt counted.
+    fn take(&mut self, changes: &Commit, flaw: Flaw) -> bool {
+        let open = changes.open.expect("an opening leaves a cycle open");
+        self.each(Rows::MAX, |row| row.taken = false);
+        let found = open.taken & self.waiting();
+        let fate = if flaw == Flaw::DrainFirst { Fate::Lived } else { Fate::Waiting };
+        self.each(found, |row| (row.fate, row.taken, row.attempts) = (fate, true, row.attempts + 1));
+        self.each(open.shown, |row| row.taken = true);
+        open.lived || found == open.taken
+    }
+
+    fn each(&mut self, rows: Rows, change: impl Fn(&mut Row)) {
+        let rows = self.rows.iter_mut().enumerate().filter(|(place, _)| rows & 1 << place != 0);
+        rows.filter_map(|(_, row)| row.as_mut()).for_each(change);
+    }
+}

@@ -1,0 +1,232 @@
+//! One who may live the agent: what it believes, what it does next, and with which commits.
+//!
+//! This module must not know what the store makes of a commit.
+
+use super::model::{
+    ASKS, ATTEMPTS, Call, Entry, Fate, Flaw, IDEMPOTENT, Kind, Open, Row, Rows, Stored, UNSAFE,
+};
+
+/// One who may live the agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node {
+    pub(crate) awake: bool,
+    /// Whether its opening was answered.
+    pub(crate) opened: bool,
+    /// The epoch that it has, or wants to make.
+    pub(crate) lease: u8,
+    /// The commit that it knows as the last.
+    pub(super) n: u8,
+    pub(super) open: Open,
+    pub(super) calls: [Call; 2],
+    /// What it took and has failed as often as it may.
+    pub(super) worn: Rows,
+    /// Whether what it took asks for calls.
+    pub(super) asks: bool,
+    /// Whether it has marked the unsafe call and not made it yet.
+    pub(super) begun: bool,
+    /// Outcomes that came and are not committed.
+    pub(super) hand: [bool; 2],
+    /// What waits beside its own, as its last commit told.
+    pub(super) sees: Rows,
+    /// The commit whose answer was lost: it is sent again.
+    pub(crate) again: Option<Doing>,
+}
+
+/// What a node does with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Doing {
+    Open,
+    Bury,
+    Decide,
+    Skip,
+    Fail,
+    Start,
+    SettleSome,
+    SettleAll,
+    Show,
+    Finish,
+    BreakOff,
+}
+
+/// One commit, as both stores are handed it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Commit {
+    pub(crate) kind: Kind,
+    pub(crate) lease: u8,
+    pub(crate) expect: u8,
+    pub(crate) cycle: u8,
+    pub(crate) step: u8,
+    /// The open cycle behind it.
+    pub(crate) open: Option<Open>,
+    pub(crate) entries: [Option<Entry>; 2],
+    pub(crate) calls: [Option<Call>; 2],
+    /// What becomes of which rows.
+    pub(crate) settle: Option<(Rows, Fate)>,
+    pub(super) opening: u8,
+}
+
+impl Node {
+    pub(super) fn woken(node: usize, stored: &Stored, flaw: Flaw) -> Self {
+        // No other waking that commits anything has the same name: an opening raises the epoch.
+        let name = 1 + stored.epoch * 2 + u8::from(node == 1);
+        let resumed = stored.open.filter(|open| open.lived);
+        let open = match resumed {
+            Some(open) => {
+                let attempts = if flaw == Flaw::CountsAnew { 1 } else { open.attempts + 1 };
+                // What a dead node was showing is shown anew.
+                Open { opening: name, shown: 0, attempts, ..open }
+            }
+            None => Open { id: name, opening: name, taken: stored.waiting(), attempts: 1, ..Open::default() },
+        };
+        let of = |which: &dyn Fn(Row) -> bool| stored.those(which) & open.taken;
+        Self {
+            awake: true,
+            lease: stored.epoch + 1,
+            n: stored.n,
+            open,
+            calls: if resumed.is_some() { stored.calls } else { [Call::Undecided; 2] },
+            worn: of(&|row| row.attempts >= ATTEMPTS),
+            asks: of(&|row| row.event == ASKS) != 0,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the unsafe call had begun in another waking.
+    fn in_doubt(&self, flaw: Flaw) -> bool {
+        let begun = self.calls[UNSAFE] == Call::Started && !self.begun && !self.hand[UNSAFE];
+        begun && flaw != Flaw::RepeatsUnknown
+    }
+
+    /// What it may do with the store next.
+    pub(super) fn doings(&self, flaw: Flaw) -> Vec<Doing> {
+        let Open { lived, step, attempts, shown, .. } = self.open;
+        if !self.opened {
+            return vec![Doing::Open];
+        }
+        if !lived {
+            return if self.worn != 0 {
+                vec![Doing::Bury]
+            } else {
+                vec![Doing::Decide, Doing::Skip, Doing::Fail]
+            };
+        }
+        if attempts > ATTEMPTS {
+            return vec![Doing::BreakOff];
+        }
+        if step == 1 {
+            let more = (self.sees != 0 && shown == 0).then_some(Doing::Show);
+            return more.into_iter().chain([Doing::Finish]).collect();
+        }
+        let came = |call: usize| self.hand[call] || (call == UNSAFE && self.in_doubt(flaw));
+        if (0..2).all(|call| came(call) || self.calls[call].is_over()) {
+            return vec![Doing::SettleAll];
+        }
+        let start = self.calls[UNSAFE] == Call::Planned && !self.hand[UNSAFE] && flaw != Flaw::UnmarkedStart;
+        let start = start.then_some(Doing::Start);
+        start.into_iter().chain((0..2).any(came).then_some(Doing::SettleSome)).collect()
+    }
+
+    /// Calls that it may make.
+    pub(super) fn acts(&self, flaw: Flaw) -> impl Iterator<Item = usize> {
+        let acting = self.opened && self.open.lived && self.open.step == 0 && self.open.attempts <= ATTEMPTS;
+        let planned = |call: usize| self.calls[call] == Call::Planned && !self.hand[call];
+        let begun = match flaw {
+            Flaw::UnmarkedStart => planned(UNSAFE),
+            Flaw::RepeatsUnknown => self.calls[UNSAFE] == Call::Started && !self.hand[UNSAFE],
+            _ => self.begun,
+        };
+        [(UNSAFE, begun), (IDEMPOTENT, planned(IDEMPOTENT))]
+            .into_iter()
+            .filter_map(move |(call, may)| (acting && may).then_some(call))
+    }
+
+    pub(super) fn changes(&self, doing: Doing, flaw: Flaw) -> Commit {
+        let open = self.open;
+        let mut changes = Commit {
+            kind: Kind::Close,
+            lease: self.lease,
+            expect: self.n,
+            cycle: open.id,
+            step: open.step,
+            open: None,
+            entries: [None; 2],
+            calls: [None; 2],
+            settle: None,
+            opening: open.opening,
+        };
+        match doing {
+            Doing::Open => (changes.kind, changes.open) = (Kind::Open, Some(open)),
+            Doing::Bury => changes.settle = Some((self.worn, Fate::Dead)),
+            Doing::Skip => changes.settle = Some((open.taken, Fate::Skipped)),
+            Doing::Fail => changes.settle = Some((open.taken, Fate::Waiting)),
+            Doing::Decide => {
+                let said = if self.asks { Entry::Calling } else { Entry::Assistant };
+                changes.kind = Kind::Decide;
+                changes.entries = [Some(Entry::Inbox(open.taken)), Some(said)];
+                changes.settle = Some((open.taken, Fate::Lived));
+                changes.calls = [self.asks.then_some(Call::Planned); 2];
+                changes.open = self.asks.then_some(Open { lived: true, ..open });
+            }
+            Doing::Start => {
+                (changes.kind, changes.open) = (Kind::Start, Some(open));
+                changes.calls[UNSAFE] = Some(Call::Started);
+            }
+            Doing::SettleSome => {
+                (changes.kind, changes.open) = (Kind::Settle, Some(open));
+                changes.calls = self.arrivals(flaw);
+            }
+            Doing::SettleAll => {
+                changes.kind = Kind::Settle;
+                changes.calls = self.arrivals(flaw);
+                changes.entries[0] = Some(Entry::Outcomes);
+                changes.open = Some(Open { step: 1, attempts: 1, ..open });
+            }
+            Doing::Show => {
+                (changes.kind, changes.open) = (Kind::Show, Some(Open { shown: self.sees, ..open }));
+            }
+            Doing::Finish => {
+                let shown = (open.shown != 0).then_some(open.shown);
+                changes.kind = Kind::Decide;
+                changes.entries = [shown.map(Entry::Injection), Some(Entry::Assistant)];
+                changes.settle = shown.map(|rows| (rows, Fate::Lived));
+            }
+            Doing::BreakOff => {
+                let unanswered = open.step == 0 && flaw != Flaw::LeavesCallsOpen;
+                changes.entries = [unanswered.then_some(Entry::Outcomes), Some(Entry::Notice)];
+                changes.calls = self.given_up();
+            }
+        }
+        changes
+    }
+
+    /// Call rows of what came and is not stored.
+    fn arrivals(&self, flaw: Flaw) -> [Option<Call>; 2] {
+        let unknown = self.in_doubt(flaw).then_some(Call::Unknown);
+        let came = |call: usize| self.hand[call].then_some(Call::Answered);
+        [came(UNSAFE).or(unknown), came(IDEMPOTENT)]
+    }
+
+    /// Call rows of a cycle that is broken off: what had begun is unknown, the rest is not done.
+    fn given_up(&self) -> [Option<Call>; 2] {
+        self.calls.map(|call| match call {
+            Call::Started => Some(Call::Unknown),
+            Call::Planned => Some(Call::Answered),
+            Call::Undecided | Call::Answered | Call::Unknown => None,
+        })
+    }
+
+    /// Goes on behind a commit that left its cycle open.
+    pub(super) fn committed(&mut self, doing: Doing, open: Open, changes: &Commit, stored: &Stored) {
+        self.open = open;
+        self.opened = true;
+        self.n = changes.expect + 1;
+        self.again = None;
+        self.begun |= doing == Doing::Start;
+        for ((call, change), hand) in self.calls.iter_mut().zip(changes.calls).zip(&mut self.hand) {
+            *call = change.unwrap_or(*call);
+            *hand &= !call.is_over();
+        }
+        self.worn *= u8::from(!open.lived);
+        self.sees = stored.waiting() & !open.taken & !open.shown;
+    }
+}

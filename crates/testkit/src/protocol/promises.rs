@@ -1,0 +1,142 @@
+//! What every state of the protocol must keep, and every step from one to the next.
+
+use super::model::{Call, Entry, Fate, Open, UNSAFE, World};
+
+/// A promise, named as it is told when it is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Every event that arrived has one row in the ledger.
+    OneRow,
+    /// An event is in the log exactly if it is lived, and then once.
+    LivedOnce,
+    /// At most one node holds the epoch.
+    OneLife,
+    /// Epochs never fall, commits are counted without a gap.
+    EpochsRise,
+    /// A call that cannot be repeated is made at most once.
+    UnsafeOnce,
+    /// No call is made before its decision, none is left without an outcome.
+    EffectsTold,
+    /// The log is one that a model takes.
+    PrefixValid,
+    /// Every opening is counted as an attempt, and none is taken back.
+    BudgetsFall,
+    /// From everywhere it comes to rest, if nothing else goes wrong.
+    RestReachable,
+}
+
+const OF_STEPS: [Promise; 8] = [
+    Promise::OneRow,
+    Promise::LivedOnce,
+    Promise::OneLife,
+    Promise::UnsafeOnce,
+    Promise::EffectsTold,
+    Promise::PrefixValid,
+    Promise::EpochsRise,
+    Promise::BudgetsFall,
+];
+
+/// The first promise that a step breaks.
+pub(crate) fn broken(before: &World, after: &World) -> Option<Promise> {
+    let keeps = |promise: &Promise| match promise {
+        Promise::OneRow => one_row(after),
+        Promise::LivedOnce => lived_once(after),
+        Promise::OneLife => one_life(after),
+        Promise::UnsafeOnce => after.made[UNSAFE] <= 1,
+        Promise::EffectsTold => effects_told(after),
+        Promise::PrefixValid => prefix_valid(after),
+        Promise::EpochsRise => epochs_rise(before, after),
+        Promise::BudgetsFall => budgets_fall(before, after),
+        Promise::RestReachable => true,
+    };
+    OF_STEPS.iter().find(|promise| !keeps(promise)).copied()
+}
+
+/// Whether all is done: nothing waits, no cycle is open.
+pub(crate) fn at_rest(world: &World) -> bool {
+    world.stored.waiting() == 0 && world.stored.open.is_none()
+}
+
+fn one_row(world: &World) -> bool {
+    (0..2).all(|event| {
+        let rows = world.stored.rows().filter(|row| row.event == event).count();
+        rows == usize::from(world.sent[usize::from(event)] > 0)
+    })
+}
+
+fn lived_once(world: &World) -> bool {
+    world.stored.rows().enumerate().all(|(place, row)| {
+        let shows = |entry: &Entry| match entry {
+            Entry::Inbox(rows) | Entry::Injection(rows) => rows & 1 << place != 0,
+            _ => false,
+        };
+        let shown = world.stored.log().filter(shows).count();
+        shown == usize::from(row.fate == Fate::Lived) && !(row.taken && row.fate != Fate::Waiting)
+    })
+}
+
+fn one_life(world: &World) -> bool {
+    world.nodes.iter().filter(|node| node.opened && node.lease == world.stored.epoch).count() <= 1
+}
+
+fn epochs_rise(before: &World, after: &World) -> bool {
+    let (old, new) = (&before.stored, &after.stored);
+    new.epoch >= old.epoch && (new.n == old.n || new.n == old.n + 1)
+}
+
+fn effects_told(world: &World) -> bool {
+    let decided = world.stored.log().any(|entry| entry == Entry::Calling);
+    let marked = world.made[UNSAFE] == 0 || !matches!(world.stored.calls[UNSAFE], Call::Planned);
+    let open = world.stored.open.is_some_and(|open| open.lived && open.step == 0);
+    let told = world.made.iter().zip(world.stored.calls).all(|(made, call)| {
+        // Once the model was answered, a zombie's late call changes nothing that it reads.
+        *made == 0 || (decided && (open || call.is_over()))
+    });
+    told && marked
+}
+
+/// Calls are answered at once or not yet; nothing else stands between; what is open can be gone on with.
+fn prefix_valid(world: &World) -> bool {
+    let mut before = None;
+    for entry in world.stored.log() {
+        let follows = match entry {
+            Entry::Outcomes => before == Some(Entry::Calling),
+            Entry::Inbox(_) => {
+                !matches!(before, Some(Entry::Calling | Entry::Outcomes | Entry::Injection(_)))
+            }
+            Entry::Injection(_) | Entry::Notice => before == Some(Entry::Outcomes),
+            Entry::Calling => matches!(before, Some(Entry::Inbox(_))),
+            Entry::Assistant => {
+                matches!(before, Some(Entry::Inbox(_) | Entry::Outcomes | Entry::Injection(_)))
+            }
+        };
+        if !follows {
+            return false;
+        }
+        before = Some(entry);
+    }
+    let lives = world.stored.open.filter(|open| open.lived);
+    match before {
+        Some(Entry::Calling) => lives.is_some_and(|open| open.step == 0),
+        Some(Entry::Outcomes) => lives.is_some_and(|open| open.step == 1),
+        None | Some(Entry::Assistant | Entry::Notice) => lives.is_none(),
+        Some(Entry::Inbox(_) | Entry::Injection(_)) => false,
+    }
+}
+
+/// No attempt is forgotten, and every opening is one.
+fn budgets_fall(before: &World, after: &World) -> bool {
+    let (old, new) = (&before.stored, &after.stored);
+    let attempts = |world: &World| world.stored.rows().map(|row| row.attempts).collect::<Vec<_>>();
+    let (rows_before, rows_after) = (attempts(before), attempts(after));
+    let kept = rows_before.iter().zip(&rows_after).all(|(old, new)| old <= new);
+    let of =
+        |open: Option<Open>| open.filter(|open| open.lived).map(|open| (open.id, open.step, open.attempts));
+    let counted = match (of(old.open), of(new.open)) {
+        (Some((id, step, before)), Some((same, there, after))) if (id, step) == (same, there) => {
+            after == before + u8::from(new.epoch > old.epoch)
+        }
+        _ => new.epoch == old.epoch || rows_before != rows_after,
+    };
+    kept && counted
+}
