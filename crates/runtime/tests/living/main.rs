@@ -11,6 +11,7 @@ mod failures;
 mod garbage;
 mod goals;
 mod inbox;
+mod lives;
 mod named;
 mod outage;
 mod play;
