@@ -99,9 +99,27 @@ impl Cycle {
             true => Outcome::overdue(call, timeout.as_millis()),
             false => Outcome::given_up(row.effect, timeout.as_millis()),
         };
+        let alone = goes_on && row.effect == Effect::Unsafe;
         self.detached += usize::from(goes_on);
         self.settled(call.clone(), outcome);
+        if alone {
+            let text = format!(
+                "not begun: `{call}` before it has not ended, and calls that cannot be repeated run one after \
+                 another. Nothing was done; when its answer has come, decide again."
+            );
+            self.leave_unsafe(&text);
+        }
         goes_on
+    }
+
+    /// None of the calls that cannot be repeated and have not begun begins any more: the model reads why.
+    pub(super) fn leave_unsafe(&mut self, why: &str) {
+        for row in self.calls.iter().filter(|row| row.effect == Effect::Unsafe) {
+            if row.state == CallState::Planned && row.outcome.is_none() {
+                let outcome = Outcome { status: OutcomeStatus::Canceled, text: why.into(), detail: None };
+                self.arrived.push((row.id.clone(), outcome));
+            }
+        }
     }
 
     /// Whether the driver's outcome of a call is still wanted.

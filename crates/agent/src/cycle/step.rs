@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cycle;
-use crate::call::{CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, Settlement};
 use crate::config::WantedChoice;
 use crate::entry::{Entry, EntryKind};
@@ -227,12 +226,7 @@ impl Cycle {
     pub(super) fn hold_back(&mut self) {
         let text = "not begun: something newer of whoever asked for this came first and is shown to you next. \
                     Nothing was done; decide again.";
-        for row in self.calls.iter().filter(|row| row.effect == Effect::Unsafe) {
-            if row.state == CallState::Planned && row.outcome.is_none() {
-                let outcome = Outcome { status: OutcomeStatus::Canceled, text: text.into(), detail: None };
-                self.arrived.push((row.id.clone(), outcome));
-            }
-        }
+        self.leave_unsafe(text);
         self.open.held_back = true;
         self.open.finishing = None;
         self.state = super::State::Acting;

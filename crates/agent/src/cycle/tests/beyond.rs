@@ -84,6 +84,23 @@ fn a_call_that_times_out_goes_on_where_there_is_room_and_else_is_given_up() {
 }
 
 #[test]
+fn behind_an_unsafe_call_that_goes_on_none_begins_that_cannot_be_repeated() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (_, next) = say(&mut cycle, vec![call("fire"), call("look"), call("fire")]);
+    let rows = outward(next);
+    assert_eq!(rows.len(), 2, "the second one waits for the first");
+    cycle.settled(rows[1].id.clone(), Outcome::ok("seen"));
+    assert!(cycle.overdue(&rows[0].id, SECOND, true));
+    let (commits, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Think(_)), "{next:?}");
+    assert!(!kinds(&commits).contains(&CommitKind::Start), "{:?}", kinds(&commits));
+    let read: Vec<String> = commits.iter().flat_map(read).collect();
+    assert!(read[0].contains("it goes on") && read[1] == "seen", "{read:?}");
+    assert!(read[2].contains("not begun") && read[2].contains(&rows[0].id.0), "{read:?}");
+}
+
+#[test]
 fn an_answer_that_comes_before_a_time_out_is_written_is_what_the_model_reads() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
