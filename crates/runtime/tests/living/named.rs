@@ -111,6 +111,23 @@ async fn the_parked_cycle_of_a_suspended_agent_is_canceled_at_once() {
 }
 
 #[tokio::test]
+async fn the_parked_cycle_of_an_agent_that_is_retired_is_closed_at_once() {
+    let (play, _, ada, _, _) = showing(100).await;
+    let world = &play.world;
+    world.registry().set_standing(ada, Standing::Suspended, play.now()).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert!(world.reader().agent(ada).await.unwrap().unwrap().open.is_some(), "it is parked");
+    world.registry().set_standing(ada, Standing::Retired, play.now()).await.unwrap();
+    world.node().unwrap().look(ada);
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Canceled));
+    let card = world.reader().agent(ada).await.unwrap().unwrap();
+    assert_eq!((card.standing, card.open), (Standing::Retired, None));
+}
+
+#[tokio::test]
 async fn a_poison_that_may_interrupt_dies_alone() {
     let play = timed(|prompt, clock| {
         if everything(prompt).contains("POISON") {

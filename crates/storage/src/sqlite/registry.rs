@@ -128,8 +128,11 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
     if standing == Standing::Retired {
         end_plans(db, row, n)?;
         registry_events::retire(db, row)?;
-        // Whoever lives it now closes the cycle at the next commit.
-        run(db, "UPDATE inbox_head SET cancel = ? WHERE agent = ?", params![open.map(bytes), row])?;
+        // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
+        let due = open.map(|_| ms(at));
+        let sql = "UPDATE inbox_head SET cancel = ?, due_at = ?, hold_until = NULL, rest_reason = NULL \
+                   WHERE agent = ?";
+        return run(db, sql, params![open.map(bytes), due, row]).map(drop);
     }
     let due = due_at(db, row, standing, open.map(|_| ms(at)), hold)?;
     run(db, "UPDATE inbox_head SET due_at = ? WHERE agent = ?", params![due, row]).map(drop)

@@ -115,6 +115,7 @@ macro_rules! contract_tests {
             named::an_event_that_left_is_neither_named_nor_settled_and_that_is_no_damage,
             named::a_full_inbox_leaves_what_is_being_shown_alone,
             named::a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed,
+            named::the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed,
             goals::goals_are_versioned_and_the_last_word_stands,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
             held::a_persons_word_lets_go_what_was_held_there_as_one_event,

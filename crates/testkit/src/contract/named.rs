@@ -106,6 +106,25 @@ pub async fn a_full_inbox_leaves_what_is_being_shown_alone(b: Backend) {
     assert_eq!(w.state(w.ada, &id).await, "lived");
 }
 
+/// A cycle that is parked when its agent is retired is due once more, and closed.
+pub async fn the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed(b: Backend) {
+    let w = world(b).await;
+    let mut living = showing(&w, &[]).await;
+    let mut park = living.changes(CommitKind::Park);
+    park.rest = Some(Rest { not_before: Some(at(500)), reason: None });
+    living.done(&w, park).await;
+    w.b.registry.set_standing(w.ada, Standing::Retired, at(2_000)).await.unwrap();
+    assert_eq!(w.due(2_000).await, [w.ada]);
+    let waking = w.wake(w.ada).await;
+    assert_eq!(waking.cancel, Some(living.open.id));
+    living.lease.epoch += 1;
+    let open = living.changes(CommitKind::Open);
+    living.done(&w, open).await;
+    let closing = living.closing();
+    living.done(&w, closing).await;
+    assert_eq!(w.due(i64::from(i32::MAX)).await, [], "and that was the last of it");
+}
+
 /// Who is suspended does not live, but hears that its parked cycle is canceled.
 pub async fn a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed(b: Backend) {
     let w = world(b).await;
