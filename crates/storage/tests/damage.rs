@@ -39,6 +39,21 @@ async fn a_file_of_garbage_is_no_store() {
 }
 
 #[tokio::test]
+async fn an_empty_file_is_what_is_left_of_a_store_and_stays_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vivarium.db");
+    std::fs::write(&file, "").unwrap();
+    let error = open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
+    assert!(error.to_string().contains("it is empty"), "{error}");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 0);
+    // A start that died before the file had its name is in nobody's way.
+    std::fs::rename(&file, dir.path().join("vivarium.db.begun")).unwrap();
+    closed(dir.path()).await;
+    assert!(!dir.path().join("vivarium.db.begun").exists());
+}
+
+#[tokio::test]
 async fn a_store_whose_schema_is_torn_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
     closed(dir.path()).await;
@@ -153,4 +168,84 @@ async fn a_damaged_entry_is_named_and_harms_only_its_agent() {
     let text = error.to_string();
     assert!(text.contains(&agents[0].to_string()) && text.contains("entry 1"), "{text}");
     assert!(store.wake(agents[1], Timestamp::UNIX_EPOCH, None).await.unwrap().is_some());
+}
+
+/// The store of [`crate::upkeep::lived`] after a change behind its back, opened again.
+async fn changed(dir: &Arc<tempfile::TempDir>, pristine: &[u8], sql: &str) -> Sqlite {
+    let data = dir.path().join("data");
+    std::fs::write(data.join("vivarium.db"), pristine).unwrap();
+    let db = Connection::open(data.join("vivarium.db")).unwrap();
+    assert!(db.execute(sql, []).unwrap() > 0, "{sql}");
+    drop(db);
+    open(&data).unwrap()
+}
+
+#[tokio::test]
+async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobody_apart() {
+    use agent::port::{Lookup, Reader};
+
+    let changes = [
+        "text = replace(text, 'waits', 'wants')",
+        "data = '{}'",
+        "at = at + 1",
+        "mentions = zeroblob(16)",
+        "sender = 2",
+        "crc = NULL",
+    ];
+    let dir = crate::upkeep::lived().await;
+    let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
+    for change in changes {
+        let sql = format!("UPDATE message SET {change} WHERE text = 'and this waits'");
+        let store = changed(&dir, &pristine, &sql).await;
+        let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
+        let now = "2040-01-01T00:00:00Z".parse().unwrap();
+        let waking = store.wake(ada, now, None).await.unwrap().unwrap();
+        let texts = |said: &[agent::event::Said]| -> Vec<String> {
+            said.iter().map(|said| said.text.clone()).collect()
+        };
+        let waiting: Vec<String> = waking.waiting.iter().flat_map(|waiting| texts(&waiting.said)).collect();
+        assert!(waiting.iter().any(|text| text.contains("cannot be read")), "{change}: {waiting:?}");
+        let family = store.space("family".into()).await.unwrap().unwrap().id;
+        let said = Reader::messages(&store, family, None, None, 10).await.unwrap();
+        let told = Lookup::messages(&store, ada, family, None, 10).await.unwrap().unwrap().0;
+        let said: Vec<String> = said.into_iter().map(|message| message.text).chain(texts(&told)).collect();
+        assert!(said.iter().any(|text| text.contains("weather")), "{change}: {said:?}");
+        assert!(!said.iter().any(|text| text.contains("this wa")), "{change}: {said:?}");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_or_a_memory_that_has_changed_by_itself_harms_only_its_agent() {
+    use agent::port::Reader;
+
+    let whose = |name: &str| format!("agent = (SELECT id FROM entity WHERE name = '{name}')");
+    let changes = [
+        ("bob", "call", "arguments = '{\"q\":1}'"),
+        ("bob", "call", "tool = 'catch'"),
+        ("bob", "call", "outcome = '{}'"),
+        ("bob", "call", "crc = crc + 1"),
+        ("ada", "memory", "value = replace(value, 'rain', 'rail')"),
+        ("ada", "memory", "at = at + 1"),
+        ("ada", "memory", "crc = NULL"),
+    ];
+    let dir = crate::upkeep::lived().await;
+    let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
+    for (name, table, change) in changes {
+        let store =
+            changed(&dir, &pristine, &format!("UPDATE {table} SET {change} WHERE {}", whose(name))).await;
+        let now = "2040-01-01T00:00:00Z".parse().unwrap();
+        for other in ["ada", "bob"] {
+            let id = store.entity(other.into()).await.unwrap().unwrap().id.agent();
+            let woken = store.wake(id, now, None).await;
+            if other == name {
+                let error = woken.unwrap_err();
+                let said = matches!(&error, StoreError::Damaged(why) if why.contains(table) && why.contains(&id.to_string()));
+                assert!(said, "{change}: {error}");
+            } else {
+                assert!(woken.unwrap().is_some(), "{change}");
+            }
+        }
+        store.close().await.unwrap();
+    }
 }

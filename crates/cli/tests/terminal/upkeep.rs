@@ -68,11 +68,37 @@ fn a_store_that_is_none_is_told_apart_from_one_that_is_damaged() {
     let up = ["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"];
     assert_eq!(code(&whole[..whole.len() / 2], &up), (1, "store_damaged".into()));
     assert_eq!(code(&whole[..60], &up), (1, "store_damaged".into()));
+    assert_eq!(code(&[], &up), (1, "store_foreign".into()));
+    assert_eq!(code(&b"just words ".repeat(900), &up), (1, "store_foreign".into()));
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x04;
+        bytes
+    };
+    // In the name of the format, in the kind of the first page, in what programs the file is of.
+    assert_eq!(code(&flipped(3), &up), (1, "store_foreign".into()));
+    assert_eq!(code(&flipped(100), &up), (1, "store_damaged".into()));
+    assert_eq!(code(&flipped(70), &up), (1, "store_foreign".into()));
     // The header says how the tables are to be read: one bit of it makes another version of them.
     let mut newer = whole.clone();
     newer[63] |= 0x80;
     assert_eq!(code(&newer, &up), (3, "store_newer".into()));
     assert_eq!(code(&newer, &["verify", "--json"]), (3, "store_newer".into()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_data_directory_that_cannot_be_written_is_refused_and_named() {
+    // Nobody may write there, not even whoever may write everywhere.
+    let there = std::path::Path::new("/sys/kernel");
+    for dir in [there.to_owned(), there.join("viv")] {
+        let up = ["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"];
+        let ran = run(&dir, &up);
+        let error = ran.error();
+        assert_eq!((ran.code, &error["error"]["code"]), (1, &json!("data_dir_unusable")), "{}", ran.shown());
+        assert!(error["error"]["message"].as_str().unwrap().contains("/sys/kernel"), "{}", ran.shown());
+        assert!(error["error"]["hint"].as_str().unwrap().contains("may this user write there"));
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::rows::{
     uuid_or_none,
 };
 use super::wake::{CALL, call_at};
-use super::{Session, Sqlite, show};
+use super::{Session, Sqlite, show, sums};
 
 impl Calls for Sqlite {
     fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
@@ -121,8 +121,11 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         })
     })?;
     let Some(asked) = asked else { return Ok(None) };
-    let sql = "UPDATE call SET state = 'done', outcome = ?, outside = 1 WHERE id = ? AND state <> 'done'";
-    if run(db, sql, params![to_json(&answer.outcome)?, answer.id.0])? == 0 {
+    let outcome = to_json(&answer.outcome)?;
+    let crc = sums::outcome(&answer.id.0, &outcome);
+    let sql = "UPDATE call SET state = 'done', outcome = ?, outcome_crc = ?, outside = 1 \
+               WHERE id = ? AND state <> 'done'";
+    if run(db, sql, params![outcome, crc, answer.id.0])? == 0 {
         return Ok(Some(Finish::Already));
     }
     let said = show::update(db, &answer.id)?.into_iter().collect();
@@ -192,10 +195,19 @@ pub(super) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
 
 /// Answers from outside to calls that the cycle waits for.
 pub(super) fn answered(db: &Connection, agent: i64, cycle: Uuid) -> Outcome<Vec<(CallId, Answer)>> {
-    let sql = "SELECT id, outcome FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND awaited = 1";
+    let sql = "SELECT outcome, outcome_crc, id FROM call \
+               WHERE agent = ? AND cycle = ? AND outside = 1 AND awaited = 1";
     all(db, sql, params![agent, bytes(cycle)], |row| {
-        Ok((CallId(row.get(0)?), from_json(&row.get::<_, String>(1)?, "an outcome")?))
+        let id = CallId(row.get(2)?);
+        Ok((id.clone(), answer_at(row, &id)?))
     })
+}
+
+/// An outcome from two columns: it and its checksum.
+pub(super) fn answer_at(row: &Row<'_>, call: &CallId) -> Outcome<Answer> {
+    let outcome: String = row.get(0)?;
+    sums::check_outcome(&call.0, Some(&outcome), row.get(1)?)?;
+    from_json(&outcome, "an outcome")
 }
 
 /// Stops a commit that begins or answers calls which were answered from outside: what the model reads
@@ -204,14 +216,11 @@ pub(super) fn unanswered(db: &Connection, agent: i64, changes: &[CallChange]) ->
     let mut answers = Vec::new();
     for change in changes {
         // What nobody waits for is told by an event: that it was answered sooner is no matter.
-        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
+        let sql = "SELECT outcome, outcome_crc FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
                    AND (awaited = 1 OR NOT ?)";
         let goes_on = change.state == CallState::Detached;
-        let outcome =
-            first(db, sql, params![change.id.0, agent, goes_on], |row| Ok(row.get::<_, String>(0)?))?;
-        if let Some(outcome) = outcome {
-            answers.push((change.id.clone(), from_json(&outcome, "an outcome")?));
-        }
+        let answer = first(db, sql, params![change.id.0, agent, goes_on], |row| answer_at(row, &change.id))?;
+        answers.extend(answer.map(|answer| (change.id.clone(), answer)));
     }
     if answers.is_empty() { Ok(()) } else { Err(Fault::Answered(answers)) }
 }

@@ -234,14 +234,17 @@ pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 /// Columns of [`event_at`] and [`said_at`].
 pub(super) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
     e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
-    p.display_name, p.kind, s.id, e.cites, e.space, e.crc";
+    p.display_name, p.kind, s.id, e.cites, e.space, e.crc, \
+    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data";
 /// Joins for [`COLUMNS`]: the space, the first message, its speaker.
 pub(super) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
 /// Where the columns of [`LASTING`] stand among these.
 const SUMMED: [usize; sums::COUNT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 24, 11, 12, 13, 23];
+/// Where [`sums::message_is_whole`] finds its columns among them.
+const WORDS: usize = 26;
 /// The first column after [`COLUMNS`].
-pub(super) const NEXT: usize = 26;
+pub(super) const NEXT: usize = WORDS + sums::MESSAGE_COLUMNS;
 
 pub(super) fn event_at(row: &Row<'_>) -> Outcome<Event> {
     let lasting = SUMMED.map(|at| row.get_ref(at)).into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
@@ -290,7 +293,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
         sender: EntityId(sender),
         sender_name: row.get(20)?,
         sender_kind: kind_at(row, 21)?,
-        text: row.get(17)?,
+        text: sums::words_at(row, 17, WORDS)?,
         at: time_at(row, 18)?,
     }))
 }
@@ -407,8 +410,8 @@ fn range_preview(
 }
 
 /// Columns and joins of [`said_by_name`].
-const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at \
-    FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
+const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
+    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
@@ -428,7 +431,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
         sender: EntityId(uuid_at(row, 4)?),
         sender_name: row.get(5)?,
         sender_kind: kind_at(row, 6)?,
-        text: row.get(7)?,
+        text: sums::words_at(row, 7, 9)?,
         at: time_at(row, 8)?,
     })
 }

@@ -9,10 +9,11 @@ use agent::run::Run;
 use rusqlite::{Connection, params};
 
 use super::Sqlite;
+use super::calls::answer_at;
 use super::events::said;
 use super::fault::{Outcome, of};
 use super::reader_lives::runs;
-use super::rows::{agent_row, bytes, first, from_json, u64_at};
+use super::rows::{agent_row, bytes, first, u64_at};
 use super::wake::entries;
 
 impl Lookup for Sqlite {
@@ -70,7 +71,7 @@ fn messages(
 }
 
 fn outcome(db: &Connection, agent: AgentId, call: &CallId) -> Outcome<Option<Answer>> {
-    let sql = "SELECT c.outcome FROM call c JOIN entity e ON e.id = c.agent WHERE c.id = ? AND e.uuid = ?";
-    let kept = first(db, sql, params![call.0, bytes(agent.0)], |row| Ok(row.get::<_, Option<String>>(0)?))?;
-    kept.flatten().map(|outcome| from_json(&outcome, "an outcome")).transpose()
+    let sql = "SELECT c.outcome, c.outcome_crc FROM call c JOIN entity e ON e.id = c.agent \
+               WHERE c.id = ? AND e.uuid = ? AND c.outcome IS NOT NULL";
+    first(db, sql, params![call.0, bytes(agent.0)], |row| answer_at(row, call))
 }

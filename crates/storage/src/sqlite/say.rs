@@ -19,6 +19,7 @@ use super::rows::{
     MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
     place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at, wake_on_at,
 };
+use super::sums::Words;
 
 /// What came of saying it.
 pub(super) enum Spoken {
@@ -160,9 +161,20 @@ pub(super) fn write(
     let (seq, rev) = (int(place.head_seq) + 1, int(place.rev) + 1);
     let (principal_kind, principal) = principal_columns(&message.principal);
     let data = message.data.as_ref().map(to_json).transpose()?;
+    let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(named));
+    let words = Words {
+        id: message.id.0,
+        kind: tool,
+        at: ms(message.at),
+        sender,
+        mentions: mentions.as_deref(),
+        text: &message.text,
+        data: data.as_deref(),
+    };
+    let crc = words.sum();
     let sql = "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
-               trust, root, hop, cycle, call, mentions, text, data) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
+               trust, root, hop, cycle, call, mentions, text, data, crc) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
     let rows = run(
         db,
         sql,
@@ -172,7 +184,7 @@ pub(super) fn write(
             bytes(message.id.0),
             rev,
             sender,
-            i64::from(kind == MessageKind::Tool),
+            tool,
             message.urgent,
             ms(message.at),
             principal_kind,
@@ -182,9 +194,10 @@ pub(super) fn write(
             message.hop,
             message.cycle.map(|cycle| bytes(cycle.0)),
             message.call.as_ref().map(|call| &call.0),
-            packed(named),
+            mentions,
             message.text,
             data,
+            crc,
         ],
     )?;
     if rows == 0 {

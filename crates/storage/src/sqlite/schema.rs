@@ -22,10 +22,12 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007_addressed.sql"),
     include_str!("migrations/0008_calls.sql"),
     include_str!("migrations/0009_wake_on.sql"),
-    SUMS,
+    EVENT_SUMS,
+    MORE_SUMS,
 ];
-/// The one that is only done once the rows that are there have their checksums.
-const SUMS: &str = include_str!("migrations/0010_sums.sql");
+/// Those that are only done once the rows that are there have their checksums.
+const EVENT_SUMS: &str = include_str!("migrations/0010_sums.sql");
+const MORE_SUMS: &str = include_str!("migrations/0011_sums.sql");
 /// The version of the tables that this one makes (`PRAGMA user_version`).
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The store's file in its data directory.
@@ -127,11 +129,35 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     #[cfg(feature = "failpoints")]
     super::disk::prepare(dir);
     let file = dir.join(FILE);
+    begin(&file)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
     let (boot, clean) = ready(&db, &file)?;
     Ok(Opened { db, file, lock, boot, clean })
+}
+
+/// Makes the file where there is none, under another name first: so that one of no bytes is never ours, but
+/// what is left of a store, and nobody begins a new life over it.
+fn begin(file: &Path) -> Result<(), OpenError> {
+    let io = |source| OpenError::Io { dir: file.parent().unwrap_or(file).to_owned(), source };
+    match std::fs::metadata(file) {
+        Ok(found) if found.len() == 0 => {
+            let why = "it is empty, as no start leaves it".to_owned();
+            return Err(OpenError::NotADatabase { file: file.to_owned(), why });
+        }
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(io(source)),
+    }
+    let begun = file.with_extension("db.begun");
+    match std::fs::remove_file(&begun) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let made = Connection::open(&begun).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
+    made.map_err(|error| unreadable(&begun, &error))?;
+    std::fs::rename(&begun, file).map_err(io)
 }
 
 /// Makes the directory where it is not, and takes it for this process until the file is dropped.
@@ -268,8 +294,10 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(migration)?;
-        if *migration == SUMS {
-            sums::fill(db)?;
+        match *migration {
+            EVENT_SUMS => sums::fill_events(db)?,
+            MORE_SUMS => sums::fill_others(db)?,
+            _ => {}
         }
         db.pragma_update(None, "user_version", index as i64 + 1)?;
         db.pragma_update(None, "application_id", APPLICATION)?;

@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 use super::fault::Outcome;
 use super::rows::{MESSAGE, bytes, first, int, message_at, run, to_json, u64_at};
 use super::say::{place, stored, write};
+use super::sums::Words;
 use super::wake::{CALL, call_at};
 
 /// Writes a visible call down as a message; `None` where its agent may not speak there (any more), or
@@ -29,14 +30,20 @@ pub(super) fn show(db: &Connection, message: &NewMessage) -> Outcome<Option<Mess
 /// Brings the message of a call, if it has one, to what the call's row says now.
 pub(super) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
     let id = bytes(MessageId::of_call(call).0);
-    let sql = "SELECT space FROM message WHERE uuid = ? AND kind = 1";
-    let Some(space) = first(db, sql, [id], |row| Ok(row.get::<_, i64>(0)?))? else { return Ok(None) };
+    let sql = "SELECT space, at, sender, mentions FROM message WHERE uuid = ? AND kind = 1";
+    let found = first(db, sql, [id], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get::<_, Option<Vec<u8>>>(3)?))
+    })?;
+    let Some((space, at, sender, mentions)) = found else { return Ok(None) };
     let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
     let Some(row) = first(db, &sql, [&call.0], |row| call_at(row, 0))? else { return Ok(None) };
     let sql = "UPDATE space SET rev = rev + 1 WHERE id = ? RETURNING rev";
     let Some(rev) = first(db, sql, [space], |row| u64_at(row, 0))? else { return Ok(None) };
-    let sql = "UPDATE message SET rev = ?, text = ?, data = ? WHERE uuid = ?";
-    run(db, sql, params![int(rev), tool_text(&row), to_json(&tool_data(&row))?, id])?;
+    let (text, data) = (tool_text(&row), to_json(&tool_data(&row))?);
+    let (data, mentions) = (Some(data.as_str()), mentions.as_deref());
+    let words = Words { id: MessageId::of_call(call).0, kind: 1, at, sender, mentions, text: &text, data };
+    let sql = "UPDATE message SET rev = ?, text = ?, data = ?, crc = ? WHERE uuid = ?";
+    run(db, sql, params![int(rev), text, data, words.sum(), id])?;
     first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [id], message_at)
 }
 

@@ -9,8 +9,9 @@ use rusqlite::Connection;
 use super::{FILE, Walk, follows};
 use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{MESSAGE, SPACE, message_at, space_at, u64_at};
+use crate::sqlite::rows::{MESSAGE, MESSAGE_SUM, SPACE, message_at, space_at, u64_at};
 use crate::sqlite::schema::open_memory;
+use crate::sqlite::sums;
 
 /// Tables of which each row is some agent's.
 const OF_AGENTS: [&str; 13] = [
@@ -127,6 +128,9 @@ fn messages(walk: &mut Walk<'_>, space: i64, name: &str, head: u64, newest: u64)
             format!("{}, or its sender is", gap.unwrap_or_default())
         });
         let message = message_at(row)?;
+        if !sums::message_is_whole(row, MESSAGE_SUM)? {
+            return Err(damaged(format!("message {} of `{name}`: its checksum does not match", message.seq)));
+        }
         walk.hold(message.rev <= newest, "message", message.id, || {
             format!("its revision {} is above the space's {newest}", message.rev)
         });

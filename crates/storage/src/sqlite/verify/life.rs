@@ -12,6 +12,7 @@ use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::reader_lives::{RUN, run_at};
 use crate::sqlite::rows::{config_of, first, from_json, standing_at, u64_at, uuid_or_none};
+use crate::sqlite::sums;
 use crate::sqlite::wake::open_at;
 
 /// The rows of a life, as far as others are held against them.
@@ -181,6 +182,11 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             Ok(())
         });
     }
+    let sql = "SELECT key, at, value, crc FROM memory WHERE agent = ? ORDER BY key, from_commit";
+    walk.each("memory", sql, [life.agent], |_, row| {
+        let (key, value): (String, String) = (row.get(0)?, row.get(2)?);
+        sums::check_memory(&key, row.get(1)?, &value, row.get(3)?)
+    });
     walk.each("goal", "SELECT id, status FROM goal WHERE agent = ?", [life.agent], |_, row| {
         let status: String = row.get(1)?;
         GoalStatus::parse(&status)
