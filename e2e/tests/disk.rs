@@ -15,7 +15,12 @@ async fn on_a_full_disk_nothing_is_accepted_all_can_be_read_and_it_goes_on_by_it
     std::fs::write(&full, "").unwrap();
     for _ in 0..3 {
         let refused = say(&client, &words("note t-000002-t", 2)).await;
-        assert!(matches!(&refused, Some(Answer::Refused(why)) if why.starts_with("507")), "{refused:?}");
+        let Some(Answer::Refused(why)) = refused else { panic!("{refused:?}") };
+        let (status, body) = why.split_once(": ").unwrap();
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!((status, problem["status"].as_u64()), ("507", Some(507)), "{problem}");
+        assert_eq!(problem["code"], "no_space", "{problem}");
+        assert!(problem["hint"].is_string() && problem["detail"].is_string(), "{problem}");
     }
     let there = at_home(&client).await;
     assert!(there.iter().all(|words| !words.text.contains("t-000002-t")), "{there:?}");

@@ -2,6 +2,7 @@
 //! points; `make torture` does the loops for as long as one likes.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 
+mod backups;
 mod crashes;
 mod crowd;
 mod disk;

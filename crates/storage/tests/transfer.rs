@@ -262,6 +262,8 @@ async fn a_file_edited_by_hand_is_refused_with_line_and_reason_and_leaves_nothin
         };
         let named = flaws.iter().any(|flaw| flaw.line == at as u64 && flaw.what.contains(what));
         assert!(named, "wanted line {at}: {what}, got {flaws:#?}");
+        assert!(flaws.is_sorted_by_key(|flaw| flaw.line), "{flaws:#?}");
+        assert!(!flaws.iter().any(|flaw| flaw.what.contains("entry 1: entry 1")), "{flaws:#?}");
         let found = verify(house.path()).unwrap();
         assert_eq!(
             (found.figures.agents, found.figures.entries, found.flaws.as_slice()),

@@ -49,7 +49,7 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
             format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines);
         screen.line(&screen.clean_line(&line));
         screen.note(
-            "there may be one of it: suspend or retire it here before it lives elsewhere; keys, spaces and what others said are not in it",
+            "there may be one of it: suspend or retire it here before it lives elsewhere; keys, spaces and their messages are not in it",
         );
     }
     Ok(Exit::Answered)

@@ -22,15 +22,7 @@ fn every_scenario_has_its_row_and_every_test_that_a_row_names_is_there() {
         let place = format!("{PAGE}:{line}");
         let Some(number) = text.split('|').nth(1).and_then(|cell| cell.trim().parse().ok()) else { continue };
         missing.remove(&number);
-        for (path, name) in in_backticks(text).iter().filter_map(|named| named.split_once("::")) {
-            let there = tree::root().join(path).is_file();
-            if !there || !tree::read(path).contains(&format!("fn {name}(")) {
-                report.add(
-                    &place,
-                    format!("there is no test `{name}` in `{path}`: name the one that covers this"),
-                );
-            }
-        }
+        named(&mut report, &place, text);
         let shown = text.split('|').nth(4).unwrap_or_default();
         if !["::", "loop", "the same", "nothing yet"].iter().any(|words| shown.contains(words)) {
             report.add(&place, "the row names no test: name one, or say `nothing yet`");
@@ -39,5 +31,19 @@ fn every_scenario_has_its_row_and_every_test_that_a_row_names_is_there() {
     for number in missing {
         report.add(PAGE, format!("scenario {number} has no row"));
     }
+    for (line, text) in section(&page, "## Bad files and directories") {
+        named(&mut report, &format!("{PAGE}:{line}"), text);
+    }
     report.finish();
+}
+
+/// Each test that the line names is there.
+fn named(report: &mut Report, place: &str, text: &str) {
+    for (path, name) in in_backticks(text).iter().filter_map(|named| named.split_once("::")) {
+        let there = tree::root().join(path).is_file();
+        if !there || !tree::read(path).contains(&format!("fn {name}(")) {
+            report
+                .add(place, format!("there is no test `{name}` in `{path}`: name the one that covers this"));
+        }
+    }
 }

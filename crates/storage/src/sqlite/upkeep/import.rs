@@ -88,7 +88,8 @@ fn within(db: &Connection, lines: Lines, file: &Path, name: Option<&str>) -> Out
     };
     let count = reading.all(lines)?;
     reading.judge(file)?;
-    let Reading { flaws, more, agent, .. } = reading;
+    let Reading { mut flaws, more, agent, .. } = reading;
+    flaws.sort_by_key(|flaw| flaw.line);
     let Some((agent, called)) = agent.filter(|_| flaws.is_empty()) else {
         return Ok(Import::Flawed { flaws, more });
     };
@@ -223,7 +224,10 @@ impl Reading<'_> {
             let table = flaw.table.to_owned();
             let line =
                 places.get(&(table.clone(), flaw.id.clone())).or_else(|| places.get(&(table, String::new())));
-            self.flaw(line.copied().unwrap_or(0), format!("{} {}: {}", flaw.table, flaw.id, flaw.what));
+            // Some say themselves which record they mean.
+            let named = flaw.what.starts_with(flaw.table);
+            let what = if named { flaw.what } else { format!("{} {}: {}", flaw.table, flaw.id, flaw.what) };
+            self.flaw(line.copied().unwrap_or(0), what);
         }
         Ok(())
     }
