@@ -16,6 +16,7 @@ mod named;
 mod outage;
 mod play;
 mod prefix;
+mod recorded;
 mod stops;
 mod stories;
 mod streaming;

@@ -26,6 +26,8 @@ use crate::prefix::{Cutting, accepted_by_every_vendor_but, check, voice, wires};
 pub(crate) enum Cut {
     /// Behind so many thousandths of the bytes.
     Part(usize),
+    /// Behind so many bytes.
+    At(usize),
 }
 
 /// What comes for one request: an answer, and what happens to its bytes on the way.
@@ -49,7 +51,8 @@ impl Sent {
 }
 
 /// How vendors speak of what they signed, encrypted or named themselves.
-const SEALED: [&str; 5] = ["signature", "encrypted content", "not found", "its required", "bound to"];
+pub(crate) const SEALED: [&str; 5] =
+    ["signature", "encrypted content", "not found", "its required", "bound to"];
 
 /// Changes one byte of the first seal; where nothing is sealed, nothing.
 fn unseal(bytes: &mut [u8], nth: usize) {
@@ -92,6 +95,10 @@ impl Wired {
         Self { vendor, voice, wire, author, prompts, refused, spoiled }
     }
 
+    pub(crate) fn vendor(&self) -> Vendor {
+        self.vendor
+    }
+
     fn answer(&self, prompt: &Prompt, memo: &mut Memo) -> Vec<Result<Piece, ModelError>> {
         let request = match self.taken(prompt, memo) {
             Ok(request) => request,
@@ -117,8 +124,9 @@ impl Wired {
         bytes.truncate(match sent.cut {
             None => length,
             Some(Cut::Part(place)) => place * length / 1_000,
+            Some(Cut::At(at)) => at,
         });
-        self.decode(&bytes, sent.chunk, sent.cut.is_some() && !sent.ends_well)
+        decoded(&*self.wire, &bytes, sent.chunk, sent.cut.is_some() && !sent.ends_well)
     }
 
     /// The request that the vendor took, as its voice would have sent it: what is refused is met as a
@@ -133,30 +141,36 @@ impl Wired {
             encoded = self.voice.refused(prompt, memo, encoded.opening, status, &body)?;
         }
     }
+}
 
-    fn decode(&self, bytes: &[u8], chunk: usize, broken: bool) -> Vec<Result<Piece, ModelError>> {
-        let mut feed = Feed::new(self.wire.decoder());
-        let mut pieces = Vec::new();
-        for chunk in bytes.chunks(chunk) {
-            if feed.is_over() {
+/// What the runtime is told of these bytes.
+pub(crate) fn decoded(
+    wire: &dyn Wire,
+    bytes: &[u8],
+    chunk: usize,
+    broken: bool,
+) -> Vec<Result<Piece, ModelError>> {
+    let mut feed = Feed::new(wire.decoder());
+    let mut pieces = Vec::new();
+    for chunk in bytes.chunks(chunk) {
+        if feed.is_over() {
+            return pieces;
+        }
+        match feed.bytes(chunk) {
+            Ok(more) => pieces.extend(more.into_iter().map(Ok)),
+            Err(error) => {
+                pieces.push(Err(error));
                 return pieces;
             }
-            match feed.bytes(chunk) {
-                Ok(more) => pieces.extend(more.into_iter().map(Ok)),
-                Err(error) => {
-                    pieces.push(Err(error));
-                    return pieces;
-                }
-            }
         }
-        if !feed.is_over() {
-            match feed.end(broken.then(|| "the connection broke".to_owned())) {
-                Ok(more) => pieces.extend(more.into_iter().map(Ok)),
-                Err(error) => pieces.push(Err(error)),
-            }
-        }
-        pieces
     }
+    if !feed.is_over() {
+        match feed.end(broken.then(|| "the connection broke".to_owned())) {
+            Ok(more) => pieces.extend(more.into_iter().map(Ok)),
+            Err(error) => pieces.push(Err(error)),
+        }
+    }
+    pieces
 }
 
 impl Model for Wired {
@@ -222,6 +236,12 @@ impl House {
             }
         }
         panic!("no rest within an hour: {:?}", self.refused());
+    }
+
+    /// What was asked since this was asked last, and what of it was refused.
+    pub(crate) fn news(&self) -> (Vec<Prompt>, Vec<String>) {
+        let prompts = std::mem::take(&mut *self.model.prompts.lock().unwrap());
+        (prompts, std::mem::take(&mut *self.model.refused.lock().unwrap()))
     }
 
     pub(crate) fn prompts(&self) -> Vec<Prompt> {
