@@ -176,6 +176,11 @@ pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 pub const AWAKE_MAX: usize = 256;
 /// Memory of warm agents on one node.
 pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// A warm agent's history from which on its encoded fragments are kept: those of a shorter one, and the head
+/// of its requests, weigh more than encoding them again costs.
+pub const WARM_FRAGMENTS_MIN_BYTES: usize = 16 * 1024;
+/// What fragments weigh besides the history: the system layer and the tools, as they are and encoded.
+pub const WARM_HEAD_BYTES: usize = 24 * 1024;
 /// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
 pub const SIGNALS_MAX: usize = 65_536;
 /// Pause of an agent whose waking failed by the store.

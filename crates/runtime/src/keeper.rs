@@ -3,7 +3,7 @@
 //! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Ports;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
+use crate::line::Line;
 use crate::living::{House, live};
 use crate::node::{Node, Signal};
 use crate::warm::Warm;
@@ -70,8 +71,8 @@ pub fn start(ports: Ports) -> Keeper {
         signals,
         awake: HashMap::new(),
         tasks: JoinSet::new(),
-        queue: VecDeque::new(),
-        queued: HashSet::new(),
+        line: Line::default(),
+        found_to: None,
         alarms: BTreeSet::new(),
         next_sweep: 0,
         taken_up: None,
@@ -120,8 +121,9 @@ struct Keeping {
     awake: HashMap<AgentId, Awake>,
     tasks: JoinSet<Lived>,
     /// Due, but as many are awake as may be.
-    queue: VecDeque<AgentId>,
-    queued: HashSet<AgentId>,
+    line: Line,
+    /// Behind whom the look for due work goes on; begins again where it is `None`.
+    found_to: Option<Due>,
     /// Agents to look at, at a time to come (milliseconds of the wall clock).
     alarms: BTreeSet<(i64, AgentId)>,
     /// Monotonic time of the next look for due work.
@@ -138,8 +140,14 @@ impl Keeping {
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
-                Event::Finished(agent, result) => self.finished(agent, result),
-                Event::Broke(task, error) => self.broke(task, &error),
+                Event::Finished(agent, result) => {
+                    self.finished(agent, result);
+                    self.refill().await;
+                }
+                Event::Broke(task, error) => {
+                    self.broke(task, &error);
+                    self.refill().await;
+                }
                 Event::Stop => return self.drain().await,
             }
         }
@@ -208,13 +216,19 @@ impl Keeping {
             awake.again = true;
             return;
         }
-        if self.awake.len() >= limits::AWAKE_MAX {
-            // Beyond the bound of the queue the sweep finds it again.
-            if self.queue.len() < limits::SIGNALS_MAX && self.queued.insert(agent) {
-                self.queue.push_back(agent);
-            }
-            return;
+        self.line.join(agent);
+        self.admit();
+    }
+
+    /// Wakes those whose turn it is, as many as may be awake.
+    fn admit(&mut self) {
+        while self.awake.len() < limits::AWAKE_MAX {
+            let Some(agent) = self.line.next() else { return };
+            self.begin(agent);
         }
+    }
+
+    fn begin(&mut self, agent: AgentId) {
         let knock = Arc::new(Notify::new());
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
         let task = self.tasks.spawn(async move { (agent, lived(&house, agent, &hear).await) });
@@ -235,30 +249,56 @@ impl Keeping {
         let store = Arc::clone(&self.house.ports.store);
         let found = async {
             let fired = store.fire_due(now, limits::DUE_BATCH).await?;
-            let due = store.due(now, limits::DUE_BATCH).await?;
             let next = store.next_due(now).await?;
-            Ok::<_, StoreError>((fired, due, next))
+            Ok::<_, StoreError>((fired, next))
         };
         match found.await {
-            Ok((fired, due, next)) => {
-                let full = due.len() == limits::DUE_BATCH as usize;
+            Ok((fired, next)) => {
                 fired.into_iter().for_each(|waken| self.due(waken.agent, waken.at));
-                // One that is awake has its own reasons to look again; the sweep adds none.
-                for Due { agent, .. } in due {
-                    if !self.awake.contains_key(&agent) {
-                        self.activate(agent);
-                    }
-                }
-                if full {
-                    self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
-                }
                 if let Some(at) = next {
                     self.wake_up_at(at);
                 }
             }
             Err(error) => tracing::error!(%error, "the store could not be asked for due work"),
         }
+        self.look_for_due().await;
+        if self.found_to.is_some() {
+            self.sweep_soon();
+        }
         self.take_up().await;
+    }
+
+    /// One page of those who are due, behind the page before; after the last one it begins again. So
+    /// whoever stays due for long, awake or not, hides nobody behind it.
+    async fn look_for_due(&mut self) {
+        if !self.line.has_room() {
+            return;
+        }
+        let now = self.house.ports.clock.now();
+        let due = match self.house.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await {
+            Ok(due) => due,
+            Err(error) => return tracing::error!(%error, "the store could not be asked who is due"),
+        };
+        self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
+        // One that is awake has its own reasons to look again; the sweep adds none.
+        for Due { agent, .. } in due {
+            if !self.awake.contains_key(&agent) {
+                self.activate(agent);
+            }
+        }
+    }
+
+    /// Goes on with a look that found more than a page, as soon as the line is short: no place stays
+    /// empty until the next sweep.
+    async fn refill(&mut self) {
+        while self.found_to.is_some() && self.line.is_short() {
+            self.look_for_due().await;
+        }
+    }
+
+    fn sweep_soon(&mut self) {
+        let soon = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
+        self.next_sweep = self.next_sweep.min(soon);
     }
 
     /// Looks for calls that go on beyond their cycle and that nobody runs, some at a time.
@@ -268,7 +308,7 @@ impl Keeping {
             Err(error) => tracing::error!(%error, "the store could not be asked for calls that nobody runs"),
         }
         if self.taken_up.is_some() {
-            self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
+            self.sweep_soon();
         }
     }
 
@@ -315,14 +355,6 @@ impl Keeping {
         let now = self.house.ports.clock.now();
         self.due(agent, now.checked_add(pause).unwrap_or(now));
         self.admit();
-    }
-
-    fn admit(&mut self) {
-        while self.awake.len() < limits::AWAKE_MAX {
-            let Some(agent) = self.queue.pop_front() else { return };
-            self.queued.remove(&agent);
-            self.activate(agent);
-        }
     }
 
     async fn drain(mut self) {

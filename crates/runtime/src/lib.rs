@@ -16,6 +16,7 @@ mod doubt;
 mod failure;
 mod hands;
 mod keeper;
+mod line;
 mod living;
 mod stage;
 mod think;

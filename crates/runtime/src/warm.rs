@@ -1,12 +1,13 @@
-//! Agents that lived a moment ago: their window and encoded fragments, bounded in bytes, least
-//! recently used out first. Only a saving: an agent that is not here is read from the store.
+//! Agents that lived a moment ago: their window and, of a history that is worth it, encoded fragments,
+//! bounded in bytes, least recently used out first. Only a saving: an agent that is not here is read from the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
 use agent::entry::Entry;
 use agent::id::AgentId;
+use agent::limits;
 use agent::message::Part;
 use agent::port::Memo;
 
@@ -31,8 +32,19 @@ struct Slot {
 #[derive(Default)]
 struct Cache {
     slots: HashMap<AgentId, Slot>,
+    /// Who is kept, by when they were used last: letting go costs the same however many are kept.
+    turns: BTreeMap<u64, AgentId>,
     bytes: usize,
     turn: u64,
+}
+
+impl Cache {
+    fn remove(&mut self, agent: AgentId) -> Option<Kept> {
+        let slot = self.slots.remove(&agent)?;
+        self.turns.remove(&slot.used);
+        self.bytes -= slot.bytes;
+        Some(slot.kept)
+    }
 }
 
 /// The warm cache of one node.
@@ -49,55 +61,92 @@ impl Warm {
 
     /// Takes what is kept of an agent; while it is awake nothing is kept.
     pub(crate) fn take(&self, agent: AgentId) -> Option<Kept> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = cache.slots.remove(&agent)?;
-        cache.bytes -= slot.bytes;
-        Some(slot.kept)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(agent)
     }
 
     /// Keeps an agent, and lets go of those not used for longest.
-    pub(crate) fn keep(&self, agent: AgentId, kept: Kept) {
-        let bytes = size(&kept);
+    pub(crate) fn keep(&self, agent: AgentId, mut kept: Kept) {
+        let history = kept.window.iter().map(of_entry).sum::<usize>();
+        if history < limits::WARM_FRAGMENTS_MIN_BYTES {
+            kept.memo = Memo::default();
+        }
+        let fragments = if kept.memo.0.is_some() { limits::WARM_HEAD_BYTES + history } else { 0 };
+        let bytes = 512 + history + fragments;
         if bytes > self.bound {
             return;
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.remove(agent);
         cache.turn += 1;
         let used = cache.turn;
-        if let Some(old) = cache.slots.insert(agent, Slot { kept, bytes, used }) {
-            cache.bytes -= old.bytes;
-        }
+        cache.slots.insert(agent, Slot { kept, bytes, used });
+        cache.turns.insert(used, agent);
         cache.bytes += bytes;
         while cache.bytes > self.bound {
-            let oldest = cache.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(agent, _)| *agent);
-            let Some(slot) = oldest.and_then(|agent| cache.slots.remove(&agent)) else { break };
-            cache.bytes -= slot.bytes;
+            let Some((_, oldest)) = cache.turns.pop_first() else { break };
+            cache.remove(oldest);
         }
     }
 }
 
-/// About what an agent takes: entries once, and once more as encoded fragments.
-fn size(kept: &Kept) -> usize {
+/// About what an entry takes.
+fn of_entry(entry: &Arc<Entry>) -> usize {
     let of_part = |part: &Part| match part {
         Part::Text { text } | Part::Reasoning { text } | Part::ToolResult { text, .. } => text.len(),
         Part::ToolCall { arguments, .. } => arguments.len(),
         Part::Image { .. } | Part::File { .. } => 64,
     };
-    let of_entry = |entry: &Arc<Entry>| {
-        let parts: usize = entry.message.parts.iter().map(of_part).sum();
-        let native = entry.message.native.as_ref().map_or(0, |native| native.body.len());
-        256 + parts + native
-    };
-    512 + 2 * kept.window.iter().map(of_entry).sum::<usize>()
+    let parts: usize = entry.message.parts.iter().map(of_part).sum();
+    let native = entry.message.native.as_ref().map_or(0, |native| native.body.len());
+    256 + parts + native
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::entry::EntryKind;
+    use agent::id::CycleId;
+    use agent::message::ModelMessage;
     use uuid::Uuid;
 
     fn kept() -> Kept {
         Kept { commit_n: 1, window: Vec::new(), memo: Memo::default(), model: String::new() }
+    }
+
+    #[test]
+    fn fragments_of_a_short_history_are_not_kept_and_those_of_a_long_one_are_counted() {
+        let agent = AgentId(Uuid::from_u128(1));
+        let with = |bytes: usize| {
+            let entry = Entry {
+                seq: 1,
+                cycle: CycleId(Uuid::nil()),
+                step: 0,
+                kind: EntryKind::Inbox,
+                message: ModelMessage::user("x".repeat(bytes)),
+                tokens: 1,
+                at: jiff::Timestamp::UNIX_EPOCH,
+            };
+            Kept { window: vec![Arc::new(entry)], memo: Memo(Some(Box::new(()))), ..kept() }
+        };
+        let warm = Warm::new(limits::WARM_HEAD_BYTES + 3 * limits::WARM_FRAGMENTS_MIN_BYTES);
+        warm.keep(agent, with(100));
+        assert!(warm.take(agent).is_some_and(|kept| kept.memo.0.is_none() && kept.window.len() == 1));
+        warm.keep(agent, with(limits::WARM_FRAGMENTS_MIN_BYTES));
+        assert!(warm.take(agent).is_some_and(|kept| kept.memo.0.is_some()));
+        warm.keep(agent, with(2 * limits::WARM_FRAGMENTS_MIN_BYTES));
+        assert!(warm.take(agent).is_none(), "twice its history and the head are more than there is room for");
+    }
+
+    #[test]
+    fn what_is_kept_again_takes_the_place_of_what_was_kept() {
+        let warm = Warm::new(1_100);
+        let agent = |n| AgentId(Uuid::from_u128(n));
+        for n in [1, 2, 1, 1, 1] {
+            warm.keep(agent(n), kept());
+        }
+        assert!(warm.take(agent(1)).is_some() && warm.take(agent(2)).is_some());
+        let cache = warm.cache.lock().unwrap();
+        assert!(cache.turns.is_empty() && cache.slots.is_empty() && cache.bytes == 0);
     }
 
     #[test]

@@ -106,8 +106,15 @@ pub trait Store: Send + Sync {
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>>;
 
-    /// Agents with something due at `now`, most overdue first, at most `limit`; found by index.
-    fn due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Due>, StoreError>>;
+    /// Agents with something due at `now`, most overdue first, at most `limit`; found by index. `after`
+    /// is the last one of the look before, where this one goes on behind it: who is due can be looked
+    /// through in pages, so that those who stay due hide nobody.
+    fn due(
+        &self,
+        now: Timestamp,
+        after: Option<Due>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>>;
 
     /// The earliest time after `now` at which anything becomes due.
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;

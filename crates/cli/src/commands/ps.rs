@@ -7,36 +7,41 @@ use crate::client::{Client, typed};
 use crate::commands::top::tokens_of;
 use crate::errors::{Exit, Result};
 use crate::output::{Screen, short_count};
-use crate::target::agent_path;
 
 /// Agents listed at most.
 const MOST: usize = 100_000;
-/// Agents up to which the last run of each is looked up: one request per agent.
-const WITH_LAST: usize = 200;
+/// Agents shown to a person at most: whoever wants more wants to filter them.
+const SHOWN: usize = 1_000;
 
 /// Lists them.
 pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
-    let mut rows = client.list("/v1/agents", MOST).await?;
-    let agents: Vec<Agent> = typed("/v1/agents", Value::Array(rows.clone()))?;
     let ready: Ready = client.get_as("/v1/ready").await?;
     let default = ready.model.map_or_else(|| "-".to_owned(), |model| model.name);
-    let mut table = Vec::new();
-    for (i, agent) in agents.iter().enumerate() {
-        let last = if i < WITH_LAST { last_ending(&client, agent).await? } else { None };
-        table.push(row(&screen, agent, &default, last.as_deref()));
-        rows[i]["last_ending"] = json!(last);
-    }
+    // Their configs are for scripts: of very many agents they are most of the bytes.
+    let (path, most) = if screen.json { ("/v1/agents", MOST) } else { ("/v1/agents?brief=true", SHOWN) };
+    let mut rows = client.list(path, most).await?;
+    let agents: Vec<Agent> = typed(path, Value::Array(rows.clone()))?;
     if screen.json {
+        for (row, agent) in rows.iter_mut().zip(&agents) {
+            row["last_ending"] = json!(last_ending(agent));
+        }
         screen.json_line(&json!({"agents": rows, "default_model": default}));
-    } else if table.is_empty() {
+        return Ok(Exit::Answered);
+    }
+    let table: Vec<_> = agents.iter().map(|agent| row(&screen, agent, &default)).collect();
+    if table.is_empty() {
         screen.line("no agents");
     } else {
         screen.table(&["NAME", "STATE", "WAITING", "CYCLES", "TOKENS", "MODEL", "LAST"], &table);
     }
+    let all = ready.totals.agents;
+    if table.len() == SHOWN && all > SHOWN as u64 {
+        screen.note(&format!("the first {SHOWN} of {all} agents by name; `viv ps --json` lists more"));
+    }
     Ok(Exit::Answered)
 }
 
-fn row(screen: &Screen, agent: &Agent, default: &str, last: Option<&str>) -> Vec<String> {
+fn row(screen: &Screen, agent: &Agent, default: &str) -> Vec<String> {
     let state = match &agent.reason {
         Some(reason) => format!("{} ({reason})", agent.state.as_str()),
         None => agent.state.as_str().to_owned(),
@@ -55,17 +60,13 @@ fn row(screen: &Screen, agent: &Agent, default: &str, last: Option<&str>) -> Vec
         agent.cycles.to_string(),
         tokens,
         agent.model.clone().unwrap_or_else(|| default.to_owned()),
-        last.unwrap_or("-").to_owned(),
+        last_ending(agent).unwrap_or("-").to_owned(),
     ]
     .iter()
     .map(|cell| screen.clean_line(cell))
     .collect()
 }
 
-async fn last_ending(client: &Client, agent: &Agent) -> Result<Option<String>> {
-    if agent.cycles == 0 {
-        return Ok(None);
-    }
-    let page = client.get(&agent_path(agent.id, "/runs?limit=1")).await?;
-    Ok(page["items"][0]["ending"].as_str().map(str::to_owned))
+fn last_ending(agent: &Agent) -> Option<&'static str> {
+    agent.last.as_ref().map(|last| last.ending.as_str())
 }

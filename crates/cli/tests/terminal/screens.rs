@@ -60,7 +60,8 @@ fn agent() -> Value {
         "state": "sleeping", "standing": "active", "model": "lab/large", "config": {}, "config_rev": 3,
         "waiting": 1, "held": 0, "cycles": 1, "skips": 0, "active_space": SPACE, "not_before": null,
         "usage": {"input": 2600, "cached": 1024, "output": 180, "reasoning": 64},
-        "created_at": "2026-01-01T00:00:00Z", "commit_n": 5})
+        "created_at": "2026-01-01T00:00:00Z", "commit_n": 5,
+        "last": {"id": RUN, "ending": "rested", "ended_at": "2026-01-01T12:00:09Z"}})
 }
 
 fn entity(id: &str, kind: &str, name: &str, display: &str) -> Value {

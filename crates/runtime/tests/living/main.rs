@@ -6,6 +6,7 @@
 mod aware;
 mod beyond;
 mod calls;
+mod crowd;
 mod doubt;
 mod failures;
 mod garbage;

@@ -50,8 +50,13 @@ impl Store for Cutting {
         self.inner.accept(what, request)
     }
 
-    fn due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        self.inner.due(now, limit)
+    fn due(
+        &self,
+        now: Timestamp,
+        after: Option<Due>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
+        self.inner.due(now, after, limit)
     }
 
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {

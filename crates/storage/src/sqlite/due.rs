@@ -14,11 +14,11 @@ use super::facts::{plan_at, touch};
 use super::fault::Outcome;
 use super::held::release;
 use super::notes::put_plan;
-use super::rows::{all, first, ms, time, u64_at, uuid_at};
+use super::rows::{agent_row, all, first, ms, time, u64_at, uuid_at};
 
-/// By the partial index over those that are due at all.
+/// By the partial index over those that are due at all, behind one of them.
 pub(super) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
-    WHERE h.due_at <= ? ORDER BY h.due_at LIMIT ?";
+    WHERE h.due_at <= ?1 AND (h.due_at, h.agent) > (?2, ?3) ORDER BY h.due_at, h.agent LIMIT ?4";
 /// The next agent, by the same index.
 pub(super) const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
 /// The next plan.
@@ -34,8 +34,12 @@ pub(super) const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE r
 pub(super) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
     WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
 
-pub(super) fn due(db: &Connection, now: Timestamp, limit: u32) -> Outcome<Vec<Due>> {
-    all(db, DUE, params![ms(now), limit], |row| {
+pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u32) -> Outcome<Vec<Due>> {
+    let (at, agent) = match after {
+        Some(Due { agent, at }) => (ms(at), agent_row(db, agent.0)?.unwrap_or(0)),
+        None => (i64::MIN, 0),
+    };
+    all(db, DUE, params![ms(now), at, agent, limit], |row| {
         Ok(Due { agent: AgentId(uuid_at(row, 0)?), at: time(row.get(1)?)? })
     })
 }

@@ -34,6 +34,9 @@ mod schema;
 mod show;
 mod store;
 mod sums;
+#[cfg(test)]
+mod tests;
+mod totals;
 mod upkeep;
 mod verify;
 mod wake;
@@ -54,6 +57,7 @@ use self::fault::{Fault, Outcome};
 use self::readers::Readers;
 use self::rows::Configs;
 pub use self::schema::OpenError;
+use self::totals::Counted;
 pub use self::upkeep::{
     Backup, Exported, Figures, Import, Imported, LineFlaw, Restored, UpkeepError, backup, export, import,
     restore, verify,
@@ -72,6 +76,8 @@ pub(super) struct Session {
     started: Timestamp,
     /// Configs by revision: they never change.
     configs: Configs,
+    /// What was counted already.
+    counted: Counted,
     clock: Arc<dyn Clock>,
 }
 
@@ -131,7 +137,8 @@ impl Sqlite {
             readers: Readers::new(opened.file),
         };
         let (boot, clean, started) = (opened.boot, opened.clean, clock.now());
-        let session = Session { boot, clean, started, configs: Configs::default(), clock };
+        let (configs, counted) = (Configs::default(), Counted::default());
+        let session = Session { boot, clean, started, configs, counted, clock };
         Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
     }
 
@@ -139,8 +146,8 @@ impl Sqlite {
     /// caller at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
-        let session =
-            Session { boot: 1, clean: true, started: clock.now(), configs: Configs::default(), clock };
+        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
+        let session = Session { boot: 1, clean: true, started, configs, counted, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());

@@ -23,9 +23,10 @@ use super::fault::{Outcome, of};
 use super::reader_lives as lives;
 use super::reader_recent::recent;
 use super::rows::{
-    ENTITY, MESSAGE, SPACE, agent_row, all, bytes, entity_at, first, int, kind_code, message_at, space_at,
-    space_row, u64_at,
+    ENTITY, MESSAGE, SPACE, agent_row, all, bytes, entity_at, entity_row, first, int, kind_code, message_at,
+    space_at, space_row,
 };
+use super::totals::totals;
 use super::wake::{entries, view};
 use super::{Session, Sqlite, calls};
 
@@ -41,24 +42,6 @@ pub(super) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> Strin
 /// Rows of a page: what is asked for, within the bound.
 pub(super) fn rows_of(page: &PageRequest) -> u32 {
     page.limit.clamp(1, limits::PAGE_MAX)
-}
-
-fn totals(db: &Connection) -> Outcome<Totals> {
-    let sql = "SELECT (SELECT count(*) FROM agent), (SELECT count(*) FROM space), \
-               (SELECT coalesce(sum(head_seq), 0) FROM space), (SELECT coalesce(sum(waiting), 0) FROM inbox_head), \
-               (SELECT count(*) FROM event WHERE state = 5), \
-               (SELECT count(*) FROM life WHERE open_cycle IS NOT NULL)";
-    let found = first(db, sql, [], |row| {
-        Ok(Totals {
-            agents: u64_at(row, 0)?,
-            spaces: u64_at(row, 1)?,
-            messages: u64_at(row, 2)?,
-            waiting: u64_at(row, 3)?,
-            dead: u64_at(row, 4)?,
-            open_cycles: u64_at(row, 5)?,
-        })
-    })?;
-    Ok(found.unwrap_or_default())
 }
 
 fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Outcome<Page<Entity>> {
@@ -85,16 +68,34 @@ fn named(text: &str, id: &'static str, name: &'static str) -> (&'static str, Val
     }
 }
 
+/// Spaces of one member up to which they are looked at and sorted. Whoever is in more is in many of all:
+/// then all are gone through by name until a page is full.
+const SORTED_MAX: usize = 1_000;
+
 fn spaces(db: &Connection, member: Option<EntityId>, page: &PageRequest) -> Outcome<Page<Space>> {
     let limit = rows_of(page);
     let after = page.cursor.as_deref().unwrap_or("");
-    let sql = format!(
-        "SELECT {SPACE} FROM space s WHERE s.name > ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM member m \
-         JOIN entity e ON e.id = m.entity WHERE m.space = s.id AND e.uuid = ?2)) ORDER BY s.name LIMIT ?3"
-    );
-    let member = member.map(|member| bytes(member.0));
+    let member = match member {
+        Some(member) => Some(entity_row(db, member.0)?.unwrap_or(0)),
+        None => None,
+    };
+    let of = match member {
+        None => "space s WHERE ?2 IS NULL",
+        Some(row) if is_in_few(db, row)? => {
+            "member m CROSS JOIN space s ON s.id = m.space WHERE m.entity = ?2"
+        }
+        Some(_) => "space s WHERE EXISTS (SELECT 1 FROM member m WHERE m.space = s.id AND m.entity = ?2)",
+    };
+    let sql = format!("SELECT {SPACE} FROM {of} AND s.name > ?1 ORDER BY s.name LIMIT ?3");
     let found = all(db, &sql, params![after, member, limit + 1], |row| space_at(row, 0))?;
     Ok(paged(found, limit, |space| space.name.clone()))
+}
+
+fn is_in_few(db: &Connection, entity: i64) -> Outcome<bool> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM member WHERE entity = ? LIMIT ?)";
+    let bound = int(SORTED_MAX as u64) + 1;
+    let count: i64 = db.prepare_cached(sql)?.query_row(params![entity, bound], |row| row.get(0))?;
+    Ok(count < bound)
 }
 
 fn space(db: &Connection, text: &str) -> Outcome<Option<Space>> {
@@ -156,7 +157,7 @@ impl Sqlite {
 
 impl Reader for Sqlite {
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>> {
-        self.ask(|db, _| totals(db))
+        self.ask(totals)
     }
 
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {

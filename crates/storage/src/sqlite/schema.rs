@@ -260,7 +260,7 @@ pub(super) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
 }
 
 /// Checks what the file is, brings it up to date and notes that it is in use.
-fn ready(db: &Connection, file: &Path) -> Result<(i64, bool), OpenError> {
+pub(super) fn ready(db: &Connection, file: &Path) -> Result<(i64, bool), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     tune(db).map_err(sql)?;
     let version = identify(db, file)?;

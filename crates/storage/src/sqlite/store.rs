@@ -25,8 +25,13 @@ impl Store for Sqlite {
         })
     }
 
-    fn due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        let done = self.read(move |db, _| due::due(db, now, limit));
+    fn due(
+        &self,
+        now: Timestamp,
+        after: Option<Due>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
+        let done = self.read(move |db, _| due::due(db, now, after, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 

@@ -30,6 +30,8 @@ pub struct Stats {
     pub commands: u64,
     /// Copies of the write-ahead log into the database, off the path of any command.
     pub checkpoints: u64,
+    /// Pages written to the write-ahead log.
+    pub pages: u64,
 }
 
 /// The counters behind [`Stats`].
@@ -38,6 +40,9 @@ pub(super) struct Counters {
     groups: AtomicU64,
     commands: AtomicU64,
     checkpoints: AtomicU64,
+    pages: AtomicU64,
+    /// How long the write-ahead log was when it was written to last.
+    end: AtomicI64,
     /// Frames in the write-ahead log after the last commit.
     frames: AtomicI64,
 }
@@ -48,11 +53,16 @@ impl Counters {
             groups: self.groups.load(Ordering::Relaxed),
             commands: self.commands.load(Ordering::Relaxed),
             checkpoints: self.checkpoints.load(Ordering::Relaxed),
+            pages: self.pages.load(Ordering::Relaxed),
         }
     }
 
     /// What the write-ahead log tells after each commit that wrote to it.
     pub(super) fn wrote(&self, frames: i64) {
+        let end = self.end.swap(frames, Ordering::Relaxed);
+        // A log that is shorter than it was is used again from its start.
+        let new = if frames > end { frames - end } else { frames };
+        self.pages.fetch_add(new.unsigned_abs(), Ordering::Relaxed);
         self.frames.store(frames, Ordering::Relaxed);
     }
 }
@@ -270,7 +280,7 @@ mod tests {
         assert!(last_answer.try_recv().unwrap().is_ok());
         let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 3);
-        assert_eq!(counters.stats(), Stats { groups: 1, commands: 4, checkpoints: 0 });
+        assert_eq!(counters.stats(), Stats { groups: 1, commands: 4, ..Stats::default() });
     }
 
     #[test]

@@ -112,5 +112,5 @@ pub async fn a_closed_store_says_so(b: Backend) {
     close().await;
     let late = store.accept(Accept::Say(message), None).await;
     assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
-    assert!(matches!(store.due(at(0), 1).await, Err(StoreError::Closed)));
+    assert!(matches!(store.due(at(0), None, 1).await, Err(StoreError::Closed)));
 }

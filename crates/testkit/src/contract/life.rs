@@ -340,6 +340,37 @@ pub async fn retiring_ends_plans_and_nothing_opens_again(b: Backend) {
     assert_eq!(w.b.reader.entries(w.ada, 0, 10).await.unwrap().len(), 2);
 }
 
+/// Each of those who are due is on one page, the most overdue first, also where many are due since the
+/// same moment.
+pub async fn who_is_due_is_looked_through_in_pages_most_overdue_first(b: Backend) {
+    let w = world(b).await;
+    let mut expected = Vec::new();
+    for n in 0..7 {
+        let agent = super::world::agent(&w.b, &format!("agent-{n}"), AgentConfig::default()).await;
+        let mut event = service(&format!("bell-{n}"));
+        event.at = at(if n == 6 { 5 } else { 10 });
+        w.event(agent, event).await;
+        expected.push(agent);
+    }
+    expected.rotate_right(1);
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = w.b.store.due(at(1_000), after, 2).await.unwrap();
+        assert!(page.len() <= 2);
+        found.extend(page.iter().map(|due| due.agent));
+        after = page.last().copied();
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found[0], expected[0]);
+    let (mut found, mut expected) = (found, expected);
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert_eq!(w.b.store.due(at(9), None, 10).await.unwrap().len(), 1);
+}
+
 /// It is suspended with the reason, its events keep waiting, and it lives again once it is resumed.
 pub async fn an_agent_that_is_set_apart_keeps_its_events_until_it_is_resumed(b: Backend) {
     let w = world(b).await;

@@ -89,6 +89,7 @@ macro_rules! contract_tests {
             life::events_given_back_keep_the_attempt_only_where_they_are_to_blame,
             life::an_event_is_lived_at_most_once,
             life::a_dead_event_is_never_due_again,
+            life::who_is_due_is_looked_through_in_pages_most_overdue_first,
             life::a_skip_leaves_log_runs_and_ordinals_as_they_were,
             life::an_open_cycle_is_due_until_it_rests_and_a_held_agent_is_not,
             life::a_suspended_agent_keeps_its_events_and_is_never_due,

@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
         let wanted: Vec<_> = stored.log().map(entry_kind).collect();
         let got: Vec<_> = log.iter().map(|entry| entry.kind).collect();
         alike("the log", format!("{wanted:?}"), format!("{got:?}"))?;
-        let due = self.b.store.due(at(1_000), u32::MAX).await.unwrap();
+        let due = self.b.store.due(at(1_000), None, u32::MAX).await.unwrap();
         let due = due.iter().any(|due| due.agent == self.agent);
         alike("due", format!("{}", !at_rest(&self.model)), format!("{due}"))
     }

@@ -154,7 +154,7 @@ impl World {
 
     /// Agents that are due at a time.
     pub(super) async fn due(&self, ms: i64) -> Vec<AgentId> {
-        self.b.store.due(at(ms), 100).await.unwrap().into_iter().map(|due| due.agent).collect()
+        self.b.store.due(at(ms), None, 100).await.unwrap().into_iter().map(|due| due.agent).collect()
     }
 
     /// The state of one accepted event, by name.
