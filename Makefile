@@ -66,9 +66,9 @@ docs: needs ## Write the pages that are generated from the code
 fmt: ## Format the code
 	$(CARGO) fmt --all
 
-bench: needs ## Measure against floors of the same run (release build), write target/bench.json
+bench: needs ## Measure against floors of the same run (release build), write target/bench.json; or only ARGS=density
 	$(CARGO) build --locked --release --bin viv
-	VIV_BIN=$(VIV_RELEASE) $(CARGO) run --locked --release -p bench
+	VIV_BIN=$(VIV_RELEASE) $(CARGO) run --locked --release -p bench -- $(ARGS)
 
 # Ends with one line of counts, and fails where a promise broke. VIV_SEED=n runs a seed again.
 torture: needs ## Kill it in every way for MINUTES=n or KILLS=n deaths (200), look for anything lost or doubled

@@ -86,22 +86,22 @@ fn life(threads: &Runtime, house: &House, stub: &Stub, name: &str, thousands: us
     let home = threads.block_on(house.home(name, config))?;
     let mut ears = house.listen(home.agent);
     for cycle in 0..thousands {
-        stub.script([Say::Text(prose(2 * cycle))]);
-        threads.block_on(house.say(&home, &prose(2 * cycle + 1)))?;
+        stub.script([Say::Text(prose(2 * cycle, WORDS))]);
+        threads.block_on(house.say(&home, &prose(2 * cycle + 1, WORDS)))?;
         threads.block_on(ears.ended())?;
         stub.arrival()?;
     }
     Ok(Life { home, ears, cpu: Samples::default(), wall: Samples::default() })
 }
 
-/// Plain words, never the same twice.
-fn prose(seed: usize) -> String {
+/// So many plain words, never the same twice.
+pub(crate) fn prose(seed: usize, words: usize) -> String {
     const WORD: [&str; 16] = [
         "river", "because", "morning", "they", "wrote", "quiet", "letters", "about", "gardens", "and",
         "winter", "roads", "while", "someone", "carried", "lanterns",
     ];
     let word = |n: usize| WORD[(n * 7 + seed * 5 + n * n * (seed % 7 + 1)) % WORD.len()];
-    (0..WORDS).map(word).collect::<Vec<_>>().join(" ")
+    (0..words).map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// One cycle of tool steps, each of them measured.

@@ -150,7 +150,12 @@ impl House {
 
     /// Says something, as the doors do behind the socket.
     pub(crate) async fn say(&self, home: &Home, text: &str) -> Result<()> {
-        match self.accept(self.message(home, text)).await? {
+        self.send(self.message(home, text)).await
+    }
+
+    /// The same with a message that is made already.
+    pub(crate) async fn send(&self, message: NewMessage) -> Result<()> {
+        match self.accept(message).await? {
             Accepted::Fresh { wake, .. } => self.signal(&wake),
             other => bail!("wanted a fresh message, got {other:?}"),
         }

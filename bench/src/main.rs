@@ -3,8 +3,8 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`) as arguments measure only those and
-//! write nothing.
+//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `density` and its parts) as
+//! arguments measure only those and write nothing.
 //!
 //! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
 //! notice when something passes them, `measure` and `machine` hold clocks and the disk's own speed.
@@ -12,6 +12,7 @@
 mod accepts;
 mod crowd;
 mod cycles;
+mod density;
 mod floor;
 mod history;
 mod house;
@@ -39,7 +40,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// What is measured, in the order of the table.
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 15] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -50,6 +51,11 @@ const GROUPS: [Group; 10] = [
     ("weight", weight::measure),
     ("interrupt", interrupt::measure),
     ("process", process::measure),
+    ("density.years", density::years::measure),
+    ("density.hibernated", density::hibernated::measure),
+    ("density.neighbour", density::neighbour::measure),
+    ("density.accepts", density::accepts::measure),
+    ("density.sleepers", density::sleepers::measure),
 ];
 
 /// What every group may use.
@@ -73,7 +79,7 @@ fn main() -> Result<()> {
     if let Some((_, rest)) = wanted.split_first().filter(|(first, _)| *first == crowd::CROWD_ARGUMENT) {
         return crowd::be_the_crowd(rest);
     }
-    if let Some(unknown) = wanted.iter().find(|name| GROUPS.iter().all(|(known, _)| known != *name)) {
+    if let Some(unknown) = wanted.iter().find(|name| GROUPS.iter().all(|(known, _)| !names(name, known))) {
         let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
         bail!("wanted groups among `{}`, got `{unknown}`", known.join("`, `"));
     }
@@ -81,7 +87,7 @@ fn main() -> Result<()> {
     std::fs::create_dir_all(&bench.target).context("the target directory cannot be made")?;
     let mut metrics = Vec::new();
     for (name, measure) in GROUPS {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+        if wanted.is_empty() || wanted.iter().any(|wanted| names(wanted, name)) {
             report::progress(name);
             metrics.extend(measure(&bench).with_context(|| format!("`{name}` could not be measured"))?);
         }
@@ -92,6 +98,11 @@ fn main() -> Result<()> {
         report::write(&metrics, &bench.target.join("bench.json"))?;
     }
     Ok(())
+}
+
+/// Whether a word names a group, or all of that kind (`density`).
+fn names(word: &str, group: &str) -> bool {
+    group.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 fn target_dir() -> PathBuf {

@@ -21,12 +21,15 @@ const STARTS: usize = 15;
 /// Processes whose memory is looked at.
 const LOOKS: usize = 5;
 /// How long a process rests before anyone looks.
-const REST: Duration = Duration::from_secs(2);
+pub(crate) const REST: Duration = Duration::from_secs(2);
 
 /// A process that is ready, ended when dropped.
 pub(crate) struct Running {
     child: Child,
-    ready_ms: f64,
+    /// When it was started.
+    pub(crate) began: Instant,
+    /// How long it took from then on to say that it is ready.
+    pub(crate) ready_ms: f64,
     /// The line with which it said so; `null` where that is no JSON.
     pub(crate) said: Value,
 }
@@ -39,6 +42,18 @@ impl Running {
         let line = state.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
         Ok(kib.with_context(|| format!("no `{name}` is stated"))? * 1024.0 / 1e6)
+    }
+
+    /// Its memory that is no page of a file, in bytes: what reading files leaves in the page cache is
+    /// not counted.
+    pub(crate) fn own_bytes(&self) -> Result<f64> {
+        Ok(self.resident_mb("RssAnon")? * 1e6)
+    }
+
+    /// Threads that it has.
+    pub(crate) fn threads(&self) -> Result<usize> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        Ok(tasks.context("the process is gone")?.count())
     }
 }
 
@@ -107,9 +122,14 @@ pub(crate) fn viv(bench: &Bench) -> Result<PathBuf> {
 
 /// `viv up` on a directory of its own, ready.
 pub(crate) fn up(viv: &Path, dir: &Path) -> Result<Running> {
+    up_with(viv, &dir.join("data"), &["--model", "rehearsal"])
+}
+
+/// `viv up` on that data directory, ready.
+pub(crate) fn up_with(viv: &Path, data: &Path, arguments: &[&str]) -> Result<Running> {
     let mut command = Command::new(viv);
-    command.args(["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json", "--data-dir"]);
-    start(command.arg(dir.join("data")), |running, _| running.said["ready"] == true)
+    command.args(["up", "--listen", "127.0.0.1:0", "--json"]).args(arguments);
+    start(command.arg("--data-dir").arg(data), |running, _| running.said["ready"] == true)
 }
 
 fn floor() -> Result<Running> {
@@ -123,7 +143,7 @@ fn start(command: &mut Command, is_ready: impl Fn(&Running, &str) -> bool) -> Re
     let began = Instant::now();
     let mut child = command.spawn().context("a process cannot be started")?;
     let output = child.stdout.take().context("a process without output")?;
-    let mut running = Running { child, ready_ms: 0.0, said: Value::Null };
+    let mut running = Running { child, began, ready_ms: 0.0, said: Value::Null };
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).context("a process that says nothing")?;
     running.ready_ms = began.elapsed().as_secs_f64() * 1e3;

@@ -43,18 +43,23 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// Listens on a free port of the loopback.
+    /// Listens on a free port of the loopback; what is not scripted is answered by a short text.
     pub(crate) fn start() -> Result<Self> {
+        Self::saying(Say::Text("Noted.".to_owned()))
+    }
+
+    /// The same, where this answers whatever is not scripted.
+    pub(crate) fn saying(otherwise: Say) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
         let address = listener.local_addr().context("a socket without an address")?;
         let script = Arc::<Mutex<VecDeque<Say>>>::default();
         let (sender, arrivals) = channel();
-        let said = Arc::clone(&script);
+        let (said, otherwise) = (Arc::clone(&script), Arc::new(otherwise));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (said, sender) = (Arc::clone(&said), sender.clone());
+                let (said, otherwise, sender) = (Arc::clone(&said), Arc::clone(&otherwise), sender.clone());
                 // A connection that breaks shows as a request that never comes.
-                std::thread::spawn(move || answer_all(stream, &said, &sender));
+                std::thread::spawn(move || answer_all(stream, &said, &otherwise, &sender));
             }
         });
         Ok(Self { address, script, arrivals })
@@ -65,7 +70,7 @@ impl Stub {
         format!("http://{}/v1", self.address)
     }
 
-    /// What is answered to the next requests; beyond it every answer is a short text.
+    /// What is answered to the next requests.
     pub(crate) fn script(&self, says: impl IntoIterator<Item = Say>) {
         self.script.lock().unwrap_or_else(PoisonError::into_inner).extend(says);
     }
@@ -74,9 +79,19 @@ impl Stub {
     pub(crate) fn arrival(&self) -> Result<Arrival> {
         self.arrivals.recv_timeout(PATIENCE).context("no request came")
     }
+
+    /// The same, if it comes within that time.
+    pub(crate) fn arrival_within(&self, patience: Duration) -> Option<Arrival> {
+        self.arrivals.recv_timeout(patience).ok()
+    }
 }
 
-fn answer_all(stream: TcpStream, script: &Mutex<VecDeque<Say>>, arrivals: &Sender<Arrival>) -> Result<()> {
+fn answer_all(
+    stream: TcpStream,
+    script: &Mutex<VecDeque<Say>>,
+    otherwise: &Say,
+    arrivals: &Sender<Arrival>,
+) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut out = stream.try_clone()?;
     let mut first = [0u8; 1];
@@ -89,7 +104,7 @@ fn answer_all(stream: TcpStream, script: &Mutex<VecDeque<Say>>, arrivals: &Sende
         arrivals.send(arrival)?;
         read_message(&mut BufReader::with_capacity(1 << 16, &stream))?;
         let say = script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        out.write_all(&answer(&say.unwrap_or_else(|| Say::Text("Noted.".to_owned()))))?;
+        out.write_all(&answer(say.as_ref().unwrap_or(otherwise)))?;
     }
 }
 

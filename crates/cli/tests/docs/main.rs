@@ -48,6 +48,7 @@ pages! {
     models = "docs/models.md";
     operating = "docs/operating.md";
     reliability = "docs/reliability.md";
+    density = "docs/density.md";
     concepts = "docs/concepts.md";
     spaces = "docs/spaces.md";
     api_page = "docs/api.md";
