@@ -359,12 +359,14 @@ impl Keeping {
 
     async fn drain(mut self) {
         let deadline = self.house.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
+        // Who is done at the last moment is not late.
         tokio::select! {
-            () = deadline => self.tasks.abort_all(),
+            biased;
             () = async {
                 while self.tasks.join_next().await.is_some() {}
                 self.house.beyond.idle().await;
             } => {}
+            () = deadline => self.tasks.abort_all(),
         }
         self.house.beyond.let_go();
     }

@@ -74,6 +74,7 @@ impl House {
             let enough = self.ports.clock.sleep(Duration::from_millis(limits::SUSPECT_MS));
             tokio::spawn(async move {
                 tokio::select! {
+                    biased;
                     () = cleared.cancelled() => {}
                     () = enough => {}
                 }
@@ -185,7 +186,9 @@ impl Waking<'_> {
             let thinking = asking.ask(&prompt, memo, &mut stage);
             tokio::pin!(thinking);
             let outcome = loop {
+                // The opening first: its answer says whether what was thought counts.
                 tokio::select! {
+                    biased;
                     outcome = &mut opening => break joined(outcome)?,
                     asked = &mut thinking, if early.is_none() => early = Some(asked),
                 }

@@ -48,14 +48,14 @@ pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry])
 /// cycle has no longer taken.
 pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
-    let not_before = changes.rest.as_ref().and_then(|rest| rest.not_before).map(ms);
     let spared = i64::from(!changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.fate == Fate::Waiting {
-            let sql = "UPDATE waiting SET taken = 0, attempts = max(attempts - ?, 0), \
-                       not_before = coalesce(?, not_before) WHERE agent = ? AND seq = ? AND taken = 1";
-            untaken += run(db, sql, params![spared, not_before, agent, seq])?;
+            // How long is rested stands with the agent. Here it would let later words overtake these.
+            let sql = "UPDATE waiting SET taken = 0, attempts = max(attempts - ?, 0) \
+                       WHERE agent = ? AND seq = ? AND taken = 1";
+            untaken += run(db, sql, params![spared, agent, seq])?;
             continue;
         }
         let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken, attempts";

@@ -8,7 +8,6 @@ use agent::inbox::beginning;
 use agent::life::Standing;
 use agent::limits;
 use agent::port::InboxRow;
-use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
 use uuid::Uuid;
@@ -300,8 +299,6 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
 
 /// Which waiting events to read.
 pub(super) enum Which {
-    /// Those that may be lived until then and are not taken.
-    Due(Timestamp),
     /// Those that the open cycle took.
     Taken,
     /// Those that it did not take.
@@ -311,7 +308,7 @@ pub(super) enum Which {
 }
 
 /// By the partial index over what is urgent: only where something is does the rest matter.
-const URGENT: &str = "w.taken = 0 AND ?2 = 0 AND EXISTS (SELECT 1 FROM waiting u \
+const URGENT: &str = "w.taken = 0 AND EXISTS (SELECT 1 FROM waiting u \
     JOIN event o ON o.agent = u.agent AND o.seq = u.seq \
     WHERE u.agent = ?1 AND u.urgent = 1 AND u.taken = 0 AND u.seq >= w.seq \
     AND o.principal_kind = e.principal_kind AND o.principal IS e.principal)";
@@ -324,17 +321,16 @@ pub(super) fn urgent_waits(db: &Connection, agent: i64) -> Outcome<bool> {
 
 /// Waiting events, oldest first, with what they refer to.
 pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) -> Outcome<Vec<Waiting>> {
-    let (condition, horizon) = match which {
-        Which::Due(at) => ("w.not_before <= ?2 AND w.taken = 0", ms(*at)),
-        Which::Taken => ("w.taken = 1 AND ?2 = 0", 0),
-        Which::Others => ("w.taken = 0 AND ?2 = 0", 0),
-        Which::Urgent => (URGENT, 0),
+    let condition = match which {
+        Which::Taken => "w.taken = 1",
+        Which::Others => "w.taken = 0",
+        Which::Urgent => URGENT,
     };
     let sql = format!(
         "SELECT {COLUMNS}, w.attempts FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
-         {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
+         {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?2"
     );
-    let rows = all(db, &sql, params![agent, horizon, limit], |row| {
+    let rows = all(db, &sql, params![agent, limit], |row| {
         let waiting = Waiting {
             seq: u64_at(row, 0)?,
             attempts: u32_at(row, NEXT)?,

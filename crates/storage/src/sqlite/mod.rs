@@ -154,6 +154,21 @@ impl Sqlite {
         Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken }) })
     }
 
+    /// The same store in memory as after a restart: nothing of it is lost, and every handle from before
+    /// is answered [`StoreError::Closed`]. `peaceful` says how it ended. One on disk is opened again.
+    pub fn restarted(&self, peaceful: bool) -> Result<Self, StoreError> {
+        let Mode::Inline(held) = &self.inner.mode else { return Err(StoreError::Closed) };
+        let db = lock(held).take().ok_or(StoreError::Closed)?;
+        let clock = Arc::clone(&self.inner.session.clock);
+        let begun = if peaceful { schema::mark_clean(&db) } else { Ok(()) };
+        let (boot, clean) = begun.and_then(|()| Ok(schema::begin_boot(&db)?))?;
+        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
+        let session = Session { boot, clean, started, configs, counted, clock };
+        let mode = Mode::Inline(Mutex::new(Some(db)));
+        let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
+        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
+    }
+
     /// Figures of the writer since the store was opened.
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()

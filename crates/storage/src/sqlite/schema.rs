@@ -319,7 +319,7 @@ const END_RESTS: &str = "UPDATE inbox_head SET hold_until = NULL, rest_reason = 
 
 /// The number of this opening, and whether the one before ended well (the first one always begins
 /// clean).
-fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
+pub(super) fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
     let boot = meta(db, "boot")?.unwrap_or(0) + 1;
     let clean = boot == 1 || meta(db, "clean")? == Some(1);
     db.execute_batch("BEGIN IMMEDIATE")?;

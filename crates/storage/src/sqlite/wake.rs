@@ -88,9 +88,8 @@ pub(super) fn wake(
     if found.taken > 0 {
         events = waiting(db, row, &Which::Taken, found.taken)?;
     }
-    if found.waiting > found.taken && !held {
-        let horizon = horizon(db, row, now, config.debounce)?;
-        events.extend(waiting(db, row, &Which::Due(horizon), limit)?);
+    if found.waiting > found.taken && !held && is_due(db, row, now)? {
+        events.extend(waiting(db, row, &Which::Others, limit)?);
         events.sort_by_key(|event| event.seq);
     }
     let (calls, layers) = match &life.open {
@@ -113,15 +112,11 @@ pub(super) fn wake(
     }))
 }
 
-/// Once the first of what waits is due, all that is still being waited for rides along: that is
-/// what the waiting was for.
-fn horizon(db: &Connection, agent: i64, now: Timestamp, debounce: u64) -> Outcome<Timestamp> {
-    if debounce == 0 {
-        return Ok(now);
-    }
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND not_before <= ? LIMIT 1";
-    let due = db.prepare_cached(sql)?.exists(params![agent, ms(now)])?;
-    Ok(if due { super::rows::time(ms(now).saturating_add(int(debounce)))? } else { now })
+/// Whether the first of what waits is due. Then all that waits rides along: that is what was waited
+/// for, and nothing is overtaken by what came later, also where the clock was set back meanwhile.
+fn is_due(db: &Connection, agent: i64, now: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND not_before <= ? LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now)])?)
 }
 
 /// Whether the open cycle was opened before this start of a store that had crashed.

@@ -1,5 +1,8 @@
 //! What a store keeps beyond its process.
 
+use agent::changes::{CommitKind, Rest};
+use agent::event::Fate;
+use agent::life::RestReason;
 use agent::port::{Accept, Accepted, StoreError};
 use futures_util::future::join_all;
 
@@ -49,6 +52,25 @@ pub async fn an_id_is_a_duplicate_also_after_years_and_restarts(b: Backend) {
     assert_eq!(w.wake(w.ada).await.waiting, []);
 }
 
+/// What was given back is due again from when it came, and nothing that came later overtakes it.
+pub async fn a_start_ends_a_rest_for_a_provider_with_all_that_waits(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "first").await;
+    let mut living = w.open(w.ada).await;
+    let mut back = living.changes(CommitKind::Close);
+    back.open = None;
+    back.settle = living.settled(&Fate::Waiting);
+    back.rest = Some(Rest { not_before: Some(at(900_000)), reason: Some(RestReason::Provider) });
+    living.done(&w, back).await;
+    assert_eq!(w.due(100_000).await, []);
+    let w = w.with(Backend::crashed);
+    assert_eq!(w.due(100_000).await, [w.ada]);
+    w.say(w.family, "second").await;
+    let waking = w.b.store.wake(w.ada, at(100_000), None).await.unwrap().unwrap();
+    let texts: Vec<_> = waking.waiting.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    assert_eq!(texts, ["first", "second"]);
+}
+
 /// With its entries and calls; the next opening raises the epoch.
 pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
     let w = world(b).await;
@@ -63,7 +85,7 @@ pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
     assert_eq!((waking.life.open.as_ref(), waking.calls.len()), (Some(&living.open), 1));
     assert_eq!(w.b.reader.totals().await.unwrap().open_cycles, 1);
     living.lease.epoch += 1;
-    let open = living.changes(agent::changes::CommitKind::Open);
+    let open = living.changes(CommitKind::Open);
     living.done(&w, open).await;
     let closing = living.closing();
     living.done(&w, closing).await;

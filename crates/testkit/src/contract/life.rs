@@ -100,6 +100,21 @@ pub async fn events_given_back_keep_the_attempt_only_where_they_are_to_blame(b: 
     }
 }
 
+/// A clock that was set back between two words does not turn them round.
+pub async fn once_the_first_of_what_waits_is_due_all_of_it_is_in_the_order_in_which_it_came(b: Backend) {
+    let w = world(b).await;
+    for (id, when) in [("a", 900), ("b", 20), ("c", 700)] {
+        let mut event = service(id);
+        event.at = at(when);
+        w.event(w.ada, event).await;
+    }
+    let seqs = async |now| {
+        let waking = w.b.store.wake(w.ada, at(now), None).await.unwrap().unwrap();
+        waking.waiting.iter().map(|waiting| waiting.seq).collect::<Vec<_>>()
+    };
+    assert_eq!((seqs(19).await, seqs(20).await), (vec![], vec![1, 2, 3]));
+}
+
 /// Until its rest is over; nobody else is shown it.
 pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
     let w = world(b).await;

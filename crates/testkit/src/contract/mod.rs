@@ -84,6 +84,7 @@ macro_rules! contract_tests {
             accept::seqs_of_a_space_have_no_gaps_under_concurrency,
             life::a_cycle_opens_decides_and_closes,
             life::opening_counts_an_attempt_and_appends_nothing,
+            life::once_the_first_of_what_waits_is_due_all_of_it_is_in_the_order_in_which_it_came,
             life::who_rests_is_found_by_the_spaces_that_wait_for_it,
             life::opening_on_an_outdated_inbox_is_lost,
             life::events_given_back_keep_the_attempt_only_where_they_are_to_blame,
@@ -177,6 +178,7 @@ macro_rules! durable_contract_tests {
         $crate::promises! { $make =>
             durable::what_was_accepted_survives_a_crash,
             durable::an_id_is_a_duplicate_also_after_years_and_restarts,
+            durable::a_start_ends_a_rest_for_a_provider_with_all_that_waits,
             durable::an_open_cycle_is_due_again_after_a_crash,
             durable::a_waking_is_clean_after_a_peaceful_end_and_suspect_after_a_crash,
             durable::a_second_opening_is_refused_while_the_first_lives,

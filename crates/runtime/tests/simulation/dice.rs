@@ -1,0 +1,160 @@
+//! Dice: everything that is left to chance in a simulated world, from one seed.
+//!
+//! This module must not know what is decided by it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Numbers that repeat with their seed (SplitMix64).
+#[derive(Debug)]
+pub(crate) struct Dice(Mutex<u64>);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        // Neighbouring seeds must not be neighbouring worlds.
+        Self(Mutex::new(seed.wrapping_mul(0xA076_1D64_78BD_642F) ^ 0xE703_7ED1_A0B4_28DB))
+    }
+
+    fn roll(&self) -> u64 {
+        let mut state = self.0.lock().unwrap();
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `0..bound`.
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        self.roll() % bound.max(1)
+    }
+
+    /// A number in `from..=to`.
+    pub(crate) fn between(&self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from + 1)
+    }
+
+    /// Whether something happens that happens so often in a thousand times. What never happens costs no
+    /// roll, so that a world without a fault is that world with nothing else changed.
+    pub(crate) fn chance(&self, permille: u64) -> bool {
+        permille > 0 && self.below(1_000) < permille
+    }
+
+    pub(crate) fn pick<'a, T>(&self, among: &'a [T]) -> &'a T {
+        &among[usize::try_from(self.below(among.len() as u64)).unwrap()]
+    }
+
+    /// One of several, by weight.
+    pub(crate) fn weighed<T: Copy>(&self, among: &[(u64, T)]) -> T {
+        let mut at = self.below(among.iter().map(|(weight, _)| weight).sum());
+        for (weight, what) in among {
+            if at < *weight {
+                return *what;
+            }
+            at -= weight;
+        }
+        among[0].1
+    }
+}
+
+/// What may go wrong in one world: most worlds know a few kinds of trouble and no others, so that each
+/// kind is met alone and in company. Chances are in a thousand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// The store answers that it is busy.
+    pub(crate) busy: u64,
+    /// The store has no room.
+    pub(crate) full: u64,
+    /// The store has done it, and the answer is lost.
+    pub(crate) unanswered: u64,
+    /// A question waits, before it is looked up or after.
+    pub(crate) slow_reads: u64,
+    /// Longest wait for a sync, in milliseconds.
+    pub(crate) sync_ms: u64,
+    /// A signal is lost.
+    pub(crate) deaf: u64,
+    /// A signal comes twice.
+    pub(crate) doubled: u64,
+    /// The client says it again though it was answered.
+    pub(crate) repeated: u64,
+    /// The model fails, in one of its ways.
+    pub(crate) model: u64,
+    /// The model falls silent.
+    pub(crate) silence: u64,
+    /// How often the process may die.
+    pub(crate) deaths: u64,
+    /// Touches of the world after which it dies, at most.
+    pub(crate) fuse: u64,
+    /// A node sleeps while another one takes its place, and goes on.
+    pub(crate) zombies: bool,
+    /// The wall clock is set.
+    pub(crate) jumps: bool,
+    /// Events that no model can answer, and events that kill.
+    pub(crate) poison: bool,
+    /// People cancel, suspend, amend.
+    pub(crate) meddling: bool,
+}
+
+impl Faults {
+    pub(crate) fn of(dice: &Dice) -> Self {
+        let some = |permille: u64, most: u64| if dice.chance(permille) { dice.between(1, most) } else { 0 };
+        Self {
+            busy: some(300, 80),
+            full: some(150, 40),
+            unanswered: some(300, 80),
+            slow_reads: some(300, 200),
+            sync_ms: if dice.chance(250) { 3_000 } else { dice.between(0, 30) },
+            deaf: some(300, 600),
+            doubled: some(300, 400),
+            repeated: some(400, 500),
+            model: some(500, 250),
+            silence: some(150, 60),
+            deaths: some(600, 8),
+            fuse: dice.between(20, 600),
+            zombies: dice.chance(150),
+            jumps: dice.chance(200),
+            poison: dice.chance(150),
+            meddling: dice.chance(500),
+        }
+    }
+}
+
+/// For whoever looks at one world.
+#[expect(clippy::print_stdout, reason = "it is what they asked for")]
+pub(crate) fn show(line: &str) {
+    println!("{line}");
+}
+
+/// What happened in one world, line by line; its hash tells whether two worlds were the same.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    hash: u64,
+    pub(crate) lines: u64,
+    /// Whether every line is printed.
+    pub(crate) loud: bool,
+    /// How often what happened.
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+}
+
+impl Trace {
+    pub(crate) fn new(loud: bool) -> Self {
+        Self { loud, ..Self::default() }
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        if self.loud {
+            show(line);
+        }
+        self.lines += 1;
+        // FNV-1a, begun anew with each line's number so that an empty line counts.
+        let mut hash = self.hash ^ 0xCBF2_9CE4_8422_2325 ^ self.lines;
+        for byte in line.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+        self.hash = hash;
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}

@@ -1,0 +1,357 @@
+//! A store that can lose what was not synced. What is submitted waits, with whatever else comes, until
+//! the disk has synced; only then is it there, and answered. When a process dies, a part of what it had
+//! submitted is there and nobody was told; the rest never was.
+//!
+//! What is there is SQLite in memory, kept across all deaths. This module must not know what commands mean.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::call::Outcome;
+use agent::changes::{Changes, CommitOutcome, Echo, Glance};
+use agent::entry::Entry;
+use agent::id::{AgentId, CallId, SpaceId};
+use agent::life::{Lease, Waking};
+use agent::port::{
+    Accept, Accepted, BoxFuture, CallError, Calls, Claim, Clock as _, Detached, Due, Finish, FinishedCall,
+    Lookup, Messages, RequestKey, Store, StoreError, Waken,
+};
+use agent::run::Run;
+use futures_util::FutureExt as _;
+use jiff::Timestamp;
+use storage::sqlite::Sqlite;
+use tokio::sync::oneshot;
+
+use crate::nature::{Nature, Pulse};
+
+/// Does a command, and gives back how to answer it.
+type Apply = Box<dyn FnOnce(&Sqlite) -> Box<dyn FnOnce() + Send> + Send>;
+
+struct Command {
+    node: u64,
+    apply: Apply,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Command>,
+    /// When the disk has synced what waits.
+    due: Option<u64>,
+}
+
+pub(crate) struct Disk {
+    nature: Arc<Nature>,
+    sqlite: Mutex<Sqlite>,
+    queue: Mutex<Queue>,
+    /// Which node committed under which epoch of whom.
+    writers: Mutex<BTreeMap<(AgentId, u64), u64>>,
+    epochs: Mutex<BTreeMap<AgentId, u64>>,
+}
+
+/// What a store in memory answers at once.
+pub(crate) fn now<T>(answer: BoxFuture<'_, T>) -> T {
+    answer.now_or_never().expect("a store in memory answers at once")
+}
+
+impl Disk {
+    pub(crate) fn new(nature: &Arc<Nature>) -> Arc<Self> {
+        let sqlite = Sqlite::in_memory(Arc::new(nature.clock.clone())).unwrap();
+        Arc::new(Self {
+            nature: Arc::clone(nature),
+            sqlite: Mutex::new(sqlite),
+            queue: Mutex::default(),
+            writers: Mutex::default(),
+            epochs: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn sqlite(&self) -> Sqlite {
+        self.sqlite.lock().unwrap().clone()
+    }
+
+    /// Hands a command to the disk.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        node: u64,
+        apply: impl FnOnce(&Sqlite) -> T + Send + 'static,
+        answer: impl FnOnce(T) + Send + 'static,
+    ) {
+        let apply = Box::new(move |sqlite: &Sqlite| {
+            let done = apply(sqlite);
+            Box::new(move || answer(done)) as Box<dyn FnOnce() + Send>
+        });
+        let mut queue = self.queue.lock().unwrap();
+        queue.waiting.push(Command { node, apply });
+        if queue.due.is_none() {
+            let most = if self.nature.is_calm() { 0 } else { self.nature.faults.sync_ms };
+            queue.due = Some(self.nature.ms() + self.nature.dice.between(0, most));
+        }
+    }
+
+    /// When it will have synced what waits.
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.queue.lock().unwrap().due
+    }
+
+    /// It has synced: all of it is there, then all of it is answered.
+    pub(crate) fn sync(&self) {
+        let group = std::mem::take(&mut *self.queue.lock().unwrap()).waiting;
+        let sqlite = self.sqlite();
+        let answers: Vec<_> = group.into_iter().map(|command| (command.apply)(&sqlite)).collect();
+        answers.into_iter().for_each(|answer| answer());
+    }
+
+    /// A process is gone: some of what it submitted is there all the same.
+    pub(crate) fn crash(&self, node: u64) {
+        let waiting = std::mem::take(&mut self.queue.lock().unwrap().waiting);
+        let (lost, kept): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|command| command.node == node);
+        let there = usize::try_from(self.nature.dice.below(lost.len() as u64 + 1)).unwrap();
+        self.nature.note("lost", &format!("{} of {}", lost.len() - there, lost.len()));
+        let sqlite = self.sqlite();
+        for command in lost.into_iter().take(there) {
+            drop((command.apply)(&sqlite));
+        }
+        let mut queue = self.queue.lock().unwrap();
+        queue.waiting = kept;
+        if queue.waiting.is_empty() {
+            queue.due = None;
+        }
+    }
+
+    /// The store is opened again.
+    pub(crate) fn restart(&self, peaceful: bool) {
+        let mut sqlite = self.sqlite.lock().unwrap();
+        *sqlite = sqlite.restarted(peaceful).unwrap();
+    }
+
+    /// One writer: nobody else commits under an epoch, and no epoch comes back.
+    fn committed(&self, node: u64, lease: Lease, changes: &Changes, outcome: &CommitOutcome) {
+        let word = match outcome {
+            CommitOutcome::Committed { .. } => "committed",
+            CommitOutcome::Lost => "lost its lease",
+            CommitOutcome::Refused(_) => "refused a call",
+            CommitOutcome::Canceled => "refused a cycle",
+            CommitOutcome::Barred => "barred",
+            CommitOutcome::Answered(_) => "answered outside",
+            CommitOutcome::Gone(_) => "gone",
+        };
+        let Lease { agent, epoch } = lease;
+        let (cycle, step) = (changes.cycle, changes.step);
+        let kind = changes.kind.as_str();
+        self.nature
+            .note(word, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
+        if !matches!(outcome, CommitOutcome::Committed { .. }) {
+            return;
+        }
+        let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);
+        self.nature.hold(writer == node, || {
+            format!("P3: nodes {writer} and {node} both committed for {agent} under epoch {epoch}")
+        });
+        let mut epochs = self.epochs.lock().unwrap();
+        let last = epochs.entry(agent).or_default();
+        self.nature.hold(epoch >= *last, || format!("P3: {agent} went back from epoch {last} to {epoch}"));
+        *last = epoch;
+    }
+}
+
+/// The store as one process meets it.
+pub(crate) struct Port {
+    pub(crate) nature: Arc<Nature>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) pulse: Arc<Pulse>,
+}
+
+impl Port {
+    async fn write<T: Send + 'static>(
+        &self,
+        apply: impl FnOnce(&Sqlite) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.pulse.beat().await;
+        if let Some(refusal) = self.nature.refusal() {
+            return Err(refusal);
+        }
+        let (reply, answer) = oneshot::channel();
+        // Whoever asked may be gone.
+        self.disk.submit(self.pulse.node, apply, |done| drop(reply.send(done)));
+        let Ok(done) = answer.await else { return std::future::pending().await };
+        self.pulse.beat().await;
+        if done.is_ok() && self.nature.strikes(|faults| faults.unanswered) {
+            self.nature.note("unanswered", "");
+            return Err(StoreError::Busy("the answer was lost".into()));
+        }
+        done
+    }
+
+    async fn read<T>(&self, look: impl FnOnce(&Sqlite) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.pulse.beat().await;
+        if self.nature.strikes(|faults| faults.busy) {
+            return Err(StoreError::Busy("on purpose".into()));
+        }
+        self.nature.dawdle().await;
+        let found = look(&self.disk.sqlite());
+        self.nature.dawdle().await;
+        self.pulse.beat().await;
+        found
+    }
+
+    /// Signals are hints: some are lost, some come twice.
+    fn hints(&self, wake: Vec<Waken>) -> Vec<Waken> {
+        let mut heard = Vec::new();
+        for waken in wake {
+            if self.nature.strikes(|faults| faults.deaf) {
+                self.nature.note("deaf", &waken.agent.to_string());
+                continue;
+            }
+            heard.push(waken);
+            if self.nature.strikes(|faults| faults.doubled) {
+                heard.push(waken);
+            }
+        }
+        heard
+    }
+
+    fn echo(&self, echo: Echo) -> Echo {
+        Echo { wake: self.hints(echo.wake), ..echo }
+    }
+}
+
+impl Store for Port {
+    fn accept(
+        &self,
+        what: Accept,
+        request: Option<RequestKey>,
+    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
+        Box::pin(self.write(move |sqlite| now(sqlite.accept(what, request))))
+    }
+
+    fn due(
+        &self,
+        at: Timestamp,
+        after: Option<Due>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(sqlite.due(at, after, limit))))
+    }
+
+    fn next_due(&self, at: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(sqlite.next_due(at))))
+    }
+
+    fn wake(
+        &self,
+        agent: AgentId,
+        at: Timestamp,
+        known: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(sqlite.wake(agent, at, known))))
+    }
+
+    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+        let (disk, node) = (Arc::clone(&self.disk), self.pulse.node);
+        Box::pin(async move {
+            let done = self.write(move |sqlite| {
+                let outcome = now(sqlite.commit(lease, changes.clone()));
+                if let Ok(outcome) = &outcome {
+                    disk.committed(node, lease, &changes, outcome);
+                }
+                outcome
+            });
+            Ok(match done.await? {
+                CommitOutcome::Committed { n, glance, echo } => {
+                    CommitOutcome::Committed { n, glance, echo: self.echo(echo) }
+                }
+                other => other,
+            })
+        })
+    }
+
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(sqlite.glance(lease))))
+    }
+
+    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.write(move |sqlite| now(sqlite.set_apart(agent, why))))
+    }
+
+    fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+        Box::pin(async move {
+            let fired = self.write(move |sqlite| now(sqlite.fire_due(at, limit))).await?;
+            Ok(self.hints(fired))
+        })
+    }
+}
+
+/// What a call's answer says of the store alone.
+fn known<T>(answer: Result<T, CallError>) -> Result<Result<T, CallId>, StoreError> {
+    match answer {
+        Ok(done) => Ok(Ok(done)),
+        Err(CallError::Unknown(call)) => Ok(Err(call)),
+        Err(CallError::Store(error)) => Err(error),
+    }
+}
+
+impl Calls for Port {
+    fn claim(&self, call: CallId, worker: String, at: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
+        let done = self.write(move |sqlite| known(now(sqlite.claim(call, worker, at))));
+        Box::pin(async move { done.await?.map_err(CallError::Unknown) })
+    }
+
+    fn detached(
+        &self,
+        after: Option<CallId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(sqlite.detached(after, limit))))
+    }
+
+    fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
+        let done = self.write(move |sqlite| known(now(sqlite.take_up(call))));
+        Box::pin(async move { done.await?.map_err(CallError::Unknown) })
+    }
+
+    fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
+        let done = self.write(move |sqlite| known(now(sqlite.finish(answer))));
+        Box::pin(async move {
+            Ok(match done.await?.map_err(CallError::Unknown)? {
+                Finish::Awaited(agent, echo) => Finish::Awaited(agent, self.echo(echo)),
+                Finish::Late(agent, echo) => Finish::Late(agent, self.echo(echo)),
+                Finish::Already => Finish::Already,
+            })
+        })
+    }
+}
+
+impl Lookup for Port {
+    fn messages(
+        &self,
+        agent: AgentId,
+        space: SpaceId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(Lookup::messages(sqlite, agent, space, before, limit))))
+    }
+
+    fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(Lookup::runs(sqlite, agent, limit))))
+    }
+
+    fn archive(
+        &self,
+        agent: AgentId,
+        from: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(Lookup::archive(sqlite, agent, from, limit))))
+    }
+
+    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(Lookup::outcome(sqlite, agent, call))))
+    }
+}
+
+/// Waits for some time of the world.
+pub(crate) async fn wait(nature: &Nature, ms: u64) {
+    nature.clock.sleep(Duration::from_millis(ms)).await;
+}

@@ -1,0 +1,171 @@
+//! What all parts of one simulated world share: its time, its dice, what it writes down, and what was
+//! found wrong while it went on.
+//!
+//! This module must not know stores, nodes or models.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::id::CallId;
+use agent::port::{Clock as _, StoreError};
+use scenario::clock::{SimClock, SimIds};
+
+use crate::dice::{Dice, Faults, Trace, show};
+
+/// What tools did to the outside world under one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effect {
+    /// Calls that began.
+    pub(crate) begun: u64,
+    /// Whether a repeat has no second effect.
+    pub(crate) repeatable: bool,
+}
+
+pub(crate) struct Nature {
+    pub(crate) clock: SimClock,
+    pub(crate) ids: Arc<SimIds>,
+    pub(crate) dice: Dice,
+    pub(crate) faults: Faults,
+    /// Nothing goes wrong any more.
+    calm: AtomicBool,
+    trace: Mutex<Trace>,
+    wrong: Mutex<Vec<String>>,
+    pub(crate) effects: Mutex<BTreeMap<CallId, Effect>>,
+    /// Dead letters that an operator sent again: they come behind what was said meanwhile.
+    pub(crate) again: Mutex<BTreeSet<String>>,
+}
+
+impl Nature {
+    pub(crate) fn new(seed: u64, loud: bool) -> Arc<Self> {
+        let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+        let dice = Dice::new(seed);
+        let faults = Faults::of(&dice);
+        Arc::new(Self {
+            ids: Arc::new(SimIds::new(seed, clock.clone())),
+            clock,
+            dice,
+            faults,
+            calm: AtomicBool::new(false),
+            trace: Mutex::new(Trace::new(loud)),
+            wrong: Mutex::default(),
+            effects: Mutex::default(),
+            again: Mutex::default(),
+        })
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub(crate) fn calm_down(&self) {
+        self.calm.store(true, Ordering::SeqCst);
+        self.note("calm", "");
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::SeqCst)
+    }
+
+    /// Whether one of the faults strikes.
+    pub(crate) fn strikes(&self, fault: impl Fn(&Faults) -> u64) -> bool {
+        !self.is_calm() && self.dice.chance(fault(&self.faults))
+    }
+
+    /// Why the store does not even look at a command, where it does not.
+    pub(crate) fn refusal(&self) -> Option<StoreError> {
+        if self.strikes(|faults| faults.busy) {
+            self.note("busy", "");
+            return Some(StoreError::Busy("on purpose".into()));
+        }
+        if self.strikes(|faults| faults.full) {
+            self.note("full", "");
+            return Some(StoreError::Full("on purpose".into()));
+        }
+        None
+    }
+
+    /// A wait of a part of the world, where it is slow.
+    pub(crate) async fn dawdle(&self) {
+        if self.strikes(|faults| faults.slow_reads) {
+            self.clock.sleep(Duration::from_millis(self.dice.between(1, 2_000))).await;
+        }
+    }
+
+    /// Milliseconds since the world began.
+    pub(crate) fn ms(&self) -> u64 {
+        self.clock.monotonic_ms()
+    }
+
+    /// Writes down what happened.
+    pub(crate) fn note(&self, what: &'static str, how: &str) {
+        let mut trace = self.trace.lock().unwrap();
+        *trace.counts.entry(what).or_default() += 1;
+        let line = format!("{:>9} {what} {how}", self.clock.monotonic_ms());
+        trace.line(&line);
+    }
+
+    /// Tells whoever looks at one world; no part of what happened.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.trace(|trace| trace.loud) {
+            show(&format!("          {}", what()));
+        }
+    }
+
+    /// Writes down what may never happen.
+    pub(crate) fn wrong(&self, what: String) {
+        self.note("WRONG", &what);
+        self.wrong.lock().unwrap().push(what);
+    }
+
+    pub(crate) fn hold(&self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.wrong(what());
+        }
+    }
+
+    pub(crate) fn found(&self) -> Vec<String> {
+        self.wrong.lock().unwrap().clone()
+    }
+
+    pub(crate) fn trace<T>(&self, read: impl FnOnce(&Trace) -> T) -> T {
+        read(&self.trace.lock().unwrap())
+    }
+}
+
+/// The life of one process. Once it is dead nothing that it does reaches the world any more: every touch
+/// waits for ever, until its tasks are dropped.
+pub(crate) struct Pulse {
+    pub(crate) node: u64,
+    dead: AtomicBool,
+    fuse: AtomicI64,
+}
+
+impl Pulse {
+    /// One that dies at that touch of the world; never by itself where there is none.
+    pub(crate) fn new(node: u64, fuse: Option<u64>) -> Arc<Self> {
+        let fuse = fuse.map_or(i64::MAX, |fuse| i64::try_from(fuse).unwrap_or(i64::MAX));
+        Arc::new(Self { node, dead: AtomicBool::new(false), fuse: AtomicI64::new(fuse) })
+    }
+
+    pub(crate) fn kill(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+    }
+
+    /// It does not die by itself any more.
+    pub(crate) fn spare(&self) {
+        self.fuse.store(i64::MAX, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// A touch of the world.
+    pub(crate) async fn beat(&self) {
+        if self.fuse.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            self.kill();
+        }
+        if self.is_dead() {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What people and operators do, by dice: they speak, call, cancel, suspend, send away, set clocks, kill.
+//!
+//! This module must not know what becomes of it.
+
+use std::sync::Arc;
+
+use agent::config::AgentConfig;
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use agent::id::{AgentId, EventId, MessageId, RootId};
+use agent::life::Standing;
+use agent::port::{Accept, Clock as _, Ids as _, PageRequest, Reader as _, Registry as _};
+use agent::space::NewMessage;
+use jiff::SignedDuration;
+use runtime::node::Node;
+use serde_json::json;
+use storage::sqlite::Sqlite;
+
+use super::{Todo, World};
+use crate::disk::now;
+use crate::mind::{DEADLY, FOUL, NAMES};
+use crate::nature::Nature;
+
+impl World {
+    pub(super) fn act(&mut self) {
+        self.acts += 1;
+        let faults = self.nature.faults.clone();
+        let on = |flag: bool, weight: u64| if flag { weight } else { 0 };
+        let what = self.nature.dice.weighed(&[
+            (40, "says"),
+            (10, "urges"),
+            (12, "calls"),
+            (on(faults.poison, 6), "poisons"),
+            (on(faults.meddling, 5), "cancels"),
+            (on(faults.meddling, 4), "suspends"),
+            (on(faults.meddling, 4), "resumes"),
+            (on(faults.meddling, 5), "revokes"),
+            (on(faults.meddling, 3), "admits"),
+            (on(faults.meddling, 3), "amends"),
+            (on(faults.meddling, 3), "takes back"),
+            (on(faults.meddling, 3), "takes a call back"),
+            (on(faults.meddling, 3), "sends again"),
+            (on(faults.zombies, 5), "halts"),
+            (on(faults.jumps, 6), "sets the clock"),
+            (on(faults.deaths > 0, 5), "kills"),
+            (4, "stops"),
+        ]);
+        self.nature.note("act", what);
+        match what {
+            "says" => self.speak(false),
+            "urges" => self.speak(true),
+            "calls" => self.call_in("n"),
+            "poisons" => {
+                let kind = if faults.deaths > 0 && self.nature.dice.chance(500) { DEADLY } else { FOUL };
+                self.call_in(&kind[1..]);
+            }
+            "sets the clock" => {
+                let hours = *self.nature.dice.pick(&[24, -24, 1, -1]);
+                self.nature.clock.jump_wall(SignedDuration::from_hours(hours));
+                self.nature.note("set", &format!("by {hours} hours"));
+            }
+            "kills" => {
+                if let Some(node) = self.front().map(|process| process.pulse.node) {
+                    self.soon(3_000, Todo::Kill(node));
+                }
+            }
+            "stops" => {
+                if self.processes.len() == 1 && !self.processes[0].halted {
+                    self.processes[0].stop();
+                }
+            }
+            "halts" => self.halt(),
+            _ => self.meddle(what),
+        }
+    }
+
+    /// The process sleeps, another one takes its place; then it goes on for a while, and is killed.
+    fn halt(&mut self) {
+        if self.processes.len() != 1 || self.processes[0].is_stopping() {
+            return;
+        }
+        self.processes[0].halted = true;
+        let node = self.processes[0].pulse.node;
+        let at = self.nature.ms();
+        self.soon(10_000, Todo::Start);
+        let wakes = at + self.nature.dice.between(5_000, 60_000);
+        self.plan(wakes, Todo::Wake(node));
+        self.plan(wakes + self.nature.dice.between(1, 20_000), Todo::Kill(node));
+    }
+
+    fn speak(&mut self, urgent: bool) {
+        let (space, members) = self.nature.dice.pick(&self.spaces).clone();
+        let sender = *self.nature.dice.pick(&self.people);
+        let token = format!("<m{}>", self.asks.len());
+        let named = if self.nature.dice.chance(200) { " @ada" } else { "" };
+        let id = MessageId(self.nature.ids.uuid());
+        let message = NewMessage {
+            id,
+            space,
+            sender,
+            text: format!("{token} hello{named}"),
+            mentions: Vec::new(),
+            urgent,
+            at: self.nature.clock.now(),
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(sender),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        };
+        let due_to = members.into_iter().filter(|agent| !self.revoked.contains(&(space, *agent))).collect();
+        self.ask(Accept::Say(message), token, due_to);
+    }
+
+    fn call_in(&mut self, kind: &str) {
+        let agent = *self.nature.dice.pick(&self.agents);
+        let token = format!("<{kind}{}>", self.asks.len());
+        let event = Event {
+            id: EventId(format!("api:c:{}", self.asks.len())),
+            kind: EventKind::Service,
+            urgent: kind == "n" && self.nature.dice.chance(200),
+            at: self.nature.clock.now(),
+            envelope: Envelope {
+                principal: Principal::Credential("c".into()),
+                channel: Channel::Api,
+                trust: Trust::Operator,
+                root: RootId(token.clone()),
+                hop: 0,
+            },
+            data: EventData::Service { name: "bell".into(), payload: json!({ "n": token }) },
+            cites: None,
+        };
+        self.ask(Accept::Event(agent, event), token, vec![agent]);
+    }
+
+    /// An operator changes something. What may not be done is not done.
+    fn meddle(&mut self, what: &'static str) {
+        let Some(process) = self.front() else { return };
+        let (node, handle) = (process.pulse.node, process.node().clone());
+        let agent = *self.nature.dice.pick(&self.agents);
+        let (space, members) = self.nature.dice.pick(&self.spaces).clone();
+        let at = self.nature.clock.now();
+        match what {
+            "suspends" => {
+                self.suspended.insert(agent);
+            }
+            "revokes" if members.contains(&agent) => {
+                self.revoked.insert((space, agent));
+            }
+            _ => {}
+        }
+        let limit = self.nature.dice.below(3);
+        let max_steps = self.nature.dice.between(1, 8);
+        let fresh = EventId(self.nature.ids.uuid().to_string());
+        let noted = Arc::clone(&self.nature);
+        let apply = move |sqlite: &Sqlite| match what {
+            "cancels" => drop(now(sqlite.cancel(agent, None))),
+            "suspends" => drop(now(sqlite.set_standing(agent, Standing::Suspended, at))),
+            "resumes" => drop(now(sqlite.set_standing(agent, Standing::Active, at))),
+            "revokes" if members.contains(&agent) => drop(now(sqlite.remove_member(space, agent.entity()))),
+            "admits" if members.contains(&agent) => {
+                drop(now(sqlite.add_member(space, agent.entity(), "member".into(), at)));
+            }
+            "amends" => {
+                let patch = json!({"limits": {"max_steps": max_steps}});
+                drop(now(sqlite.amend_agent(agent, None, Some(patch), at)));
+            }
+            "takes back" => {
+                for row in inbox(sqlite, agent, "waiting").into_iter().take(limit as usize) {
+                    drop(now(sqlite.cancel_event(agent, row)));
+                }
+            }
+            "takes a call back" => {
+                let open = now(sqlite.open_calls(agent)).unwrap_or_default();
+                for row in open.into_iter().take(1) {
+                    drop(now(sqlite.cancel_call(agent, row.id)));
+                }
+            }
+            "sends again" => {
+                for row in inbox(sqlite, agent, "dead").into_iter().take(1) {
+                    noted.again.lock().unwrap().insert(row.0.clone());
+                    drop(now(sqlite.send_again(agent, row, fresh.clone(), None, at)));
+                }
+            }
+            _ => {}
+        };
+        let nature = Arc::clone(&self.nature);
+        self.disk.submit(node, apply, move |()| look(&nature, &handle, agent));
+    }
+}
+
+fn look(nature: &Nature, node: &Node, agent: AgentId) {
+    if !nature.strikes(|faults| faults.deaf) {
+        node.look(agent);
+    }
+}
+
+fn inbox(sqlite: &Sqlite, agent: AgentId, state: &str) -> Vec<EventId> {
+    let page = PageRequest { cursor: None, limit: 50 };
+    let rows = now(sqlite.inbox(agent, Some(state.to_owned()), page));
+    rows.map(|page| page.items.into_iter().map(|row| row.event.id).collect()).unwrap_or_default()
+}
+
+/// An agent of some character.
+pub(super) fn config(nature: &Nature) -> AgentConfig {
+    let dice = &nature.dice;
+    let mut config = json!({
+        "model": dice.pick(&NAMES),
+        "awareness": dice.pick(&["none", "preview", "inject", "preview+inject", "interrupt"]),
+        "barrier": dice.chance(700),
+        "debounce": dice.weighed(&[(3, 0), (1, 2_000)]),
+        "hop_limit": dice.weighed(&[(2, 8), (1, 2)]),
+        "limits": {
+            "max_steps": dice.weighed(&[(3, 6), (1, 2), (1, 20)]),
+            "max_attempts": dice.weighed(&[(3, 5), (1, 2)]),
+            "model_retries": dice.weighed(&[(2, 3), (1, 0)]),
+        },
+    });
+    if dice.chance(300) {
+        config["fallback"] = json!(["two/large"]);
+    }
+    if dice.chance(150) {
+        config["urgency"] = json!({"all": true});
+    }
+    if dice.chance(150) {
+        config["wake_on"] = json!("mention");
+    }
+    if dice.chance(150) {
+        config["stop"] = json!({"require_tool": true});
+    }
+    serde_json::from_value(config).unwrap()
+}
