@@ -266,7 +266,8 @@ pub struct Glance {
     /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
     pub preview: Vec<Waiting>,
     /// The urgent ones of them in full, each with all that its sender said before, oldest first, at
-    /// most [`crate::limits::URGENT_MAX`].
+    /// most [`crate::limits::URGENT_MAX`]: where they are more, the newest urgent ones, then the newest
+    /// of the others.
     pub urgent: Vec<Waiting>,
     /// Whether the open cycle is to be canceled.
     pub cancel: bool,

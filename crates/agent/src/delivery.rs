@@ -5,7 +5,7 @@
 
 use crate::config::{Urgency, WakeOn};
 use crate::entity::EntityKind;
-use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal};
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Waiting};
 use crate::id::{AgentId, EntityId, EventId, SpaceId};
 use crate::life::{Requester, Standing};
 use crate::limits;
@@ -73,7 +73,7 @@ pub fn mentions(text: &str, named: &[EntityId], members: &[MemberFacts]) -> Vec<
 }
 
 /// Lower-case handles that follow an `@` in prose.
-pub fn handles_in(text: &str) -> Vec<String> {
+fn handles_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fenced = false;
     for line in text.split('\n') {
@@ -276,6 +276,20 @@ pub fn space_of(event: &Event) -> Option<SpaceId> {
 /// Who asks for something by this event, and where.
 pub fn requester(event: &Event) -> Requester {
     Requester { principal: event.envelope.principal.clone(), space: space_of(event) }
+}
+
+/// Everybody who asks for something by what waits: a range of messages has more than one speaker.
+pub fn requesters(waiting: &Waiting) -> Vec<Requester> {
+    let mut found = vec![requester(&waiting.event)];
+    if let EventData::SaidRange { space, .. } = waiting.event.data {
+        for said in &waiting.said {
+            let speaker = Requester { principal: Principal::Entity(said.sender), space: Some(space) };
+            if !found.contains(&speaker) {
+                found.push(speaker);
+            }
+        }
+    }
+    found
 }
 
 /// The agent that sent a space event, if an agent did.

@@ -345,6 +345,9 @@ pub struct Said {
     pub sender_kind: EntityKind,
     /// The words.
     pub text: String,
+    /// Members that were named when it was said, by `@handle` in the text or by the client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<EntityId>,
     /// When.
     pub at: Timestamp,
 }

@@ -55,8 +55,7 @@ pub fn fitting(waiting: &[Waiting], max_events: u32, max_bytes: usize) -> &[Wait
 /// What follows for a cycle from living these events.
 pub fn batch(events: Vec<Waiting>) -> Batch {
     let mut requesters: Vec<Requester> = Vec::new();
-    for event in &events {
-        let requester = delivery::requester(&event.event);
+    for requester in events.iter().flat_map(delivery::requesters) {
         if !requesters.contains(&requester) {
             requesters.push(requester);
         }
@@ -378,6 +377,7 @@ mod tests {
                 sender_name: format!("P{sender}"),
                 sender_kind: if agent { EntityKind::Agent } else { EntityKind::Human },
                 text: text.into(),
+                mentions: Vec::new(),
                 at: at(0),
             }],
         }

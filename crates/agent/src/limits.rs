@@ -37,6 +37,8 @@ pub const PEEK_MAX: u32 = 10;
 pub const ADDRESSED_MAX: usize = 256;
 /// Urgent events, with what their senders said before, that one look brings.
 pub const URGENT_MAX: u32 = 100;
+/// Waiting events among which one look seeks what was said before by those who said something urgent.
+pub const URGENT_LOOK: u32 = 1_000;
 /// Generations of one cycle that news may abort; after that it is shown at the next step.
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 
@@ -60,6 +62,8 @@ pub const CALLS_PER_STEP: usize = 32;
 pub const REPLY_WORDS_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Calls of one reply; one with more is garbage.
 pub const REPLY_CALLS_MAX: usize = 1_024;
+/// The name of a tool as a model calls it; what is longer names no tool, and its beginning is kept.
+pub const CALLED_NAME_MAX_BYTES: usize = 128;
 /// Arguments of one call; what is above is refused and not kept.
 pub const ARGUMENTS_MAX_BYTES: usize = 1024 * 1024;
 /// Input or output of a visible call as its space is shown it, head and tail above it.

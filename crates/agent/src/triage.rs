@@ -1,23 +1,21 @@
 //! What is addressed to an agent, by rules alone: the optional gate before the model (`triage`).
 
-use crate::delivery;
 use crate::entity::Entity;
 use crate::event::{EventData, EventKind, Trust, Waiting};
 use crate::life::Facts;
 
 /// Whether the agent is meant. A message of another agent means it only by name, a person's by name or
 /// where nobody else is named; in a space of two everything does. What is not said in a space always
-/// does, and so does a range of messages.
+/// does, and so does a range of messages, and what an operator sends again.
 pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     let EventData::Said { space, .. } = waiting.event.data else { return true };
-    if waiting.event.kind == EventKind::Mention {
+    if waiting.event.kind == EventKind::Mention || waiting.event.cites.is_some() {
         return true;
     }
     let Some(space) = facts.space(space).filter(|space| space.members.len() > 2) else { return true };
     if waiting.event.envelope.trust == Trust::Agent {
         return false;
     }
-    let text = waiting.said.first().map_or("", |said| said.text.as_str());
-    let named = delivery::handles_in(text);
-    !space.members.iter().any(|member| member.entity.id != me.id && named.contains(&member.entity.name))
+    let named = waiting.said.first().map_or(&[][..], |said| &said.mentions);
+    !space.members.iter().any(|member| member.entity.id != me.id && named.contains(&member.entity.id))
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
-use crate::id::{AgentId, CallId, CycleId, EntityId, MessageId, SpaceId};
+use crate::event::Stage;
+use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::Resting;
 use crate::run::{Ending, Spent};
 use crate::space::Message;
@@ -208,6 +209,23 @@ pub enum Update {
         /// Which commit.
         kind: CommitKind,
     },
+    /// How far an event of the agent's inbox has come: told when it is accepted, taken by a cycle, shown
+    /// at a step, addressed or read, skipped, given back or given up.
+    #[serde(rename = "event.stage")]
+    EventStage {
+        /// Whose inbox.
+        agent: AgentId,
+        /// The event.
+        event: EventId,
+        /// How far.
+        stage: Stage,
+        /// In which cycle, where one has it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cycle: Option<CycleId>,
+        /// At which step it was shown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<u32>,
+    },
     /// A cycle came to rest.
     #[serde(rename = "cycle.ended")]
     CycleEnded {
@@ -240,6 +258,7 @@ impl Update {
             Self::ToolError { .. } => "tool.error",
             Self::Thought { .. } => "thought",
             Self::Commit { .. } => "commit",
+            Self::EventStage { .. } => "event.stage",
             Self::CycleEnded { .. } => "cycle.ended",
         }
     }

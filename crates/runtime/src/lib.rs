@@ -14,6 +14,7 @@ mod breaker;
 mod choir;
 mod doubt;
 mod failure;
+mod fates;
 mod hands;
 mod keeper;
 mod line;

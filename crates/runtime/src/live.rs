@@ -84,10 +84,15 @@ impl Live {
         found
     }
 
-    /// Drafts being written in the space.
-    pub fn drafts(&self, space: SpaceId) -> Vec<Draft> {
+    /// Drafts being written in the space, by the agent, or anywhere.
+    pub fn drafts(&self, of: Topic) -> Vec<Draft> {
+        let wanted = |draft: &&Draft| match of {
+            Topic::Space(space) => draft.space == space,
+            Topic::Agent(agent) => draft.agent == agent,
+            Topic::House => true,
+        };
         let state = self.lock();
-        let mut found: Vec<_> = state.drafts.values().filter(|d| d.space == space).cloned().collect();
+        let mut found: Vec<_> = state.drafts.values().filter(wanted).cloned().collect();
         found.sort_by_key(|draft| draft.message);
         found
     }

@@ -22,6 +22,7 @@ use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
+use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::node::Node;
 use crate::stage::Stage;
@@ -57,6 +58,7 @@ struct Waking<'a> {
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
     suspected: Option<DropGuard>,
+    fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
     /// When it began, by the clock that never jumps.
@@ -119,9 +121,9 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
-    let (spent, began) = (None, ports.clock.monotonic_ms());
+    let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
     let mut waking =
-        Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent, began, trace };
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, fates, spent, began, trace };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -370,6 +372,9 @@ impl Waking<'_> {
         if changes.kind == CommitKind::Decide {
             // What the decision did not say after all is no draft any more.
             live.reset_drafts(self.agent);
+        }
+        for update in self.fates.after(self.agent, self.cycle.in_sight(), changes) {
+            live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(update));
         }
         let Changes { cycle, step, kind, .. } = *changes;
         let commit = Update::Commit { agent: self.agent, n, cycle, step, kind };

@@ -95,8 +95,8 @@ async fn a_refresh_and_a_second_tab_in_mid_message_show_the_text_so_far_and_what
     let mut tabs = [connect(&served, &head).await, connect(&served, &head).await];
     for tab in &mut tabs {
         let drafts = json!([
-            {"message": text, "agent": world.agent, "text": "Salam é"},
-            {"message": input, "agent": world.agent, "tool": "build", "text": "{\"no"},
+            {"space": world.home, "message": text, "agent": world.agent, "text": "Salam é"},
+            {"space": world.home, "message": input, "agent": world.agent, "tool": "build", "text": "{\"no"},
         ]);
         assert_eq!(data_of(tab, "snapshot").await["drafts"], drafts);
     }

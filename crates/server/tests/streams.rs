@@ -148,7 +148,10 @@ async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
     assert_eq!(snapshot.id, None);
     let rev = snapshot.data["rev"].as_u64().unwrap();
     assert_eq!((&snapshot.data["space"]["name"], &snapshot.data["head_seq"]), (&json!("home"), &json!(1)));
-    assert_eq!(snapshot.data["drafts"], json!([{"message": draft, "agent": world.agent, "text": "Sal"}]));
+    assert_eq!(
+        snapshot.data["drafts"],
+        json!([{"space": world.home, "message": draft, "agent": world.agent, "text": "Sal"}])
+    );
     assert_eq!(snapshot.data["agents"][0]["state"], "thinking");
     assert_eq!(snapshot.data["members"].as_array().unwrap().len(), 2);
 
@@ -221,6 +224,34 @@ async fn updates_published_out_of_order_or_not_at_all_arrive_once_and_in_order()
     }
     settle(&world).await;
     assert!(stream.next().now_or_never().is_none(), "nothing came twice");
+}
+
+#[tokio::test]
+async fn whoever_comes_in_mid_message_is_shown_the_text_so_far_on_the_streams_of_agent_and_house_too() {
+    let world = World::new().await;
+    let (cycle, draft) = (CycleId(Uuid::from_u128(5)), MessageId(Uuid::from_u128(6)));
+    let live = world.doors.node.live();
+    live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
+    live.draft(world.agent, world.home, draft, "Sal");
+    let expected = json!([{"space": world.home, "message": draft, "agent": world.agent, "text": "Sal"}]);
+    for path in [format!("/v1/agents/{}/stream", world.agent), "/v1/stream".to_owned()] {
+        let mut stream = Stream::open(&world, &path, ADMIN, None).await;
+        assert_eq!(stream.named("snapshot").await.data["drafts"], expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn operators_are_told_of_events_that_are_accepted_and_taken_back() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, &format!("/v1/agents/{}/stream", world.agent), ADMIN, None).await;
+    stream.named("snapshot").await;
+    let said = say(&world, "never mind").await;
+    let id = said["id"].as_str().unwrap();
+    world.post(&format!("/v1/agents/{}/events/{id}/cancel", world.agent), json!({})).await;
+    for stage in ["waiting", "canceled"] {
+        let told = stream.named("event.stage").await;
+        assert_eq!((&told.data["event"], &told.data["stage"]), (&json!(id), &json!(stage)));
+    }
 }
 
 #[tokio::test]
@@ -422,6 +453,8 @@ async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts(
     assert_eq!(said.status, 201);
     let message = stream.next().await.unwrap();
     assert_eq!((message.name.as_str(), message.id), ("message", None), "{message:?}");
+    let stage = stream.next().await.unwrap();
+    assert_eq!((stage.name.as_str(), &stage.data["stage"]), ("event.stage", &json!("waiting")));
     world.doors.node.live().rest(agent, None);
     assert_eq!(stream.next().await.unwrap().data["state"], "sleeping");
     let key = world.your_key().await;

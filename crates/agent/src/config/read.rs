@@ -214,12 +214,14 @@ impl AgentConfig {
 
     /// Whether the last steps of a long cycle still may call the tool.
     fn may_at_last(&self, tool: &str) -> bool {
-        self.gates.at(u32::MAX).is_none_or(|gate| gate.allows(tool))
+        self.gates.at(self.limits.max_steps.saturating_sub(1)).is_none_or(|gate| gate.allows(tool))
     }
 
     /// Whether the last steps of a long cycle may not go without a call.
     fn must_call_at_last(&self) -> bool {
-        self.gates.at(u32::MAX).is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
+        self.gates
+            .at(self.limits.max_steps.saturating_sub(1))
+            .is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
     }
 }
 
@@ -440,7 +442,13 @@ mod tests {
             "`gates` could never end a cycle: its last gate wants a call in every step, and no tool that ends \
              a cycle is among `tools`; add `done`",
         );
+        check(
+            json!({"tools": ["send_message"], "gates": [{"from": 0, "to": 999, "tool_choice": "required"}]}),
+            "`gates` could never end a cycle: its last gate wants a call in every step, and no tool that ends \
+             a cycle is among `tools`; add `done`",
+        );
         for fine in [
+            json!({"tools": ["send_message"], "gates": [{"to": 3, "tool_choice": "required"}]}),
             json!({"tools": ["done"], "gates": [{"tool_choice": "required"}]}),
             json!({"gates": "observe-think-respond"}),
             json!({"tools": []}),

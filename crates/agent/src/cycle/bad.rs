@@ -37,6 +37,11 @@ pub(super) fn kept(arguments: &str) -> &str {
     if arguments.len() > limits::ARGUMENTS_MAX_BYTES { "{}" } else { arguments }
 }
 
+/// The name of a called tool as it is kept and told: its beginning, where it is too long to be one.
+pub(super) fn called(name: &str) -> &str {
+    &name[..name.floor_char_boundary(limits::CALLED_NAME_MAX_BYTES)]
+}
+
 /// The native block of a reply, where it may stand in the log behind `window`: one that has what is not
 /// kept may not, nor one whose call ids came before, which vendors refuse. Without it the entry is
 /// sent in our own words and with our own ids.
@@ -50,7 +55,9 @@ pub(super) fn native(reply: &Reply, window: &[Arc<Entry>]) -> Option<Native> {
 
 fn is_kept_whole(reply: &Reply) -> bool {
     let fits = |part: &ReplyPart| match part {
-        ReplyPart::Call { arguments, .. } => arguments.len() <= limits::ARGUMENTS_MAX_BYTES,
+        ReplyPart::Call { name, arguments } => {
+            arguments.len() <= limits::ARGUMENTS_MAX_BYTES && called(name) == name
+        }
         ReplyPart::Text(_) | ReplyPart::Reasoning(_) => true,
     };
     reply.parts.iter().all(fits)

@@ -114,7 +114,7 @@ impl Cycle {
     /// Canceled: what is open is answered so, the log says so, and the events do not wake it again.
     pub(super) fn next_canceled(&mut self, now: Timestamp) -> Next {
         let mut changes = self.changes(CommitKind::Close, now);
-        let reason = "canceled by an operator".to_owned();
+        let reason = "canceled on request".to_owned();
         self.close_log(&mut changes, "[NOTICE] This cycle was canceled. Do not go on with it.", now);
         let fate = Fate::Canceled { reason: None };
         let shown = self.taken.iter().chain(&self.injected);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::bad::{kept, native, unusable};
+use super::bad::{called, kept, native, unusable};
 use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
@@ -38,17 +38,23 @@ impl Cycle {
 
     /// Gives each call its id and finds out at once which cannot be run.
     fn plan(&self, thought: &Thought) -> Vec<Planned> {
-        let cut = thought.reply.stop == StopReason::Length;
+        // Whatever broke the reply off: what stands last may be the beginning of something else.
+        let cut = match thought.reply.stop {
+            StopReason::End => None,
+            StopReason::Length => Some("the output limit cut this call short; it was not executed"),
+            StopReason::Refused(_) => Some("the vendor broke this call off; it was not executed"),
+        };
         let parts = &thought.reply.parts;
         let mut verdicts = thought.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.detached);
         for (place, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
+            let name = called(name);
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
-            let spec = self.setup.tools.iter().find(|tool| tool.name == *name);
-            let refusal = if cut && place + 1 == parts.len() {
-                Some("the output limit cut this call short; it was not executed".to_owned())
+            let spec = self.setup.tools.iter().find(|tool| tool.name == name);
+            let refusal = if let Some(cut) = cut.filter(|_| place + 1 == parts.len()) {
+                Some(cut.to_owned())
             } else if index >= limits::CALLS_PER_STEP {
                 Some(format!("at most {} calls in one step; call again", limits::CALLS_PER_STEP))
             } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
@@ -67,7 +73,7 @@ impl Cycle {
                     cycle: self.open.id,
                     step: self.open.step,
                     index,
-                    tool: name.clone(),
+                    tool: name.to_owned(),
                     arguments: kept(arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
@@ -402,7 +408,7 @@ fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
                 ReplyPart::Reasoning(text) => Part::Reasoning { text: text.clone() },
                 ReplyPart::Call { name, arguments } => {
                     let arguments = kept(arguments).to_owned();
-                    Part::ToolCall { id: ids.next()?, name: name.clone(), arguments }
+                    Part::ToolCall { id: ids.next()?, name: called(name).to_owned(), arguments }
                 }
             })
         })

@@ -110,7 +110,9 @@ impl Cycle {
 
     /// After something was lived: the cycle is retried from its last commit, up to the bound.
     fn retry_or_break_off(&mut self, error: &ModelError, now: Timestamp) -> State {
-        if self.open.attempts >= self.config.limits.max_attempts {
+        // What was refused as invalid, rebuilt and refused again would be sent once more as it was.
+        let in_vain = self.mends.rebuilt && matches!(error, ModelError::Invalid(_));
+        if in_vain || self.open.attempts >= self.config.limits.max_attempts {
             return self.broken_off(&error.to_string(), now);
         }
         let rest = Self::rest_until(later(now, pause_after(error, self.open.attempts)), RestReason::Backoff);

@@ -43,6 +43,7 @@ impl Cycle {
                 .map(String::as_str),
             waits: &self.waits,
             in_hand: &in_hand,
+            requesters: &self.open.requesters,
             room: self.injection_room(),
             max_bytes: batch_bytes(self.model(self.voice())).saturating_sub(self.injected_bytes()),
             view: &self.view,

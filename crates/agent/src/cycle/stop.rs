@@ -36,6 +36,9 @@ impl Cycle {
             return self.open.continued.then(|| exhausted("the output limit cut the reply twice"));
         }
         if decision.calls.is_empty() && !self.nudge_wanted(decision) {
+            if let StopReason::Refused(why) = &decision.thought.reply.stop {
+                return rested(None, Some(&format!("the model refused to go on: {why}")));
+            }
             return rested(None, None);
         }
         if stop.all_addressed && all_addressed(open) {

@@ -1,5 +1,8 @@
 //! Urgent events in full, in the middle of a cycle; and what the agent asked to see.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
 use super::{Prepared, Situation, Waits};
 use crate::config::Awareness;
 use crate::event::Waiting;
@@ -7,23 +10,29 @@ use crate::inbox;
 use crate::limits;
 
 /// Shows urgent events (each with all that its sender said before) where the config injects, and the
-/// oldest ones where the agent peeked. What the events of the next cycle are is not touched.
+/// oldest ones where the agent peeked. Where there is not room for all, what is urgent comes before what
+/// was said before it, and the newest first: the word for which a generation was given up or a call
+/// held back is among what is shown. The rest is read in the next cycle, in its order.
 pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
     let mut chosen: Vec<Waiting> = Vec::new();
     if wanted(situation) {
         chosen.extend(situation.waits.urgent.iter().cloned());
+        chosen.sort_by_key(|waiting| {
+            let asked = situation.held_back && waiting.event.urgent && situation.is_of_requester(waiting);
+            (!asked, !waiting.event.urgent, Reverse(waiting.seq))
+        });
     }
     if situation.lived && !situation.wary {
         let oldest = situation.waits.oldest.iter().filter(|waiting| !situation.is_in_hand(waiting.seq));
         chosen.extend(oldest.take(situation.peek.min(limits::PEEK_MAX) as usize).cloned());
     }
-    chosen.retain(|waiting| !situation.is_in_hand(waiting.seq));
-    chosen.sort_by_key(|waiting| waiting.seq);
-    chosen.dedup_by_key(|waiting| waiting.seq);
+    let mut known = HashSet::new();
+    chosen.retain(|waiting| !situation.is_in_hand(waiting.seq) && known.insert(waiting.seq));
     // Whoever is flooded ends its cycle and takes the rest in the next one; only what a call was held
     // back for is shown in any case.
     if situation.held_back || (situation.room > 0 && situation.max_bytes > 0) {
         prepared.inject = inbox::fitting(&chosen, situation.room.max(1), situation.max_bytes).to_vec();
+        prepared.inject.sort_by_key(|waiting| waiting.seq);
     }
 }
 
@@ -102,6 +111,27 @@ mod tests {
         };
         assert_eq!([count(7, 10_000, false), count(0, 10_000, false), count(7, 0, false)], [7, 0, 0]);
         assert_eq!(count(0, 0, true), 1, "what a call waits for is shown");
+    }
+
+    #[test]
+    fn where_room_is_short_the_newest_urgent_word_is_shown_before_all_that_was_said_before() {
+        let mut events: Vec<_> = (1..=50).map(|n| service(n, "a", false)).collect();
+        events.push(service(51, "a", true));
+        events.push(service(52, "b", true));
+        let mut waits = waits(events.clone());
+        waits.urgent = events;
+        let shown = |room, held_back: bool, interrupted: bool| -> Vec<u64> {
+            let asker = crate::delivery::requester(&service(1, "a", false).event);
+            let requesters: &'static [_] = Box::leak(Box::new([asker]));
+            let change = |s: &mut super::Situation<'_>| {
+                (s.room, s.held_back, s.interrupted, s.requesters) =
+                    (room, held_back, interrupted, requesters);
+            };
+            check(&json!({}), change, &waits).inject.iter().map(|waiting| waiting.seq).collect()
+        };
+        assert_eq!(shown(5, false, true), [48, 49, 50, 51, 52]);
+        assert_eq!(shown(1, false, true), [52], "the newest");
+        assert_eq!(shown(0, true, false), [51], "the word that the call was held back for");
     }
 
     #[test]

@@ -16,10 +16,11 @@ use jiff::Timestamp;
 
 use crate::changes::Glance;
 use crate::config::{AgentConfig, Gate};
+use crate::delivery;
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::CycleId;
-use crate::life::Glimpse;
+use crate::life::{Glimpse, Requester};
 use crate::prompt::ToolChoice;
 use crate::view::Budget;
 
@@ -67,6 +68,8 @@ pub struct Situation<'a> {
     pub waits: &'a Waits,
     /// Seqs of events in hand: taken or shown, and not settled yet.
     pub in_hand: &'a [u64],
+    /// Who asked for what the cycle does.
+    pub requesters: &'a [Requester],
     /// Events that may still be shown in this cycle besides those that it took.
     pub room: u32,
     /// Bytes that they may fill.
@@ -88,6 +91,11 @@ pub struct Situation<'a> {
 impl Situation<'_> {
     fn tokens(&self) -> u64 {
         self.window.iter().map(|entry| u64::from(entry.tokens)).sum()
+    }
+
+    fn is_of_requester(&self, waiting: &Waiting) -> bool {
+        let speakers = delivery::requesters(waiting);
+        self.requesters.iter().any(|requester| speakers.iter().any(|by| by.principal == requester.principal))
     }
 
     fn is_in_hand(&self, seq: u64) -> bool {
@@ -183,6 +191,7 @@ mod tests {
             fallback: None,
             waits,
             in_hand: &[],
+            requesters: &[],
             room: 100,
             max_bytes: 10_000,
             view: &view,

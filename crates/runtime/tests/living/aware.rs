@@ -64,7 +64,7 @@ async fn an_urgent_word_aborts_a_generation_and_watchers_are_told_that_its_draft
     world.say(husam, ops, "deploy").await.unwrap();
     world.pass(Duration::from_millis(100)).await.unwrap();
     play.model.asked(1).await;
-    assert_eq!(world.node().unwrap().live().drafts(ops).len(), 1, "it is being said");
+    assert_eq!(world.node().unwrap().live().drafts(Topic::Space(ops)).len(), 1, "it is being said");
     world.say(husam, ops, "stop").await.unwrap();
     world.quiet().await.unwrap();
 
@@ -153,4 +153,27 @@ async fn a_peek_takes_what_waits_into_the_cycle() {
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.events).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(runs[0].steps[2].injected, 1);
+}
+#[tokio::test]
+async fn an_unsafe_call_is_held_back_whatever_else_its_requester_said_before() {
+    let play = Play::unsafely(|prompt| match (inbox(prompt).contains("launch"), step(prompt)) {
+        (true, 0) => Script::new().call("slow", &json!({})).call("fire", &json!({})).call("done", &json!({})),
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let mut config = aware(Awareness::None);
+    config.limits.events_per_cycle = 1;
+    let ada = world.agent("ada", config).await.unwrap();
+    let ops = world.space("ops", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, ops, "launch in two stages").await.unwrap();
+    for n in 0..120 {
+        world.say(husam, ops, &format!("by the way, {n}")).await.unwrap();
+    }
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    world.say(husam, ops, "not the second one!").await.unwrap();
+    play.gate.open();
+    world.quiet().await.unwrap();
+    assert_eq!((play.counters.effects("slow"), play.counters.effects("fire")), (1, 0));
 }

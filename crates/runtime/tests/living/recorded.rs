@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use agent::entry::Entry;
 use agent::prompt::Prompt;
+use agent::update::Topic;
 use serde_json::Value;
 use testkit::stubs::{Answer, Vendor};
 
@@ -115,7 +116,7 @@ async fn lived(
     assert!(matches!(fates[0], "lived" | "dead") && fates[1] == "lived", "{fates:?}");
     let heard = house.world.heard(lobby).await.unwrap();
     assert_eq!(heard.last().unwrap().1, "here I am");
-    assert_eq!(house.world.ports().live.drafts(lobby), [], "drafts are left over");
+    assert_eq!(house.world.ports().live.drafts(Topic::Space(lobby)), [], "drafts are left over");
     let (prompts, refused) = house.news();
     // What a vendor signed elsewhere is nothing that it takes here; it is left out then, and that is all.
     let ours = refused.iter().find(|why| !SEALED.iter().any(|words| why.contains(words)));

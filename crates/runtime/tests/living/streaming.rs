@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use agent::config::AgentConfig;
+use agent::event::Stage;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::port::{Heard, Listener, ModelError};
 use agent::update::{Topic, Update};
@@ -13,7 +14,7 @@ use futures_util::FutureExt;
 use models::scripted::Script;
 use serde_json::json;
 
-use crate::play::{Play, done, send, step};
+use crate::play::{Play, done, inbox, send, step};
 
 /// A watcher of a space.
 struct Watcher(Box<dyn Listener>);
@@ -71,7 +72,11 @@ async fn a_visible_call_is_shown_from_its_first_input_to_its_outcome_under_one_i
             "message 2 [build: running]",
         ]
     );
-    assert_eq!(l.play.world.ports().live.drafts(l.lobby), [], "the message has replaced its draft");
+    assert_eq!(
+        l.play.world.ports().live.drafts(Topic::Space(l.lobby)),
+        [],
+        "the message has replaced its draft"
+    );
     l.play.gate.open();
     l.play.world.quiet().await.unwrap();
     assert_eq!(l.watcher.seen(), ["message 2 [build: complete]", "rested"]);
@@ -193,16 +198,51 @@ async fn operators_are_told_of_a_failed_call_apart_from_those_that_worked() {
 }
 
 #[tokio::test]
+async fn operators_are_told_how_far_each_event_has_come() {
+    let play = Play::new(|prompt| match (inbox(prompt), step(prompt)) {
+        (text, 0) if text.contains("hello") => {
+            Script::new().call("send_message", &send("lobby", "hello yourself"))
+        }
+        (text, 0) if text.contains("not for you") => Script::new().call("skip", &json!({})),
+        _ => done(),
+    });
+    let l = lobby(play).await;
+    let mut operator = l.play.world.ports().live.bus().subscribe(Topic::Agent(l.ada));
+    let mut told = Vec::new();
+    for words in ["hello", "just so you know", "not for you"] {
+        let id = l.play.world.say(l.husam, l.lobby, words).await.unwrap().to_string();
+        l.play.world.quiet().await.unwrap();
+        let mut stages = Vec::new();
+        while let Some(Some(Heard::Update(update))) = operator.next().now_or_never() {
+            if let Update::EventStage { event, stage, step, cycle, .. } = &**update {
+                assert_eq!((&event.0, cycle.is_some()), (&id, *stage != Stage::Skipped));
+                stages.push((*stage, *step));
+            }
+        }
+        told.push(stages);
+    }
+    let taken = (Stage::Taken, None);
+    let shown = (Stage::Shown, Some(0));
+    assert_eq!(told[0], [taken, shown, (Stage::Addressed, Some(0))]);
+    assert_eq!(told[1], [taken, shown, (Stage::Read, Some(0))]);
+    assert_eq!(told[2], [taken, (Stage::Skipped, None)]);
+}
+
+#[tokio::test]
 async fn a_draft_is_withdrawn_when_its_cycle_is_canceled() {
     let play = Play::new(|_| Script::new().call_in("send_message", vec![r#"{"text":"hal"#.into()]).hang());
     let mut l = lobby(play).await;
     l.play.world.say(l.husam, l.lobby, "hi").await.unwrap();
     l.play.world.pass(Duration::from_secs(1)).await.unwrap();
     assert_eq!(l.watcher.seen(), [r#"draft "hal" 3"#]);
-    assert_eq!(l.play.world.ports().live.drafts(l.lobby)[0].text, "hal", "who comes now sees it");
+    assert_eq!(
+        l.play.world.ports().live.drafts(Topic::Space(l.lobby))[0].text,
+        "hal",
+        "who comes now sees it"
+    );
     l.play.world.registry().cancel(l.ada, None).await.unwrap();
     l.play.world.node().unwrap().look(l.ada);
     l.play.world.quiet().await.unwrap();
     assert_eq!(l.watcher.seen(), ["reset", "canceled"]);
-    assert_eq!(l.play.world.ports().live.drafts(l.lobby), []);
+    assert_eq!(l.play.world.ports().live.drafts(Topic::Space(l.lobby)), []);
 }

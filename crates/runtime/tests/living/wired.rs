@@ -277,6 +277,10 @@ impl House {
         assert_eq!(asked.iter().collect::<BTreeSet<_>>().len(), asked.len(), "{place}");
         let totals = self.world.reader().totals().await.unwrap();
         assert_eq!((totals.waiting, totals.open_cycles), (0, 0), "{place}");
-        assert_eq!(self.world.ports().live.drafts(self.lobby), [], "{place}: drafts are left over");
+        assert_eq!(
+            self.world.ports().live.drafts(agent::update::Topic::Space(self.lobby)),
+            [],
+            "{place}: drafts are left over"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Events of streams besides the updates themselves.
 
-use agent::id::{AgentId, CycleId, MessageId};
+use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::life::RestReason;
 use agent::update::AgentState;
 use jiff::Timestamp;
@@ -46,6 +46,9 @@ pub struct RestingNow {
 /// A message being written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DraftNow {
+    /// Where.
+    #[schema(value_type = Uuid)]
+    pub space: SpaceId,
     /// The id it will have.
     #[schema(value_type = Uuid)]
     pub message: MessageId,
@@ -90,6 +93,9 @@ pub struct AgentSnapshot {
     pub cycle: Option<CycleId>,
     /// Its last commit: `commit` updates with ids above it follow.
     pub commit_n: u64,
+    /// Messages that it is writing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drafts: Vec<DraftNow>,
 }
 
 /// `snapshot` of the stream of the whole house.
@@ -97,6 +103,9 @@ pub struct AgentSnapshot {
 pub struct HouseSnapshot {
     /// Agents at work.
     pub agents: Vec<AgentNow>,
+    /// Messages being written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drafts: Vec<DraftNow>,
 }
 
 /// The recent past.

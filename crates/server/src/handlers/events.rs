@@ -1,9 +1,12 @@
 //! Events sent to an agent, and its ledger.
 
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use std::sync::Arc;
+
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Stage, Trust};
 use agent::id::{AgentId, EventId, RootId};
 use agent::limits;
 use agent::port::{Accept, Accepted, SentAgain};
+use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
@@ -50,6 +53,7 @@ pub(super) async fn send(
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
                 hall.doors.node.signal(&wake);
+                tell_stage(&hall, to, id.clone(), Stage::Waiting);
                 Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
             }
             Accepted::Duplicate { .. } => Ok(Made::Before(EventAccepted { event_id: id, duplicate: true })),
@@ -86,6 +90,12 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
         return Err(Problem::new(Code::BadValue, detail));
     }
     Ok(())
+}
+
+/// Tells watchers of an agent how far an event of its inbox has come.
+pub(super) fn tell_stage(hall: &Hall, agent: AgentId, event: EventId, stage: Stage) {
+    let update = Update::EventStage { agent, event, stage, cycle: None, step: None };
+    hall.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
 /// The refusal of a reused idempotency key.
@@ -141,6 +151,7 @@ pub(super) async fn cancel(
         hall.doors.registry.cancel_event(agent, EventId(event.clone())).await?;
         // Whoever is just waking with it must look again.
         hall.doors.node.look(agent);
+        tell_stage(&hall, agent, EventId(event.clone()), Stage::Canceled);
         logged(&hall, agent, &event).await
     })
     .await
@@ -158,6 +169,7 @@ pub(super) async fn give_up(
     let agent = agent_called(&hall, &name).await?.id;
     to_the_end(async move {
         hall.doors.registry.drop_event(agent, EventId(event.clone())).await?;
+        tell_stage(&hall, agent, EventId(event.clone()), Stage::Dropped);
         logged(&hall, agent, &event).await
     })
     .await
@@ -187,10 +199,12 @@ pub(super) async fn retry(
         match sent {
             SentAgain::Waits(wake) => {
                 hall.doors.node.signal(wake.as_slice());
+                tell_stage(&hall, agent, old.clone(), Stage::Waiting);
                 Ok(Made::Before(EventAccepted { event_id: old, duplicate: false }))
             }
             SentAgain::Anew(event_id, wake) => {
                 hall.doors.node.signal(wake.as_slice());
+                tell_stage(&hall, agent, event_id.clone(), Stage::Waiting);
                 let place = place(agent, &event_id);
                 Ok(Made::At(place, EventAccepted { event_id, duplicate: false }))
             }

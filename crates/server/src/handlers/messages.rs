@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use agent::entity::{Entity, EntityKind, Space};
-use agent::event::{Principal, Trust};
-use agent::id::{EntityId, MessageId, RootId};
+use agent::event::{Principal, Stage, Trust};
+use agent::id::{EntityId, EventId, MessageId, RootId};
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial};
 use agent::update::{Topic, Update};
@@ -15,7 +15,7 @@ use axum::extract::State;
 use uuid::Uuid;
 
 use super::entities::called;
-use super::events::reused;
+use super::events::{reused, tell_stage};
 use crate::Hall;
 use crate::api::{Message, NewMessage, Page, TimelineQuery};
 use crate::auth::{Caller, InSpace, membership};
@@ -48,6 +48,10 @@ pub(super) async fn say(
                 // The agents first: watchers can wait a microsecond longer than they.
                 hall.doors.node.signal(&wake);
                 hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: message.clone() }));
+                for waken in &wake {
+                    let event = EventId(message.id.to_string());
+                    tell_stage(&hall, waken.agent, event, Stage::Waiting);
+                }
                 let place = format!("/v1/messages/{}", message.id);
                 Ok(Made::At(place, Message::of(message, sender.display_name, sender.kind)))
             }

@@ -49,8 +49,10 @@ pub(super) async fn space(
 /// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
 /// `draft`, `tool.input`, `draft.reset`, `tool.started`, then `tool.done` (with its `status`: `ok`, or
 /// `pending` where the answer comes later) or, for a call that failed, `tool.error` (with the `reason`);
-/// `thought`, `commit`, `cycle.ended`. The durable ones (`commit`) carry the number of the commit as `id`; `Last-Event-ID`
-/// replays those after it, or a `gap` says that they are too many. Before the end, `closed` says why.
+/// `event.stage` (how far an event of its inbox has come: `waiting`, `taken`, `shown`, then `addressed`, `read`,
+/// `skipped`, `canceled` or `dead`), `thought`, `commit`, `cycle.ended`. The durable ones (`commit`) carry the number
+/// of the commit as `id`; `Last-Event-ID` replays those after it, or a `gap` says that they are too many. Before
+/// the end, `closed` says why.
 #[utoipa::path(get, path = "/v1/agents/{agent}/stream", tag = "streams",
     params(("agent" = String, Path, description = "Id or handle."),
            ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),

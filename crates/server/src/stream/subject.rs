@@ -2,7 +2,7 @@
 //! not know buffers or sockets.
 
 use agent::entity::Space;
-use agent::id::{AgentId, EntityId, SpaceId};
+use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::Resting;
 use agent::limits;
 use agent::port::StoreError;
@@ -31,7 +31,7 @@ pub(super) struct Snapshot {
     /// The last durable change that it contains.
     pub(super) mark: u64,
     /// Drafts in it, with their length in characters.
-    pub(super) drafts: Vec<(agent::id::MessageId, u64)>,
+    pub(super) drafts: Vec<(MessageId, u64)>,
 }
 
 impl Subject {
@@ -60,16 +60,20 @@ impl Subject {
                 Some(space) => Ok(Some(space_snapshot(hall, space).await?)),
                 None => Ok(None),
             },
-            Self::Agent(id) => Ok(hall.doors.reader.agent(id).await?.map(|card| {
+            Self::Agent(id) => {
+                let Some(card) = hall.doors.reader.agent(id).await? else { return Ok(None) };
+                let (drafts, lengths) = drafts(hall, self.topic()).await?;
                 let (state, reason) = state_of(hall, &card, hall.doors.clock.now());
                 let (cycle, commit_n) = (cycle_of(hall, &card), card.commit_n);
                 let reason = reason.map(str::to_owned);
-                let data = AgentSnapshot { agent: id, state, reason, cycle, commit_n };
-                Snapshot { data: json(&data), mark: commit_n, drafts: Vec::new() }
-            })),
+                let data = AgentSnapshot { agent: id, state, reason, cycle, commit_n, drafts };
+                Ok(Some(Snapshot { data: json(&data), mark: commit_n, drafts: lengths }))
+            }
             Self::House => {
-                let data = HouseSnapshot { agents: now(hall.doors.node.live().awake()) };
-                Ok(Some(Snapshot { data: json(&data), mark: 0, drafts: Vec::new() }))
+                let agents = now(hall.doors.node.live().awake());
+                let (drafts, lengths) = drafts(hall, self.topic()).await?;
+                let data = HouseSnapshot { agents, drafts };
+                Ok(Some(Snapshot { data: json(&data), mark: 0, drafts: lengths }))
             }
         }
     }
@@ -109,15 +113,7 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
     let members = hall.doors.reader.members(space.id).await?;
     let live = hall.doors.node.live();
     let agents = now(live.active_in(space.id));
-    let (mut drafts, mut lengths) = (Vec::new(), Vec::new());
-    for draft in live.drafts(space.id) {
-        // Committed, though its writer did not yet say so: no draft.
-        if hall.doors.reader.message(draft.message).await?.is_none() {
-            lengths.push((draft.message, draft.chars));
-            let Draft { message, agent, tool, text, .. } = draft;
-            drafts.push(DraftNow { message, agent, tool, text });
-        }
-    }
+    let (drafts, lengths) = drafts(hall, Topic::Space(space.id)).await?;
     let resting = hall.doors.reader.resting(space.id, hall.doors.clock.now()).await?;
     let busy = |agent| agents.iter().any(|now| now.agent == agent);
     let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
@@ -134,6 +130,20 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
         resting,
     };
     Ok(Snapshot { data: json(&data), mark, drafts: lengths })
+}
+
+/// What is being written, and how long each is in characters.
+async fn drafts(hall: &Hall, of: Topic) -> Result<(Vec<DraftNow>, Vec<(MessageId, u64)>), StoreError> {
+    let (mut drafts, mut lengths) = (Vec::new(), Vec::new());
+    for draft in hall.doors.node.live().drafts(of) {
+        // Committed, though its writer did not yet say so: no draft.
+        if hall.doors.reader.message(draft.message).await?.is_none() {
+            lengths.push((draft.message, draft.chars));
+            let Draft { space, message, agent, tool, text, .. } = draft;
+            drafts.push(DraftNow { space, message, agent, tool, text });
+        }
+    }
+    Ok((drafts, lengths))
 }
 
 fn now(activities: Vec<Activity>) -> Vec<AgentNow> {

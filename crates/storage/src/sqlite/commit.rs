@@ -3,7 +3,7 @@
 //! `say`.
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, Refusal};
-use agent::event::Fate;
+use agent::event::{Fate, Principal};
 use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::{Lease, OpenCycle, RestReason, Standing};
 use agent::limits;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::Session;
 use super::due::due_at;
-use super::events::{Which, urgent_waits, waiting};
+use super::events::{Which, waiting};
 use super::facts::facts;
 use super::fault::{Fault, Outcome};
 use super::rows::{
@@ -22,7 +22,7 @@ use super::rows::{
     to_json, u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
-use super::{apply, calls, notes, show};
+use super::{apply, calls, notes, show, urgent};
 
 /// The rows of one life, as far as a commit reads and writes them.
 struct Life {
@@ -166,15 +166,12 @@ fn may(life: &Life, lease: Lease, changes: &Changes) -> bool {
 
 /// Whether someone whose event the open cycle lives has said something urgent that it has not taken.
 fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
-    if life.waiting <= life.taken || !urgent_waits(db, life.agent)? {
+    if life.waiting <= life.taken || !urgent::waits(db, life.agent)? {
         return Ok(false);
     }
     let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
-    let newer = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX)?;
-    Ok(newer.iter().any(|waiting| {
-        let principal = &waiting.event.envelope.principal;
-        waiting.event.urgent && requesters.iter().any(|requester| requester.principal == *principal)
-    }))
+    let speakers: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
+    urgent::waits_of(db, life.agent, &speakers)
 }
 
 /// A commit that the writer cannot tell from lost: the audit decides whether it was done.
@@ -394,7 +391,7 @@ fn look(db: &Connection, life: &Life, cycle: Uuid) -> Outcome<Glance> {
     let (mut preview, mut urgent) = (Vec::new(), Vec::new());
     if count > 0 {
         preview = waiting(db, life.agent, &Which::Others, limits::PEEK_MAX)?;
-        if urgent_waits(db, life.agent)? {
+        if urgent::waits(db, life.agent)? {
             urgent = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX)?;
         }
     }

@@ -15,11 +15,12 @@ use uuid::Uuid;
 use super::Session;
 use super::fault::{Outcome, damaged};
 use super::rows::{
-    CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, int, key, key_at, key_or_none, kind_at, ms,
-    place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json, trust_at,
-    u32_at, u64_at, uuid_at, uuid_or_none,
+    CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, ids_from, int, key, key_at, key_or_none,
+    kind_at, ms, place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json,
+    trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
 };
 use super::sums::{self, LASTING, sum_of};
+use super::urgent;
 
 /// What accepting an event needs to know of its agent.
 #[derive(Clone, Debug)]
@@ -293,6 +294,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
         sender_name: row.get(20)?,
         sender_kind: kind_at(row, 21)?,
         text: sums::words_at(row, 17, WORDS)?,
+        mentions: ids_from(row.get(WORDS + 5)?),
         at: time_at(row, 18)?,
     }))
 }
@@ -303,34 +305,26 @@ pub(super) enum Which {
     Taken,
     /// Those that it did not take.
     Others,
-    /// The urgent ones of these, each with what its sender said before it.
+    /// The urgent ones of these, each with what its sender said before it. Where they are more than
+    /// asked for, the newest: urgent ones first, then what was said before them.
     Urgent,
-}
-
-/// By the partial index over what is urgent: only where something is does the rest matter.
-const URGENT: &str = "w.taken = 0 AND EXISTS (SELECT 1 FROM waiting u \
-    JOIN event o ON o.agent = u.agent AND o.seq = u.seq \
-    WHERE u.agent = ?1 AND u.urgent = 1 AND u.taken = 0 AND u.seq >= w.seq \
-    AND o.principal_kind = e.principal_kind AND o.principal IS e.principal)";
-
-/// Whether anything urgent waits that is not taken.
-pub(super) fn urgent_waits(db: &Connection, agent: i64) -> Outcome<bool> {
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND urgent = 1 AND taken = 0 LIMIT 1";
-    Ok(db.prepare_cached(sql)?.exists([agent])?)
 }
 
 /// Waiting events, oldest first, with what they refer to.
 pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) -> Outcome<Vec<Waiting>> {
-    let condition = match which {
-        Which::Taken => "w.taken = 1",
-        Which::Others => "w.taken = 0",
-        Which::Urgent => URGENT,
+    let (condition, bound) = match which {
+        Which::Taken => ("w.taken = 1 AND ?2 = 0", Value::Integer(0)),
+        Which::Others => ("w.taken = 0 AND ?2 = 0", Value::Integer(0)),
+        Which::Urgent => {
+            let seqs = urgent::seqs(db, agent, limit)?;
+            ("w.seq IN (SELECT value FROM json_each(?2))", Value::Text(to_json(&seqs)?))
+        }
     };
     let sql = format!(
         "SELECT {COLUMNS}, w.attempts FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
-         {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?2"
+         {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
     );
-    let rows = all(db, &sql, params![agent, limit], |row| {
+    let rows = all(db, &sql, params![agent, bound, limit], |row| {
         let waiting = Waiting {
             seq: u64_at(row, 0)?,
             attempts: u32_at(row, NEXT)?,
@@ -428,6 +422,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
         sender_name: row.get(5)?,
         sender_kind: kind_at(row, 6)?,
         text: sums::words_at(row, 7, 9)?,
+        mentions: ids_from(row.get(9 + 5)?),
         at: time_at(row, 8)?,
     })
 }

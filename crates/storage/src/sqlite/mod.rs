@@ -38,6 +38,7 @@ mod sums;
 mod tests;
 mod totals;
 mod upkeep;
+mod urgent;
 mod verify;
 mod wake;
 mod writer;

@@ -289,7 +289,7 @@ pub(super) fn message_at(row: &Row<'_>) -> Outcome<Message> {
     })
 }
 
-fn ids_from(packed: Option<Vec<u8>>) -> Vec<EntityId> {
+pub(super) fn ids_from(packed: Option<Vec<u8>>) -> Vec<EntityId> {
     packed
         .unwrap_or_default()
         .chunks_exact(16)

@@ -5,8 +5,8 @@
 use agent::config::WakeOn;
 use agent::delivery::{AgentFacts, Delivery, MemberFacts, deliver, mentions};
 use agent::entity::EntityKind;
-use agent::event::{EventData, EventKind, Fate};
-use agent::id::EntityId;
+use agent::event::{Envelope, EventData, EventKind, Fate, Trust};
+use agent::id::{EntityId, RootId};
 use agent::port::{Denial, Waken};
 use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, params};
@@ -16,8 +16,9 @@ use super::events::{HEAD, Head, admit};
 use super::fault::{Fault, Outcome};
 use super::held;
 use super::rows::{
-    MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
-    place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at, wake_on_at,
+    MESSAGE, TRUSTS, all, bytes, channel_at, entity_row, first, from_json, int, key, key_at, kind_at,
+    message_at, ms, packed, place_of, principal_at, principal_columns, run, time, to_json, trust_at, u32_at,
+    u64_at, uuid_at, wake_on_at,
 };
 use super::sums::Words;
 
@@ -239,6 +240,8 @@ fn hand_over(
 
 /// What waits of one space and is not taken by the open cycle.
 struct Older {
+    /// Of the newest event that is no agent's.
+    person: Option<Envelope>,
     from: u64,
     urgent: bool,
     mention: bool,
@@ -254,9 +257,29 @@ fn older(db: &Connection, agent: i64, space: i64) -> Outcome<Option<Older>> {
     let found = first(db, &sql, params![agent, space, i64::MAX], |row| {
         let Some(from) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
         let from = u64::try_from(from).unwrap_or(0);
-        Ok(Some(Older { from, urgent: row.get(1)?, mention: row.get(2)?, not_before: row.get(3)? }))
+        let person = None;
+        Ok(Some(Older { person, from, urgent: row.get(1)?, mention: row.get(2)?, not_before: row.get(3)? }))
     })?;
-    Ok(found.flatten())
+    let Some(older) = found.flatten() else { return Ok(None) };
+    Ok(Some(Older { person: person(db, agent, space)?, ..older }))
+}
+
+/// The envelope of the newest of them that is no agent's.
+fn person(db: &Connection, agent: i64, space: i64) -> Outcome<Option<Envelope>> {
+    let sql = format!(
+        "SELECT e.principal_kind, e.principal, e.channel, e.trust, e.root, e.hop {OLDER} AND e.trust <> ?4 \
+         ORDER BY e.seq DESC LIMIT 1"
+    );
+    let agents = place_of(&TRUSTS, &Trust::Agent);
+    first(db, &sql, params![agent, space, i64::MAX, agents], |row| {
+        Ok(Envelope {
+            principal: principal_at(row, 0)?,
+            channel: channel_at(row, 2)?,
+            trust: trust_at(row, 3)?,
+            root: RootId(key_at(row, 4)?),
+            hop: u32_at(row, 5)?,
+        })
+    })
 }
 
 /// The inbox is full: the new event becomes a range over all that waits of its space and itself.
@@ -274,6 +297,11 @@ fn collapse(
 ) -> Outcome<Option<i64>> {
     let mut event = delivery.event.clone();
     let EventData::Said { space: space_id, .. } = event.data else { return Ok(None) };
+    // A range with words of people in it is people's: it is never held, and what is done for it is no
+    // agent's affair.
+    if let (Trust::Agent, Some(person)) = (event.envelope.trust, &older.person) {
+        event.envelope = person.clone();
+    }
     event.urgent |= older.urgent;
     event.kind = if older.mention { EventKind::Mention } else { event.kind };
     event.data = EventData::SaidRange { space: space_id, from: older.from, to };

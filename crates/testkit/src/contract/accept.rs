@@ -1,8 +1,8 @@
 //! What accepting promises.
 
-use agent::changes::CommitKind;
+use agent::changes::{CommitKind, CommitOutcome};
 use agent::config::{AgentConfig, WakeOn};
-use agent::event::{EventData, EventKind, Fate, Trust};
+use agent::event::{EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{CredentialId, EntityId, EventId, RootId, SpaceId};
 use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Waken};
 use futures_util::future::join_all;
@@ -240,6 +240,39 @@ pub async fn a_full_inbox_refuses_services_and_collapses_what_is_said(b: Backend
         assert_eq!(w.state(w.ada, id).await, "lived");
     }
     assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().waiting, 0);
+}
+
+/// Whoever's words are gathered into a range asks for something by it: the range speaks for all of them,
+/// for a person before an agent, and what is urgent in it holds every call.
+pub async fn a_range_speaks_for_everybody_in_it(b: Backend) {
+    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
+    let w = world_with(b, config).await;
+    w.b.registry.add_member(w.family, w.bob.entity(), String::new(), at(5)).await.unwrap();
+    for n in 0..10 {
+        w.say(w.family, &format!("word {n}")).await;
+    }
+    w.accept(saying(w.bob.entity(), w.family, "the last word")).await;
+    let waiting = w.wake(w.ada).await.waiting;
+    let [range] = &waiting[..] else { panic!("wanted one range, got {waiting:?}") };
+    assert_eq!(range.said.len(), 11);
+    assert_eq!((range.event.envelope.trust, range.event.envelope.hop), (Trust::Member, 0));
+    let asked: Vec<_> = agent::delivery::requesters(range).into_iter().map(|by| by.principal).collect();
+    let both = [Principal::Entity(w.husam), Principal::Entity(w.bob.entity())];
+    assert!(both.iter().all(|speaker| asked.contains(speaker)), "{asked:?}");
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.outward(0, true)];
+    let requesters = agent::delivery::requesters(range);
+    living.open.requesters.clone_from(&requesters);
+    decision.open.as_mut().unwrap().requesters = requesters;
+    living.done(&w, decision).await;
+    w.say(w.family, "stop!").await;
+    for n in 0..10 {
+        w.accept(saying(w.bob.entity(), w.family, &format!("by the way {n}"))).await;
+    }
+    let mut start = living.changes(CommitKind::Start);
+    start.barrier = true;
+    assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);
 }
 
 /// The first event waits for more, and what came meanwhile is lived with it.

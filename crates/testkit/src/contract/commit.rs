@@ -303,6 +303,32 @@ pub async fn a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_req
     living.done(&w, start).await;
 }
 
+/// Behind a backlog longer than one look brings, an urgent word is seen all the same, and holds the call.
+pub async fn an_urgent_word_is_heard_behind_any_backlog_of_its_speaker(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "deploy").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.calls = vec![living.outward(0, true)];
+    let requester =
+        agent::life::Requester { principal: agent::event::Principal::Entity(w.husam), space: Some(w.family) };
+    living.open.requesters = vec![requester.clone()];
+    decision.open.as_mut().unwrap().requesters = vec![requester];
+    for n in 0..agent::limits::URGENT_MAX + 20 {
+        w.say(w.team, &format!("elsewhere {n}")).await;
+    }
+    living.done(&w, decision).await;
+    w.say(w.family, "stop!").await;
+    let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
+    let last = glance.urgent.last().map(|waiting| (waiting.event.urgent, waiting.said[0].text.as_str()));
+    assert_eq!((glance.urgent.len(), last), (agent::limits::URGENT_MAX as usize, Some((true, "stop!"))));
+    let first = format!("elsewhere {}", 21);
+    assert_eq!(glance.urgent[0].said[0].text, first, "of what was said before it the newest, oldest first");
+    let mut start = living.changes(CommitKind::Start);
+    start.barrier = true;
+    assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);
+}
+
 /// Tokens of all its life: receipts once each, and what was skipped.
 pub async fn totals_count_receipts_and_skips(b: Backend) {
     let w = world(b).await;

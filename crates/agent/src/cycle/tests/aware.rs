@@ -283,6 +283,44 @@ fn what_the_rules_settle_asks_no_model() {
     assert!(commits.iter().all(|changes| changes.entries.is_empty()));
 }
 
+#[test]
+fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
+    let ending = |named: Vec<EntityId>, cites: Option<EventId>| {
+        let mut waiting = service(1, 0);
+        waiting.event.kind = EventKind::SpaceMessage;
+        let (space, message) = (SpaceId(Uuid::from_u128(9)), crate::id::MessageId(Uuid::from_u128(1)));
+        waiting.event.data = EventData::Said { space, seq: 1, message };
+        waiting.event.cites = cites;
+        waiting.said = vec![crate::event::Said {
+            id: message,
+            space,
+            space_name: "Team".into(),
+            seq: 1,
+            sender: EntityId(Uuid::from_u128(3)),
+            sender_name: "You".into(),
+            sender_kind: EntityKind::Human,
+            text: "hello you".into(),
+            mentions: named,
+            at: at(0),
+        }];
+        let mut read = waking(vec![waiting]);
+        read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());
+        read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };
+        let mut cycle = begin_with(read);
+        match drive(&mut cycle).1 {
+            Next::Rest(Rested::Ended { ending, .. }) => Some(ending),
+            _ => None,
+        }
+    };
+    let me = waking(vec![]).entity.id;
+    let other = EntityId(Uuid::from_u128(if me.0.as_u128() == 2 { 1 } else { 2 }));
+    assert_eq!(ending(vec![other], None), Some(Ending::Skipped));
+    assert_eq!(ending(vec![], None), None, "nobody is named: all are meant");
+    assert_eq!(ending(vec![me], None), None);
+    assert_eq!(ending(vec![EntityId(Uuid::from_u128(77))], None), None, "who left is nobody else");
+    assert_eq!(ending(vec![other], Some(EventId("e1".into()))), None, "an operator sends it again");
+}
+
 fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
     let member = |n: u128| crate::entity::Member {
         entity: Entity { id: EntityId(Uuid::from_u128(n)), ..waking(vec![]).entity },

@@ -19,6 +19,35 @@ fn a_reply_cut_by_its_length_behind_an_outward_call_is_told_so_after_the_outcome
 }
 
 #[test]
+fn what_the_vendor_breaks_off_is_not_executed_and_the_run_says_why_it_ended() {
+    let refused = |parts| {
+        let mut cycle = begin(vec![service(1, 0)]);
+        drive(&mut cycle);
+        let mut thought = reply(parts);
+        thought.reply.stop = StopReason::Refused("content_filter".into());
+        cycle.thought(Ok(thought), at(2_000));
+        drive(&mut cycle)
+    };
+    let (_, next) = refused(vec![text("I can")]);
+    assert_eq!(rested(&next), (Ending::Rested, Some("the model refused to go on: content_filter")));
+    let (commits, next) = refused(vec![call("done")]);
+    let outcome = commits[0].calls[0].outcome.as_ref().unwrap();
+    assert_eq!(outcome.text, "the vendor broke this call off; it was not executed");
+    assert!(matches!(next, Next::Think(_)), "{next:?}");
+}
+
+#[test]
+fn of_a_name_that_is_too_long_to_be_one_the_beginning_is_kept() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = say(&mut cycle, vec![call(&"é".repeat(50_000))]);
+    let row = &commits[0].calls[0];
+    assert_eq!(row.tool, "é".repeat(limits::CALLED_NAME_MAX_BYTES / 2));
+    assert!(row.outcome.as_ref().unwrap().text.len() < 1_000);
+    assert!(commits[0].entries.iter().all(|entry| entry.message.countable().len() < 1_000));
+}
+
+#[test]
 fn what_is_too_large_or_too_much_is_a_failed_attempt_and_arguments_too_large_are_not_kept() {
     let huge = |parts: Vec<ReplyPart>| {
         let mut cycle = begin(vec![service(1, 0)]);

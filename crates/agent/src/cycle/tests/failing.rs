@@ -89,3 +89,15 @@ fn with_nothing_behind_it_a_refused_request_is_the_contents_failure_at_once() {
         assert_eq!((commits[0].blame, commits[0].batch_cap), (true, Some(Some(1))), "halved");
     }
 }
+
+#[test]
+fn in_the_middle_of_a_cycle_what_is_invalid_again_after_it_was_rebuilt_is_not_sent_a_third_time() {
+    let mut cycle = with_a_past();
+    drive(&mut cycle);
+    say(&mut cycle, vec![call("note")]);
+    let invalid = || ModelError::Invalid("400: no".into());
+    let (commits, _) = refuse(&mut cycle, invalid());
+    assert_eq!(kinds(&commits), [CommitKind::View]);
+    let (_, next) = refuse(&mut cycle, invalid());
+    assert_eq!(rested(&next).0, Ending::Failed);
+}

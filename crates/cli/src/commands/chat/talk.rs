@@ -257,7 +257,8 @@ impl Talk {
             Update::ToolInput { .. }
             | Update::Member { .. }
             | Update::Thought { .. }
-            | Update::Commit { .. } => {}
+            | Update::Commit { .. }
+            | Update::EventStage { .. } => {}
         }
         false
     }

@@ -196,7 +196,7 @@ impl House {
                     self.pulses.beat(message.sender.agent());
                 }
             }
-            Update::Member { .. } => {}
+            Update::Member { .. } | Update::EventStage { .. } => {}
         }
     }
 

@@ -136,7 +136,7 @@ impl Follower {
                     self.note(now, "back", "the server is back", json!({}));
                 }
                 self.subject.snapshot(&snapshot);
-                self.log.snapshot(&snapshot, self.subject.space());
+                self.log.snapshot(&snapshot);
                 if self.screen.json {
                     let data = serde_json::to_value(&snapshot).unwrap_or(Value::Null);
                     self.print(now, "snapshot", data);

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
-use agent::id::{AgentId, CallId, CycleId, MessageId, SpaceId};
+use agent::event::Stage;
+use agent::id::{AgentId, CallId, CycleId, EventId, MessageId, SpaceId};
 use agent::life::Resting;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
@@ -195,7 +196,8 @@ impl Log {
                 self.think(at, *agent, *step, *reasoning, delta);
             }
             // The call itself is told when it begins.
-            Update::Commit { .. } | Update::ToolInput { .. } => {}
+            Update::EventStage { agent, event, stage: Stage::Dead, .. } => self.gave_up(at, *agent, event),
+            Update::Commit { .. } | Update::EventStage { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
                 self.busy.remove(agent);
                 self.resting.remove(agent);
@@ -209,8 +211,13 @@ impl Log {
         }
     }
 
+    fn gave_up(&mut self, at: Timestamp, agent: AgentId, event: &EventId) {
+        let words = format!("gave up the event {} (`viv dead` lists such)", self.screen.clean_line(&event.0));
+        self.remark(at, &self.names.of(agent.entity()), &words);
+    }
+
     /// Takes the snapshot of a new connection.
-    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, space: Option<SpaceId>) {
+    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
         self.busy = snapshot
             .agents
             .iter()
@@ -225,8 +232,7 @@ impl Log {
         self.drafts.clear();
         self.calls.clear();
         for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
-            let Some(space) = space else { continue };
-            let (agent, text) = (draft.agent, draft.text.clone());
+            let (agent, space, text) = (draft.agent, draft.space, draft.text.clone());
             self.drafts.insert(draft.message, Draft { agent, space, text, torn: false });
         }
     }
@@ -573,6 +579,7 @@ fn agent_of(update: &Update) -> Option<AgentId> {
         | Update::ToolError { agent, .. }
         | Update::Thought { agent, .. }
         | Update::Commit { agent, .. }
+        | Update::EventStage { agent, .. }
         | Update::CycleEnded { agent, .. } => Some(*agent),
         Update::Message { .. } | Update::Member { .. } => None,
     }

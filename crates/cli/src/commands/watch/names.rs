@@ -98,6 +98,7 @@ fn named_in(update: &Update) -> (Option<EntityId>, Option<SpaceId>) {
         | Update::ToolError { agent, .. }
         | Update::Thought { agent, .. }
         | Update::Commit { agent, .. }
+        | Update::EventStage { agent, .. }
         | Update::CycleEnded { agent, .. } => (Some(agent.entity()), None),
     }
 }

@@ -203,6 +203,7 @@ impl Subject {
                     | Update::ToolError { agent, .. }
                     | Update::Thought { agent, .. }
                     | Update::Commit { agent, .. }
+                    | Update::EventStage { agent, .. }
                     | Update::CycleEnded { agent, .. } => {
                         (feed == Feed::Own || !alone) && agents.contains(agent)
                     }
