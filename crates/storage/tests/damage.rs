@@ -174,6 +174,8 @@ async fn a_damaged_entry_is_named_and_harms_only_its_agent() {
 async fn changed(dir: &Arc<tempfile::TempDir>, pristine: &[u8], sql: &str) -> Sqlite {
     let data = dir.path().join("data");
     std::fs::write(data.join("vivarium.db"), pristine).unwrap();
+    // What an earlier life wrote is no part of it.
+    let _ = std::fs::remove_file(data.join("vivarium.db-wal"));
     let db = Connection::open(data.join("vivarium.db")).unwrap();
     assert!(db.execute(sql, []).unwrap() > 0, "{sql}");
     drop(db);
@@ -248,4 +250,87 @@ async fn a_call_or_a_memory_that_has_changed_by_itself_harms_only_its_agent() {
         }
         store.close().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn one_agents_torn_rows_stop_nobody_else() {
+    use agent::event::{Principal, Trust};
+    use agent::id::{MessageId, RootId};
+    use agent::port::{Accept, Accepted, PageRequest, Reader};
+    use agent::space::NewMessage;
+    use uuid::Uuid;
+
+    let ada = "(SELECT id FROM entity WHERE name = 'ada')";
+    let changes = [
+        format!("UPDATE life SET requesters = 'x' WHERE agent = {ada}"),
+        format!("UPDATE life SET open = 'x' WHERE agent = {ada}"),
+        format!("UPDATE life SET skips = -1 WHERE agent = {ada}"),
+        format!("UPDATE agent SET urgency = 'x' WHERE id = {ada}"),
+        format!("UPDATE agent SET wake_on = 9 WHERE id = {ada}"),
+        format!("UPDATE agent SET hop_limit = -1 WHERE id = {ada}"),
+        format!("UPDATE agent SET inbox_max = -1 WHERE id = {ada}"),
+        format!("UPDATE inbox_head SET due_at = -9000000000000000000 WHERE agent = {ada}"),
+        format!("UPDATE inbox_head SET hold_until = 9000000000000000000 WHERE agent = {ada}"),
+        format!("UPDATE inbox_head SET held = -1 WHERE agent = {ada}"),
+        format!(
+            "UPDATE event SET state = 1, crc = crc + 1, release_at = 0 WHERE id = 'waits' AND agent = {ada}"
+        ),
+    ];
+    let dir = crate::upkeep::lived().await;
+    let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
+    for sql in changes {
+        let store = changed(&dir, &pristine, &sql).await;
+        let now = "2040-01-01T00:00:00Z".parse().unwrap();
+        let husam = store.entity("husam".into()).await.unwrap().unwrap().id;
+        let bob = store.entity("bob".into()).await.unwrap().unwrap().id.agent();
+        let space = store.space("family".into()).await.unwrap().unwrap().id;
+        let id = MessageId(Uuid::from_u128(0x4000_8000_0000_0000_0000));
+        let message = NewMessage {
+            id,
+            space,
+            sender: husam,
+            text: "is anybody there?".into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: now,
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(husam),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        };
+        let accepted = store.accept(Accept::Say(message), None).await;
+        assert!(matches!(accepted, Ok(Accepted::Fresh { .. })), "{sql}: {accepted:?}");
+        store.fire_due(now, 10).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        store.due(now, None, 10).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        store.next_due(now).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let page = PageRequest { cursor: None, limit: 10 };
+        let cards = store.agents(page).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(cards.items.len(), 2, "{sql}");
+        assert!(store.wake(bob, now, None).await.unwrap().is_some(), "{sql}");
+        store.close().await.unwrap();
+        let flaws = storage::sqlite::verify(&dir.path().join("data")).unwrap().flaws;
+        assert!(flaws.iter().any(|flaw| flaw.agent.as_deref() == Some("ada")), "{sql}: {flaws:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_without_its_file_begins_no_new_life() {
+    let dir = tempfile::tempdir().unwrap();
+    closed(dir.path()).await;
+    std::fs::remove_file(dir.path().join("vivarium.db")).unwrap();
+    std::fs::write(dir.path().join("vivarium.db-wal"), "all that was said").unwrap();
+    let error = open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
+    assert!(!dir.path().join("vivarium.db").exists());
+}
+
+#[tokio::test]
+async fn a_stop_in_order_leaves_the_store_in_its_file_alone() {
+    let dir = crate::upkeep::lived().await;
+    let log = dir.path().join("data/vivarium.db-wal");
+    let left = std::fs::metadata(log).map_or(0, |found| found.len());
+    assert_eq!(left, 0);
 }

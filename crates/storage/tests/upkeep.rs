@@ -347,6 +347,21 @@ async fn a_restore_takes_no_place_that_is_taken_and_keeps_what_it_replaces() {
 }
 
 #[tokio::test]
+async fn a_restore_that_was_cut_short_leaves_nothing_that_could_be_lived_and_can_be_run_again() {
+    let dir = lived().await;
+    let backup = sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file;
+    // What a death behind the removal of the log leaves: the file without it, and the mark.
+    fs::write(data(&dir).join("restore-unfinished"), "before").unwrap();
+    let refused = Sqlite::open(&data(&dir), Arc::new(runtime::clock::SystemClock::new())).err().unwrap();
+    assert!(refused.to_string().contains("whole in `before`"), "{refused}");
+    let refused = verify(&data(&dir)).unwrap_err();
+    assert!(refused.to_string().contains("cut short"), "{refused}");
+    sqlite::restore(&backup, &data(&dir), &["lock"], Some("again")).unwrap();
+    assert!(!data(&dir).join("restore-unfinished").exists());
+    assert_eq!(verify(&data(&dir)).unwrap().flaws, []);
+}
+
+#[tokio::test]
 async fn a_copy_that_is_no_whole_store_is_refused_before_anything_is_replaced() {
     let dir = lived().await;
     let whole = fs::read(sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file).unwrap();

@@ -3,15 +3,16 @@
 use agent::delivery::is_urgent;
 use agent::event::{Event, Fate};
 use agent::id::AgentId;
-use agent::life::Standing;
+use agent::life::{Plan, Standing};
 use agent::port::{Due, Waken};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::Session;
+use super::apart::or_apart;
 use super::events::{Head, admit};
 use super::facts::{plan_at, touch};
-use super::fault::Outcome;
+use super::fault::{Fault, Outcome};
 use super::held::release;
 use super::notes::put_plan;
 use super::rows::{agent_row, all, first, ms, time, u64_at, uuid_at};
@@ -26,13 +27,13 @@ pub(super) const NEXT_PLAN: &str = "SELECT min(next_at) FROM plan WHERE to_commi
 /// Plans whose time has come.
 pub(super) const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at \
     FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
-    WHERE p.to_commit IS NULL AND p.next_at <= ? ORDER BY p.next_at LIMIT ?";
+    JOIN agent a ON a.id = p.agent AND a.damage IS NULL WHERE p.to_commit IS NULL AND p.next_at <= ? ORDER BY p.next_at LIMIT ?";
 
 /// The next held event that time lets go.
 pub(super) const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
 /// Held events that time lets go, the oldest first.
 pub(super) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
-    WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
+    JOIN agent g ON g.id = e.agent AND g.damage IS NULL WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
 
 pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u32) -> Outcome<Vec<Due>> {
     let (at, agent) = match after {
@@ -40,14 +41,16 @@ pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u3
         None => (i64::MIN, 0),
     };
     all(db, DUE, params![ms(now), at, agent, limit], |row| {
-        Ok(Due { agent: AgentId(uuid_at(row, 0)?), at: time(row.get(1)?)? })
+        // A moment that is none: whoever wakes the agent finds what else is wrong with it.
+        let at = time(row.get(1)?).unwrap_or(Timestamp::MIN);
+        Ok(Due { agent: AgentId(uuid_at(row, 0)?), at })
     })
 }
 
 pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
     let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
     let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
-    next.map(time).transpose()
+    Ok(next.and_then(|at| time(at).ok()))
 }
 
 /// Turns due plans into events of their agents, and lets go what was held long enough.
@@ -58,31 +61,47 @@ pub(super) fn fire_due(
     limit: u32,
 ) -> Outcome<Vec<Waken>> {
     let plans = all(db, PLANS, params![ms(now), limit], |row| {
-        Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), u64_at(row, 2)?, plan_at(row, 3)?))
+        let plan = u64_at(row, 2).and_then(|n| Ok((n, plan_at(row, 3)?)));
+        Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), plan))
     })?;
     let mut wake = Vec::new();
-    for (row, agent, n, plan) in plans {
-        let Some((event, after)) = agent::plan::fire(&plan, now) else { continue };
-        let mut head = Head::read(db, row)?;
-        let urgent = is_urgent(&event, &head.urgency);
-        let event = Event { urgent, ..event };
-        if let Some(at) = admit(db, session, &mut head, &event, None, &Fate::Waiting)? {
-            wake.push(Waken { agent, at: time(at)?, urgent });
-        }
-        put_plan(db, row, n, &after)?;
-        touch(db, row)?;
+    for (row, agent, plan) in plans {
+        let woken = or_apart(db, row, || {
+            let (n, plan) = plan?;
+            fire(db, session, (row, agent), n, &plan, now)
+        })?;
+        wake.extend(woken.flatten());
     }
     for _ in 0..limit {
         let next = first(db, RELEASE, [ms(now)], |row| {
-            Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)?))
+            Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2).map_err(Fault::from)))
         })?;
         let Some((row, agent, space)) = next else { break };
-        let mut head = Head::read(db, row)?;
-        if let Some(at) = release(db, session, &mut head, space, now)? {
+        let due = or_apart(db, row, || release(db, session, &mut Head::read(db, row)?, space?, now))?;
+        if let Some(at) = due.flatten() {
             wake.push(Waken { agent, at: time(at)?, urgent: false });
         }
     }
     Ok(wake)
+}
+
+/// One plan becomes an event of its agent, and waits for its next time.
+fn fire(
+    db: &Connection,
+    session: &Session,
+    (row, agent): (i64, AgentId),
+    n: u64,
+    plan: &Plan,
+    now: Timestamp,
+) -> Outcome<Option<Waken>> {
+    let Some((event, after)) = agent::plan::fire(plan, now) else { return Ok(None) };
+    let mut head = Head::read(db, row)?;
+    let urgent = is_urgent(&event, &head.urgency);
+    let event = Event { urgent, ..event };
+    let due = admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
+    put_plan(db, row, n, &after)?;
+    touch(db, row)?;
+    due.map(|at| Ok(Waken { agent, at: time(at)?, urgent })).transpose()
 }
 
 /// When the agent has something to do, from its rows: an open cycle since `open_since`, else the

@@ -16,8 +16,8 @@ use super::Session;
 use super::fault::{Outcome, damaged};
 use super::rows::{
     CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, ids_from, int, key, key_at, key_or_none,
-    kind_at, ms, place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json,
-    trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
+    kind_at, ms, place_of, principal_at, principal_columns, run, standing_at, time, time_at, time_or_none,
+    to_json, trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
 };
 use super::sums::{self, LASTING, sum_of};
 use super::urgent;
@@ -41,21 +41,23 @@ pub(super) struct Head {
 pub(super) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
 
 impl Head {
+    /// Whoever writes into an inbox asks others too: where the agent's own settings cannot be read, its
+    /// words are kept all the same, and it wakes for nothing. `viv verify` names what is wrong.
     pub(super) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
         Ok(Self {
             agent: row.get(at)?,
-            standing: standing_at(row, at + 1)?,
-            inbox_max: u32_at(row, at + 2)?,
-            debounce: row.get(at + 3)?,
+            standing: standing_at(row, at + 1).unwrap_or(Standing::Suspended),
+            inbox_max: u32_at(row, at + 2).unwrap_or(u32::MAX),
+            debounce: row.get(at + 3).unwrap_or(0),
             head_seq: row.get(at + 4)?,
             waiting: u32_at(row, at + 5)?,
             due_at: row.get(at + 6)?,
-            hold_until: row.get(at + 7)?,
+            hold_until: row.get::<_, Option<i64>>(at + 7)?.filter(|until| time(*until).is_ok()),
             held: u32_at(row, at + 8)?,
-            urgency: match row.get::<_, Option<String>>(at + 9)? {
-                Some(text) => from_json(&text, "an urgency")?,
-                None => Urgency::default(),
-            },
+            urgency: row
+                .get::<_, Option<String>>(at + 9)?
+                .and_then(|text| from_json(&text, "an urgency").ok())
+                .unwrap_or_default(),
         })
     }
 

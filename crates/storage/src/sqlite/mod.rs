@@ -8,6 +8,7 @@
 //! these names.
 
 mod accept;
+mod apart;
 mod apply;
 mod blobs;
 mod calls;

@@ -1,15 +1,19 @@
 //! Questions about agents' lives: cards, inboxes, receipts, the audit of commits.
 
+use std::sync::Arc;
+
 use agent::changes::CommitKind;
+use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
-use agent::life::Resting;
+use agent::life::{Resting, Standing};
 use agent::port::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest};
-use agent::run::{Ending, Run};
+use agent::run::{Ending, Run, Usage};
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
 use super::Session;
+use super::apart::or_noted;
 use super::events::{ledger, state_code};
 use super::fault::{Outcome, damaged};
 use super::reader::{paged, rows_of};
@@ -28,9 +32,39 @@ const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l O
     JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space \
     LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles";
 
+/// A list is about others too: of whose life something cannot be read the card says so, and no more.
 fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCard> {
-    let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
     let entity = entity_at(row, 23)?;
+    let torn = AgentCard {
+        id: entity.id.agent(),
+        entity: entity.clone(),
+        config_rev: 0,
+        config: Arc::default(),
+        standing: Standing::Suspended,
+        open: None,
+        waiting: 0,
+        held: 0,
+        cycles: 0,
+        skips: 0,
+        usage: Usage::default(),
+        not_before: None,
+        rest_reason: None,
+        active_space: None,
+        commit_n: 0,
+        cost_micros: None,
+        unpriced: 0,
+        last: None,
+        next_plan: None,
+        damage: None,
+    };
+    let mut damage = None;
+    let card = or_noted(whole_card(db, session, row, entity), torn, &mut damage)?;
+    Ok(AgentCard { damage: card.damage.or(damage), ..card })
+}
+
+/// The card, where every record that it needs can be read.
+fn whole_card(db: &Connection, session: &Session, row: &Row<'_>, entity: Entity) -> Outcome<AgentCard> {
+    let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
     Ok(AgentCard {
         id: entity.id.agent(),
         config_rev,

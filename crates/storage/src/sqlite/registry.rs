@@ -140,12 +140,7 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.
 pub(super) fn set_apart(db: &Connection, agent: AgentId, why: &str) -> Outcome<()> {
-    let row = known_agent(db, agent)?;
-    let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
-    if run(db, sql, params![why, row])? == 1 {
-        run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
-    }
-    Ok(())
+    super::apart::set_apart(db, known_agent(db, agent)?, why)
 }
 
 fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestamp) -> Outcome<CycleId> {

@@ -12,6 +12,7 @@ use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, params};
 
 use super::Session;
+use super::apart::{or_apart, or_noted, set_apart};
 use super::events::{HEAD, Head, admit};
 use super::fault::{Fault, Outcome};
 use super::held;
@@ -69,7 +70,11 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
         if let Some(head) = listener.and_then(|listener| listener.head.as_mut()) {
             // A person's word lets go what agents said there before it.
             if kind != EntityKind::Agent && head.held > 0 {
-                held::release(db, session, head, place.id, message.at)?;
+                let agent = head.agent;
+                let release = || held::release(db, session, head, place.id, message.at).map(drop);
+                if or_apart(db, agent, release)?.is_none() {
+                    *head = Head::read(db, agent)?;
+                }
             }
             let due = hand_over(db, session, head, &delivery, place.id, seq)?;
             if let Some(at) = due {
@@ -101,18 +106,27 @@ fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
          FROM member m JOIN entity e ON e.id = m.entity LEFT JOIN agent a ON a.id = e.id \
          LEFT JOIN inbox_head h ON h.agent = a.id LEFT JOIN life l ON l.agent = a.id WHERE m.space = ?"
     );
-    all(db, &sql, [space], |row| {
-        let kind = kind_at(row, 2)?;
-        let head = (kind == EntityKind::Agent).then(|| Head::at(row, 7)).transpose()?;
+    let mut torn = Vec::new();
+    let found = all(db, &sql, [space], |row| {
+        let (id, kind): (i64, _) = (row.get(0)?, kind_at(row, 2)?);
+        let mut damage = None;
+        let head = match kind {
+            EntityKind::Agent => or_noted(Head::at(row, 7).map(Some), None, &mut damage)?,
+            EntityKind::Human => None,
+        };
+        torn.extend(damage.map(|why| (id, why)));
         let agent = head.as_ref().map(|head| -> Outcome<AgentFacts> {
             let requesters: Option<String> = row.get(6)?;
+            // What cannot be read of these is as if it were not set: others speak here too.
             Ok(AgentFacts {
                 standing: head.standing,
-                wake_on: wake_on_at(row, 4)?,
-                hop_limit: u32_at(row, 5)?,
+                wake_on: wake_on_at(row, 4).unwrap_or(WakeOn::All),
+                hop_limit: u32_at(row, 5).unwrap_or(0),
                 waiting: head.waiting,
                 inbox_max: head.inbox_max,
-                requesters: requesters.map_or(Ok(Vec::new()), |text| from_json(&text, "requesters"))?,
+                requesters: requesters
+                    .and_then(|text| from_json(&text, "requesters").ok())
+                    .unwrap_or_default(),
                 urgency: head.urgency.clone(),
             })
         });
@@ -122,8 +136,12 @@ fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
             name: row.get(3)?,
             agent: agent.transpose()?,
         };
-        Ok(Listener { facts, row: row.get(0)?, head })
-    })
+        Ok(Listener { facts, row: id, head })
+    })?;
+    for (agent, why) in torn {
+        set_apart(db, agent, &why)?;
+    }
+    Ok(found)
 }
 
 /// Why a closed space or a stranger's message is not taken.
@@ -261,7 +279,8 @@ fn older(db: &Connection, agent: i64, space: i64) -> Outcome<Option<Older>> {
         Ok(Some(Older { person, from, urgent: row.get(1)?, mention: row.get(2)?, not_before: row.get(3)? }))
     })?;
     let Some(older) = found.flatten() else { return Ok(None) };
-    Ok(Some(Older { person: person(db, agent, space)?, ..older }))
+    // What is torn there is told by whoever reads it to live it.
+    Ok(Some(Older { person: person(db, agent, space).ok().flatten(), ..older }))
 }
 
 /// The envelope of the newest of them that is no agent's.

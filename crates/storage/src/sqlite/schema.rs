@@ -126,6 +126,7 @@ pub(super) struct Opened {
 pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     check_library()?;
     let lock = lock_dir(dir)?;
+    whole(dir)?;
     #[cfg(feature = "failpoints")]
     super::disk::prepare(dir);
     let file = dir.join(FILE);
@@ -135,6 +136,26 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
     let (boot, clean) = ready(&db, &file)?;
     Ok(Opened { db, file, lock, boot, clean })
+}
+
+/// The name of a file that stands in a data directory while a restore changes it.
+pub(super) const RESTORING: &str = "restore-unfinished";
+
+/// Refuses a directory in which a restore was cut short: what is there may be a store without its log.
+pub(super) fn whole(dir: &Path) -> Result<(), OpenError> {
+    let mark = dir.join(RESTORING);
+    match std::fs::read_to_string(&mark) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(OpenError::Io { dir: dir.to_owned(), source }),
+        Ok(aside) => {
+            let why = format!(
+                "a restore was cut short here; the store that was here is whole in `{}`: run the restore again \
+                 with `--replace`, or move those files back and remove `{RESTORING}`",
+                aside.trim()
+            );
+            Err(OpenError::NotADatabase { file: dir.join(FILE), why })
+        }
+    }
 }
 
 /// Makes the file where there is none, under another name first: so that one of no bytes is never ours, but
@@ -149,6 +170,10 @@ fn begin(file: &Path) -> Result<(), OpenError> {
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(io(source)),
+    }
+    if file.with_extension("db-wal").exists() {
+        let why = "it is gone, and its log `vivarium.db-wal` is still there".to_owned();
+        return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
     let begun = file.with_extension("db.begun");
     match std::fs::remove_file(&begun) {

@@ -228,6 +228,9 @@ pub(super) fn write_all(
     }
     if broken.is_none() {
         checkpoint(db, counters);
+        // Stopped in order, the file alone is the store: a log that is kept could rot, and roll it back. Where
+        // a reader is in the way the log stays, as after a kill.
+        let _ = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
     }
 }
 

@@ -20,7 +20,12 @@ pub(super) struct Beside {
 impl Beside {
     /// Opens the store of a data directory, or a file by its name.
     pub(super) fn open(place: &Path) -> Result<Self, UpkeepError> {
-        let file = if place.is_dir() { place.join(FILE) } else { place.to_owned() };
+        let file = if place.is_dir() {
+            schema::whole(place)?;
+            place.join(FILE)
+        } else {
+            place.to_owned()
+        };
         match std::fs::metadata(&file) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

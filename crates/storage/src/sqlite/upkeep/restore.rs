@@ -2,12 +2,12 @@
 //! never removed.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::beside::Beside;
 use super::{Partial, UpkeepError, copy, sync_dir};
-use crate::sqlite::schema::{FILE, lock_dir};
+use crate::sqlite::schema::{FILE, RESTORING, lock_dir};
 use crate::sqlite::verify::Verified;
 
 /// What belongs to the store's file: its log, without which it is another one, and its index.
@@ -51,6 +51,12 @@ pub fn restore(from: &Path, dir: &Path, may: &[&str], aside: Option<&str>) -> Re
         None => None,
     };
     partial.put(&file)?;
+    let mark = dir.join(RESTORING);
+    match std::fs::remove_file(&mark) {
+        Ok(()) => sync_dir(&file).map_err(|source| UpkeepError::Io { doing: "write", file: mark, source })?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(UpkeepError::Io { doing: "remove", file: mark, source }),
+    }
     Ok(Restored { file, aside, verified })
 }
 
@@ -64,7 +70,7 @@ fn vacant(dir: &Path, may: &[&str], replace: bool) -> Result<(), UpkeepError> {
     let mut other = None;
     for entry in entries {
         let what = entry.map_err(refused)?.file_name().to_string_lossy().into_owned();
-        let store = PARTS.iter().any(|part| what == format!("{FILE}{part}"));
+        let store = PARTS.iter().any(|part| what == format!("{FILE}{part}")) || what == RESTORING;
         if store && !replace {
             return Err(UpkeepError::NotEmpty { dir: dir.to_owned(), what: FILE.to_owned(), store });
         }
@@ -78,8 +84,9 @@ fn vacant(dir: &Path, may: &[&str], replace: bool) -> Result<(), UpkeepError> {
     }
 }
 
-/// Moves the store that is there into a folder. It is whole there before anything is taken away here,
-/// and its log goes before its file does: another file must never meet it.
+/// Moves the store that is there into a folder. It is whole there before anything is taken away here, and
+/// until another is in its place a mark keeps everybody from what is left: a file without its log is another
+/// store, and a log must never meet another file.
 fn set_aside(dir: &Path, name: &str) -> Result<Option<PathBuf>, UpkeepError> {
     let parts: Vec<String> = PARTS.iter().map(|part| format!("{FILE}{part}")).collect();
     let parts: Vec<&String> = parts.iter().filter(|part| dir.join(part).exists()).collect();
@@ -91,12 +98,21 @@ fn set_aside(dir: &Path, name: &str) -> Result<Option<PathBuf>, UpkeepError> {
     std::fs::create_dir(&aside).map_err(io)?;
     for part in &parts {
         let (here, there) = (dir.join(part), aside.join(part));
-        // Some file systems know no second names.
-        std::fs::hard_link(&here, &there)
-            .or_else(|_| std::fs::copy(&here, &there).and_then(|_| File::open(&there)?.sync_all()))
-            .map_err(io)?;
+        // A second name of the same file would change with it, were it lived on.
+        std::fs::copy(&here, &there).and_then(|_| File::open(&there)?.sync_all()).map_err(io)?;
     }
     sync_dir(&aside.join(FILE)).map_err(io)?;
+    let mark = dir.join(RESTORING);
+    // The first that was set aside is the whole one, where a restore is run again.
+    if !mark.exists() {
+        let write = || {
+            let mut file = File::create(&mark)?;
+            file.write_all(name.as_bytes())?;
+            file.sync_all()?;
+            sync_dir(&mark)
+        };
+        write().map_err(|source| UpkeepError::Io { doing: "write", file: mark.clone(), source })?;
+    }
     for part in parts.iter().rev() {
         std::fs::remove_file(dir.join(part)).map_err(io)?;
     }

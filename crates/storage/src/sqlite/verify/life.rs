@@ -2,8 +2,9 @@
 //! notes that it keeps.
 
 use agent::changes::CommitKind;
+use agent::config::Urgency;
 use agent::id::{ContentRef, CycleId};
-use agent::life::{GoalStatus, OpenCycle, Schedule, Standing};
+use agent::life::{GoalStatus, OpenCycle, Requester, Schedule, Standing};
 use rusqlite::params;
 use rusqlite::types::Value;
 
@@ -11,7 +12,10 @@ use super::{Walk, follows, ledger, log, words};
 use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::reader_lives::{RUN, run_at};
-use crate::sqlite::rows::{config_of, first, from_json, standing_at, u64_at, uuid_or_none};
+use crate::sqlite::rows::{
+    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at,
+    uuid_or_none, wake_on_at,
+};
 use crate::sqlite::sums;
 use crate::sqlite::wake::open_at;
 
@@ -63,7 +67,33 @@ pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     }
 }
 
+/// What is noted once more beside the config and the open cycle, for those who ask without reading these.
+fn copies(walk: &mut Walk<'_>, agent: i64) {
+    let sql = "SELECT a.id, a.urgency, l.requesters, h.due_at, h.hold_until, a.wake_on, a.hop_limit, a.inbox_max, \
+               a.debounce, h.rest_reason, l.skips, l.unpriced, e.created_at FROM agent a JOIN entity e ON e.id = a.id \
+               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
+    walk.each("agent", sql, [agent], |_, row| {
+        if let Some(text) = row.get::<_, Option<String>>(1)? {
+            from_json::<Urgency>(&text, "an urgency")?;
+        }
+        if let Some(text) = row.get::<_, Option<String>>(2)? {
+            from_json::<Vec<Requester>>(&text, "requesters")?;
+        }
+        time_or_none(row, 3)?;
+        time_or_none(row, 4)?;
+        wake_on_at(row, 5)?;
+        u32_at(row, 6)?;
+        u32_at(row, 7)?;
+        u32_at(row, 8)?;
+        reason_or_none(row, 9)?;
+        u64_at(row, 10)?;
+        u64_at(row, 11)?;
+        time_at(row, 12).map(drop)
+    });
+}
+
 fn read(walk: &mut Walk<'_>, agent: i64) -> Outcome<Option<Row>> {
+    copies(walk, agent);
     let sql = "SELECT a.standing, a.config_rev, l.epoch, l.commit_n, l.head_seq, l.cycles, l.open_cycle, l.open, \
                l.active_space, s.id, h.head_seq, h.waiting, h.taken, h.held, h.due_at, h.cancel FROM agent a \
                JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id \
