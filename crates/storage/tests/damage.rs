@@ -177,7 +177,9 @@ async fn changed(dir: &Arc<tempfile::TempDir>, pristine: &[u8], sql: &str) -> Sq
     // What an earlier life wrote is no part of it.
     let _ = std::fs::remove_file(data.join("vivarium.db-wal"));
     let db = Connection::open(data.join("vivarium.db")).unwrap();
-    assert!(db.execute(sql, []).unwrap() > 0, "{sql}");
+    for sql in sql.split(';') {
+        assert!(db.execute(sql, []).unwrap() > 0, "{sql}");
+    }
     drop(db);
     open(&data).unwrap()
 }
@@ -272,6 +274,10 @@ async fn one_agents_torn_rows_stop_nobody_else() {
         format!("UPDATE inbox_head SET due_at = -9000000000000000000 WHERE agent = {ada}"),
         format!("UPDATE inbox_head SET hold_until = 9000000000000000000 WHERE agent = {ada}"),
         format!("UPDATE inbox_head SET held = -1 WHERE agent = {ada}"),
+        format!(
+            "UPDATE event SET state = 1, at = at + 1, release_at = 0 WHERE agent = {ada} AND state = 0 \
+             AND space IS NOT NULL; UPDATE inbox_head SET held = 1 WHERE agent = {ada}"
+        ),
         format!(
             "UPDATE event SET state = 1, crc = crc + 1, release_at = 0 WHERE id = 'waits' AND agent = {ada}"
         ),
