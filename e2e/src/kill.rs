@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use failpoint::POINTS;
 use rustix::process::Signal;
 use serde::Deserialize;
+use server::api::Agent;
 use tokio::task::JoinHandle;
 
 use crate::binary::{self, Faults, Launch, Life};
@@ -23,7 +24,7 @@ use crate::history::{self, History};
 use crate::load::{Load, Turn};
 use crate::stub::Stub;
 use crate::tally::Tally;
-use crate::world::{self, AGENTS};
+use crate::world::{self, AGENTS, SPACES};
 use crate::{Result, Trouble};
 
 /// How long the last life may make no progress on its way to rest.
@@ -34,6 +35,8 @@ const ASK: Duration = Duration::from_millis(25);
 const DRAIN: Duration = Duration::from_secs(20);
 /// How long a life goes on after it was halted.
 const AFTER_HALT_MS: u64 = 60;
+/// How often a person speaks in each space at the end, at most, so that held events are let go.
+const WORDS: usize = 20;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -154,6 +157,7 @@ impl<'a> House<'a> {
         let (mut life, client, following) = self.begin(&faults).await?.ready()?;
         self.load.settle(&client).await;
         self.rest(&client).await?;
+        self.let_go(&client).await?;
         self.kill(&mut life, following, None).await?;
         let (mut life, client, following) = self.begin(&faults).await?.ready()?;
         self.rest(&client).await?;
@@ -320,6 +324,25 @@ impl<'a> House<'a> {
                 )));
             }
         }
+    }
+
+    /// What agents said to each other beyond their bound is held until a person speaks there (SYSTEM.md
+    /// §9). Here one does, until nothing is held: what is held even then is judged as lost.
+    async fn let_go(&self, client: &Client) -> Result<()> {
+        for _ in 0..WORDS {
+            let mut held = 0;
+            for agent in AGENTS {
+                held += client.get::<Agent>(&format!("/v1/agents/{agent}")).await?.held;
+            }
+            if held == 0 {
+                break;
+            }
+            for place in &SPACES {
+                self.load.speak(client, place, self.torture.seed).await;
+            }
+            self.rest(client).await?;
+        }
+        Ok(())
     }
 
     /// Waits until the followers were told as much as there is, or are told no more.

@@ -62,6 +62,14 @@ impl Load {
         }
     }
 
+    /// A person says in that space that there is nothing to do.
+    pub async fn speak(&self, client: &Client, place: &Place, seed: u64) {
+        let number = self.number();
+        let item = words(number, "SKIP", place, &mut Dice::of(seed, &[number, 55]));
+        let place = self.note(item);
+        self.send(client, place).await;
+    }
+
     fn backlog(&self, turn: Turn) -> VecDeque<usize> {
         let ledger = self.ledger();
         let mut backlog = VecDeque::from(ledger.unanswered());
@@ -104,8 +112,15 @@ impl Load {
 
     /// A new item, its place in the ledger.
     fn make(&self, dice: &mut Dice, turn: Turn) -> usize {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let item = if dice.one_in(12) { service(number, dice) } else { said(number, dice, turn) };
+        let number = self.number();
+        self.note(if dice.one_in(12) { service(number, dice) } else { said(number, dice, turn) })
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn note(&self, item: Item) -> usize {
         let mut ledger = self.ledger();
         ledger.items.push(item);
         ledger.items.len() - 1
@@ -123,12 +138,18 @@ impl Load {
 }
 
 fn said(number: u64, dice: &mut Dice, turn: Turn) -> Item {
-    let Place { name, people, agents } = dice.pick(&SPACES);
-    let token = inbox::token(number);
+    let place = dice.pick(&SPACES);
     // Nobody's business are all of a space's messages in a life or none: else they would hardly
     // ever be a whole inbox.
-    let place = name.bytes().map(u64::from).sum();
-    let word = if Dice::of(turn.seed, &[turn.life, place]).one_in(4) { "SKIP" } else { "note" };
+    let name = place.name.bytes().map(u64::from).sum();
+    let word = if Dice::of(turn.seed, &[turn.life, name]).one_in(4) { "SKIP" } else { "note" };
+    words(number, word, place, dice)
+}
+
+/// Somebody's words in that space.
+fn words(number: u64, word: &str, place: &Place, dice: &mut Dice) -> Item {
+    let Place { name, people, agents } = place;
+    let token = inbox::token(number);
     let filler = "x".repeat(dice.between(0, 200) as usize);
     let mention = if dice.one_in(6) { format!(" @{}", dice.pick(agents)) } else { String::new() };
     let mut body =

@@ -49,7 +49,8 @@ pub struct Heard {
 /// How all requests of a life fail, until the stub is told otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
-    /// 503, come again in half a minute: only behind a decision, so that there is a cycle to park.
+    /// 503, come again later than a waking waits for: only behind a decision, so that there is a cycle to
+    /// park.
     Overloaded,
     /// 429, come again in a second.
     RateLimited,
@@ -58,6 +59,8 @@ pub enum Mishap {
     TooLong,
 }
 
+/// Seconds that no waking sits out: it parks.
+const TOO_LATE_S: u64 = agent::limits::BACKOFF_MAX_MS / 1_000 + 1;
 /// Inboxes in a history that can be cut.
 const LONG: usize = 4;
 
@@ -189,8 +192,8 @@ impl Shared {
 
 fn refusal(mishap: Mishap) -> Response {
     let (status, kind, code, after) = match mishap {
-        Mishap::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "server_error", None, Some("30")),
-        Mishap::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", None, Some("1")),
+        Mishap::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "server_error", None, Some(TOO_LATE_S)),
+        Mishap::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", None, Some(1)),
         Mishap::TooLong => {
             (StatusCode::BAD_REQUEST, "invalid_request_error", Some("context_length_exceeded"), None)
         }
@@ -198,7 +201,7 @@ fn refusal(mishap: Mishap) -> Response {
     let message = format!("{mishap:?}, on purpose");
     let body = axum::Json(json!({"error": {"type": kind, "code": code, "message": message}}));
     match after {
-        Some(after) => (status, [("retry-after", after)], body).into_response(),
+        Some(after) => (status, [("retry-after", after.to_string())], body).into_response(),
         None => (status, body).into_response(),
     }
 }

@@ -349,6 +349,8 @@ impl World {
         if self.processes.is_empty() {
             self.soon(1_000, Todo::Start);
         }
+        // What operators asked for before is done before: a suspension that came to the disk later would stand.
+        self.disk.sync();
         let (sqlite, at) = (self.disk.sqlite(), self.nature.clock.now());
         for agent in &self.agents {
             now(sqlite.set_standing(*agent, Standing::Active, at)).unwrap();
@@ -404,7 +406,8 @@ impl World {
         for agent in &self.agents {
             let card = now(Reader::agent(&sqlite, *agent)).unwrap().unwrap();
             why.push(format!(
-                "{agent}: {} wait, open {:?}, kept back {:?} ({:?}), calls {:?}",
+                "{agent}: {}, {} wait, open {:?}, kept back {:?} ({:?}), calls {:?}",
+                card.standing.as_str(),
                 card.waiting,
                 card.open.map(|open| (open.id, open.step)),
                 card.not_before,
