@@ -197,6 +197,10 @@ pub const SWEEP_MS: u64 = 5_000;
 pub const DRAIN_MS: u64 = 10_000;
 /// Characters of a call's arguments that watchers are shown.
 pub const ARGUMENTS_SHOWN_CHARS: usize = 160;
+/// Resting agents of which a node remembers in words why they rest; of more the class is told.
+pub const RESTS_TOLD_MAX: usize = 4_096;
+/// Characters of those words.
+pub const REST_WHY_CHARS: usize = 500;
 /// Agents that one question about the recent past may name.
 pub const RECENT_AGENTS_MAX: usize = 32;
 /// Updates that one slow listener may lag behind before it loses some.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use agent::event::Fate;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::run::Ending;
-use agent::update::Update;
+use agent::update::{AgentState, Update};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use server::api::{LoggedEvent, RunDetail};
+use server::api::{Agent, LoggedEvent, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -87,7 +87,7 @@ impl Watch {
     pub(crate) async fn wait(&mut self, message: MessageId, space: SpaceId, most: Duration) -> Result<Lived> {
         match tokio::time::timeout(most, self.until_lived(message, space)).await {
             Ok(lived) => lived,
-            Err(_) => Err(self.too_late(message, most)),
+            Err(_) => Err(self.too_late(message, most).await),
         }
     }
 
@@ -192,14 +192,34 @@ impl Watch {
         }))
     }
 
-    fn too_late(&self, message: MessageId, most: Duration) -> Failure {
-        let because = self.kept_back.as_ref().map(|why| format!(" (it sleeps: {why})")).unwrap_or_default();
+    async fn too_late(&self, message: MessageId, most: Duration) -> Failure {
+        let card: Option<Agent> = self.client.get_as(&agent_path(self.agent, "")).await.ok();
+        let rest = card.as_ref().and_then(|card| rest_of(card, self.kept_back.as_deref(), Timestamp::now()));
+        let because = match (&rest, &self.kept_back) {
+            (Some(rest), _) => format!(" ({rest})"),
+            (None, Some(why)) => format!(" ({why})"),
+            (None, None) => String::new(),
+        };
         let text = format!(
             "`{}` did not finish within {} s{because}; the message `{message}` is accepted and will be lived",
             self.name,
             most.as_secs()
         );
-        Failure::new(Exit::TimedOut, "timed_out", text)
-            .hint(format!("see `viv show inbox {}`, or wait longer with --timeout", self.name))
+        let hint = match rest {
+            Some(_) => {
+                format!("see `viv show agent {}`; `viv agents resume {0}` has it try at once", self.name)
+            }
+            None => format!("see `viv show inbox {}`, or wait longer with --timeout", self.name),
+        };
+        Failure::new(Exit::TimedOut, "timed_out", text).hint(hint)
     }
+}
+
+/// That the agent rests, why, and until when; `heard` is what the last update said of it.
+fn rest_of(card: &Agent, heard: Option<&str>, now: Timestamp) -> Option<String> {
+    let class = card.reason.as_deref().filter(|_| card.state == AgentState::Sleeping)?;
+    let why = card.why.as_deref().or(heard).unwrap_or(class);
+    let until =
+        card.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
+    Some(format!("it rests{until}: {why}"))
 }

@@ -1,4 +1,5 @@
-//! What is live on this node right now: who thinks, in which spaces, and the drafts being written.
+//! What is live on this node right now: who thinks, in which spaces, the drafts being written, and in words
+//! why somebody rests (that it rests, and until when, stands in its rows).
 //! Shown to watchers who connect in the middle; carries no truth and is gone with the process.
 
 use std::collections::{BTreeSet, HashMap};
@@ -6,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::life::Resting;
+use agent::limits;
 use agent::port::Bus;
 use agent::update::{AgentState, Topic, Update};
+use jiff::Timestamp;
 
 /// What one awake agent does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,29 @@ pub struct Draft {
 struct State {
     activities: HashMap<AgentId, Activity>,
     drafts: HashMap<MessageId, Draft>,
+    rests: HashMap<AgentId, Rest>,
+}
+
+/// Why an agent rests.
+#[derive(Debug)]
+struct Rest {
+    /// Until then; a rest until another time is another rest.
+    until: Timestamp,
+    why: String,
+}
+
+impl State {
+    /// Keeps why, in place of somebody else's where there are too many.
+    fn remember(&mut self, agent: AgentId, until: Timestamp, why: &str) {
+        if self.rests.len() >= limits::RESTS_TOLD_MAX
+            && !self.rests.contains_key(&agent)
+            && let Some(other) = self.rests.keys().next().copied()
+        {
+            self.rests.remove(&other);
+        }
+        let why = why.chars().take(limits::REST_WHY_CHARS).collect();
+        self.rests.insert(agent, Rest { until, why });
+    }
 }
 
 /// The live state of this node, and the only publisher of an agent's transient updates: state and
@@ -66,6 +92,15 @@ impl Live {
     /// What the agent does on this node; `None` where it sleeps (or lives elsewhere).
     pub fn activity(&self, agent: AgentId) -> Option<Activity> {
         self.lock().activities.get(&agent).cloned()
+    }
+
+    /// In words why the agent rests until then, where it began to on this node: those of a vendor, for
+    /// operators.
+    pub fn why(&self, agent: AgentId, until: Timestamp) -> Option<String> {
+        let state = self.lock();
+        let rest = state.rests.get(&agent);
+        // Rows count milliseconds.
+        rest.filter(|rest| rest.until.as_millisecond() == until.as_millisecond()).map(|rest| rest.why.clone())
     }
 
     /// Everyone who is awake on this node.
@@ -100,6 +135,7 @@ impl Live {
     /// The agent does something else now, in a cycle that touches `spaces` (added to those known).
     pub fn enter(&self, agent: AgentId, cycle: CycleId, state: AgentState, spaces: &[SpaceId]) {
         let mut all = self.lock();
+        all.rests.remove(&agent);
         let activity = all.activities.entry(agent).or_insert_with(|| Activity {
             agent,
             state,
@@ -141,6 +177,7 @@ impl Live {
         let mut spaces: BTreeSet<SpaceId> = waiting.iter().copied().collect();
         spaces.extend(all.activities.remove(&agent).into_iter().flat_map(|activity| activity.spaces));
         self.void(&mut all, agent);
+        all.remember(agent, rest.until, &reason);
         self.tell_asleep(agent, &spaces, Some(reason), Some(rest));
     }
 

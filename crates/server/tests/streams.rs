@@ -8,7 +8,7 @@ use agent::call::OutcomeStatus;
 use agent::changes::{Changes, CommitKind, CommitOutcome, Rest, Settlement};
 use agent::event::Fate;
 use agent::id::{CallId, CycleId, MessageId};
-use agent::life::{Lease, RestReason};
+use agent::life::{Lease, RestReason, Resting};
 use agent::limits;
 use agent::run::Ending;
 use agent::update::{AgentState, Topic, Update};
@@ -124,15 +124,28 @@ async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waite
     let lease = Lease { agent: world.agent, epoch: 1 };
     let outcome = world.doors.store.commit(lease, back).await.unwrap();
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
-    let resting = async |path: &str| {
-        let snapshot = Stream::open(&world, path, ADMIN, None).await.named("snapshot").await;
+    let resting = async |path: &str, key: &str| {
+        let snapshot = Stream::open(&world, path, key, None).await.named("snapshot").await;
         snapshot.data["resting"].clone()
     };
     let expected = json!([{"agent": world.agent, "reason": "provider", "until": until}]);
-    assert_eq!(resting(HOME).await, expected);
-    assert_eq!(resting("/v1/spaces/other/stream").await, Value::Null);
+    assert_eq!(resting(HOME, ADMIN).await, expected);
+    assert_eq!(resting("/v1/spaces/other/stream", ADMIN).await, Value::Null);
+    // In words it is told to operators, as long as the node knows them.
+    let (live, rest) = (world.doors.node.live(), Resting { reason: RestReason::Provider, until });
+    live.keep_back(world.agent, "auth: no such key".to_owned(), rest, &[world.home]);
+    let told =
+        json!([{"agent": world.agent, "reason": "provider", "until": until, "why": "auth: no such key"}]);
+    assert_eq!(resting(HOME, ADMIN).await, told);
+    let made = world.post("/v1/entities/you/keys", json!({"label": "phone"})).await;
+    assert_eq!(resting(HOME, made.json["key"].as_str().unwrap()).await, expected);
+    let card = world.get("/v1/agents/muhammad").await.json;
+    assert_eq!((&card["reason"], &card["why"]), (&json!("provider"), &json!("auth: no such key")));
+    let own = Stream::open(&world, "/v1/agents/muhammad/stream", ADMIN, None).await.named("snapshot").await;
+    assert_eq!(own.data["why"], "auth: no such key");
     world.clock.advance(Duration::from_secs(61));
-    assert_eq!(resting(HOME).await, Value::Null, "it tries again now");
+    assert_eq!(resting(HOME, ADMIN).await, Value::Null, "it tries again now");
+    assert_eq!(world.get("/v1/agents/muhammad").await.json["why"], Value::Null);
 }
 
 #[tokio::test]

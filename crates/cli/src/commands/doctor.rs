@@ -1,12 +1,13 @@
 //! `viv doctor`: looks at everything that can stand in the way, changes nothing.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::port::{ModelError, Wait};
 use jiff::Timestamp;
 use runtime::clock::SystemClock;
-use serde_json::json;
+use serde_json::{Value, json};
 use server::api::{Ready, Whoami};
 
 use crate::args::{Global, ModelArgs};
@@ -24,6 +25,8 @@ const ROOM_FAIL: u64 = 64 << 20;
 const ROOM_WARN: u64 = 1 << 30;
 /// Agents that are looked at, at most.
 const AGENTS_MOST: usize = 100_000;
+/// Different reasons to rest that are told, at most.
+const REASONS_MOST: usize = 5;
 /// No machine's clock stands before this version was made.
 const BUILT_AFTER: i64 = 1_790_000_000;
 
@@ -219,7 +222,10 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         }
         Err(failure) => Check::of("key", failure),
     });
-    checks.extend(set_apart(&client).await);
+    // Only an operator's key is shown them.
+    let agents = client.list("/v1/agents?brief=true", AGENTS_MOST).await.unwrap_or_default();
+    checks.extend(set_apart(&agents));
+    checks.extend(resting(&agents));
     let Some(model) = ready.model else { return (checks, None) };
     let (verdict, what) = match model.rehearsal {
         true => (Verdict::Warn, " (a rehearsal: scripted, no model thinks)"),
@@ -230,9 +236,28 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     (checks, Some(model.name))
 }
 
-/// Agents of which a record cannot be read. Only an operator's key is shown them.
-async fn set_apart(client: &Client) -> Option<Check> {
-    let agents = client.list("/v1/agents", AGENTS_MOST).await.ok()?;
+/// Agents that have something to do and cannot, by why: one provider's words are told once.
+fn resting(agents: &[Value]) -> Option<Check> {
+    let mut by_why: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
+    for agent in agents {
+        let class = agent["reason"].as_str().filter(|class| matches!(*class, "provider" | "backoff"));
+        let (Some(name), Some(class)) = (agent["name"].as_str(), class) else { continue };
+        by_why.entry(agent["why"].as_str().unwrap_or(class)).or_insert((name, 0)).1 += 1;
+    }
+    let line = |(why, (name, count)): (&&str, &(&str, usize))| match count {
+        1 => format!("`{name}`: {why}"),
+        _ => format!("`{name}` and {} more: {why}", count - 1),
+    };
+    let lines: Vec<String> = by_why.iter().take(REASONS_MOST).map(line).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let hint = "nothing is lost, they try again by themselves; `viv agents resume NAME` has one try at once";
+    Some(Check::new("resting", Verdict::Warn, lines.join("; ")).hint(hint))
+}
+
+/// Agents of which a record cannot be read.
+fn set_apart(agents: &[Value]) -> Option<Check> {
     let apart: Vec<String> = agents
         .iter()
         .filter_map(|agent| Some(format!("{}: {}", agent["name"].as_str()?, agent["damage"].as_str()?)))

@@ -34,6 +34,12 @@ pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
     } else {
         screen.table(&["NAME", "STATE", "WAITING", "CYCLES", "TOKENS", "MODEL", "LAST"], &table);
     }
+    for agent in &agents {
+        if let Some(why) = &agent.why {
+            let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
+            screen.note(&screen.clean_line(&format!("`{}` rests{until}: {why}", agent.name)));
+        }
+    }
     let all = ready.totals.agents;
     if table.len() == SHOWN && all > SHOWN as u64 {
         screen.note(&format!("the first {SHOWN} of {all} agents by name; `viv ps --json` lists more"));

@@ -113,6 +113,16 @@ fn a_model_that_cannot_be_reached_is_a_time_out_and_loses_nothing() {
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (6, &"timed_out".into()), "{}", ran.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
     assert_eq!(inbox["events"][0]["fate"]["state"], "waiting");
+    // It gives up asking for a while; whoever waits or looks then is told why, and until when.
+    let resting = || server.run(&["show", "agent", "--json"]).json()["agent"]["reason"] == "provider";
+    let ran = server.run(&["say", "--wait", "--json", "--timeout", "20", "still there?"]);
+    assert!(resting(), "{}", ran.shown());
+    let told = ran.error()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(told.contains("it rests until ") && told.contains("network: "), "{told}");
+    for command in [["show", "agent"].as_slice(), &["ps"], &["doctor"]] {
+        let shown = server.run(command).shown();
+        assert!(shown.contains("network: "), "{command:?}: {shown}");
+    }
 }
 
 #[test]

@@ -136,4 +136,8 @@ async fn the_space_that_waits_is_told_that_its_agent_cannot_think() {
     assert!(told.len() >= 3 && told.is_sorted(), "{told:?}");
     let resting = world.reader().resting(lobby, play.now()).await.unwrap();
     assert_eq!(resting.iter().map(|(agent, _)| *agent).collect::<Vec<_>>(), [ada]);
+    // Whoever looks later is told why in words, of this rest and no other.
+    let (live, until) = (&world.ports().live, resting[0].1.until);
+    assert!(live.why(ada, until).is_some_and(|why| why.contains("refused")));
+    assert_eq!(live.why(ada, told[0]), None);
 }

@@ -35,6 +35,9 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::SleepReason>)]
     pub reason: Option<String>,
+    /// The same in words, a vendor's perhaps. Known of rests that began since the server did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Whether it may live.
     #[schema(value_type = names::Standing)]
     pub standing: Standing,

@@ -41,6 +41,9 @@ pub struct RestingNow {
     /// When it tries again.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
+    /// The reason in words, a vendor's perhaps: told to operators, of rests that began since the server did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A message being written.
@@ -88,6 +91,9 @@ pub struct AgentSnapshot {
     /// Why it sleeps, where there is a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The same in words, a vendor's perhaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Its open cycle.
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,

@@ -193,25 +193,36 @@ async fn card(hall: &Hall, id: AgentId) -> Result<Agent, Problem> {
     Ok(shown(hall, card, hall.doors.clock.now()))
 }
 
+/// What an agent does now.
+pub(crate) struct Doing {
+    pub(crate) state: AgentState,
+    /// The class of why it sleeps.
+    pub(crate) reason: Option<&'static str>,
+    /// The same in words, a vendor's perhaps.
+    pub(crate) why: Option<String>,
+}
+
 /// What an agent does now: derived from its rows and from what is live on this node.
-pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> (AgentState, Option<&'static str>) {
+pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
+    let live = hall.doors.node.live();
+    let doing = |state| Doing { state, reason: None, why: None };
     if card.standing == Standing::Retired {
-        return (AgentState::Retired, None);
+        return doing(AgentState::Retired);
     }
-    if let Some(activity) = hall.doors.node.live().activity(card.id)
+    if let Some(activity) = live.activity(card.id)
         && activity.state != AgentState::Sleeping
     {
-        return (activity.state, None);
+        return doing(activity.state);
     }
-    let kept_back = card.not_before.is_some_and(|until| until > now);
-    let reason = match card.rest_reason {
-        _ if card.damage.is_some() => Some("damaged"),
-        _ if card.standing == Standing::Suspended => Some("suspended"),
-        Some(RestReason::Provider) if kept_back => Some("provider"),
-        Some(RestReason::Backoff) if kept_back => Some("backoff"),
-        _ => None,
-    };
-    (AgentState::Sleeping, reason)
+    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why };
+    let kept_back = card.not_before.filter(|until| *until > now);
+    match (card.rest_reason, kept_back) {
+        _ if card.damage.is_some() => asleep(Some("damaged"), None),
+        _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
+        (Some(RestReason::Provider), Some(until)) => asleep(Some("provider"), live.why(card.id, until)),
+        (Some(RestReason::Backoff), Some(until)) => asleep(Some("backoff"), live.why(card.id, until)),
+        _ => asleep(None, None),
+    }
 }
 
 /// The cycle that an agent lives or has open.
@@ -221,7 +232,7 @@ pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
 }
 
 fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
-    let (state, reason) = state_of(hall, &card, now);
+    let Doing { state, reason, why } = state_of(hall, &card, now);
     let cycle = cycle_of(hall, &card);
     let named = card.config.model.clone();
     let voice = hall.doors.voices.voice(named.as_deref()).ok();
@@ -232,6 +243,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         description: card.config.description.clone(),
         state,
         reason: reason.map(str::to_owned),
+        why,
         standing: card.standing,
         model: voice.map(|voice| voice.info().name.clone()).or(named),
         config: card.config.to_json(),

@@ -200,7 +200,7 @@ impl Pump {
             if let Some(entity) = self.caller.entity() {
                 self.still_member(entity).await?;
             }
-            let now = self.subject.snapshot(&self.hall).await?.ok_or(End::Store)?;
+            let now = self.subject.snapshot(&self.hall, self.is_operator()).await?.ok_or(End::Store)?;
             if self.fresh {
                 (self.last, self.fresh) = (now.mark, false);
             }
@@ -315,7 +315,11 @@ impl Pump {
 
     fn visible(&self, update: &Update) -> Shown {
         let thoughts = matches!(self.subject, Subject::Agent(_));
-        visible(update, thoughts, self.caller.entity().is_none())
+        visible(update, thoughts, self.is_operator())
+    }
+
+    fn is_operator(&self) -> bool {
+        self.caller.entity().is_none()
     }
 
     /// At every ping: does the client read, and may it still?

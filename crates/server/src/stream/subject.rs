@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Hall;
 use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, RestingNow, SpaceSnapshot};
-use crate::handlers::agents::{cycle_of, state_of};
+use crate::handlers::agents::{Doing, cycle_of, state_of};
 
 /// What a stream is about.
 #[derive(Clone, Copy, Debug)]
@@ -53,20 +53,20 @@ impl Subject {
         }
     }
 
-    /// How things are now; `None` where the subject is gone.
-    pub(super) async fn snapshot(self, hall: &Hall) -> Result<Option<Snapshot>, StoreError> {
+    /// How things are now, as an `operator` or a member may see them; `None` where the subject is gone.
+    pub(super) async fn snapshot(self, hall: &Hall, operator: bool) -> Result<Option<Snapshot>, StoreError> {
         match self {
             Self::Space(id) => match hall.doors.reader.space(id.to_string()).await? {
-                Some(space) => Ok(Some(space_snapshot(hall, space).await?)),
+                Some(space) => Ok(Some(space_snapshot(hall, space, operator).await?)),
                 None => Ok(None),
             },
             Self::Agent(id) => {
                 let Some(card) = hall.doors.reader.agent(id).await? else { return Ok(None) };
                 let (drafts, lengths) = drafts(hall, self.topic()).await?;
-                let (state, reason) = state_of(hall, &card, hall.doors.clock.now());
+                let Doing { state, reason, why } = state_of(hall, &card, hall.doors.clock.now());
                 let (cycle, commit_n) = (cycle_of(hall, &card), card.commit_n);
                 let reason = reason.map(str::to_owned);
-                let data = AgentSnapshot { agent: id, state, reason, cycle, commit_n, drafts };
+                let data = AgentSnapshot { agent: id, state, reason, why, cycle, commit_n, drafts };
                 Ok(Some(Snapshot { data: json(&data), mark: commit_n, drafts: lengths }))
             }
             Self::House => {
@@ -109,7 +109,7 @@ impl Subject {
 
 /// The rows are read before the drafts: a message committed in between is no draft any more, and
 /// its update, with an id above `rev`, follows.
-async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreError> {
+async fn space_snapshot(hall: &Hall, space: Space, operator: bool) -> Result<Snapshot, StoreError> {
     let members = hall.doors.reader.members(space.id).await?;
     let live = hall.doors.node.live();
     let agents = now(live.active_in(space.id));
@@ -117,7 +117,11 @@ async fn space_snapshot(hall: &Hall, space: Space) -> Result<Snapshot, StoreErro
     let resting = hall.doors.reader.resting(space.id, hall.doors.clock.now()).await?;
     let busy = |agent| agents.iter().any(|now| now.agent == agent);
     let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
-    let resting = resting.map(|(agent, Resting { reason, until })| RestingNow { agent, reason, until });
+    let resting = resting.map(|(agent, Resting { reason, until })| {
+        // In words for operators only, as in updates.
+        let why = operator.then(|| live.why(agent, until)).flatten();
+        RestingNow { agent, reason, until, why }
+    });
     let resting = resting.collect();
     let mark = space.rev;
     let data = SpaceSnapshot {

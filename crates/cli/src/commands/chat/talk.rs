@@ -192,7 +192,8 @@ impl Talk {
             .map(|agent| (agent.agent, Busy { cycle: Some(agent.cycle), state: agent.state, tool: None }))
             .collect();
         for now in &snapshot.resting {
-            self.rests(now.agent, Resting { reason: now.reason, until: now.until }, None);
+            let rest = Resting { reason: now.reason, until: now.until };
+            self.rests(now.agent, rest, now.why.as_deref());
         }
         self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
         let gone: Vec<MessageId> = self

@@ -41,6 +41,10 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
     if let Some(why) = &agent.damage {
         pairs.insert(2, ("set apart", line(why)));
     }
+    if let Some(why) = &agent.why {
+        let at = pairs.iter().position(|(name, _)| *name == "state").map_or(0, |at| at + 1);
+        pairs.insert(at, ("why", line(why)));
+    }
     if let Some(cycle) = agent.cycle {
         pairs.push(("cycle", cycle.to_string()));
     }

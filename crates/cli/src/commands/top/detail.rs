@@ -43,6 +43,9 @@ fn head(agent: &Agent, width: usize, screen: &Screen, now: Timestamp) -> Vec<Lin
     if let Some(until_then) = agent.not_before.filter(|at| *at > now) {
         state.push_str(&format!(", again {}", until(until_then, now)));
     }
+    if let Some(why) = &agent.why {
+        state.push_str(&format!(" ({})", clean(why)));
+    }
     let model = agent.model.as_deref().map_or_else(|| "none".to_owned(), clean);
     let mut pairs = vec![
         ("agent", format!("{} ({})", clean(&agent.display_name), clean(&agent.name))),

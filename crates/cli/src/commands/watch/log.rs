@@ -226,7 +226,7 @@ impl Log {
             .collect();
         for now in &snapshot.resting {
             let rest = Resting { reason: now.reason, until: now.until };
-            self.rests(Timestamp::now(), now.agent, rest, None);
+            self.rests(Timestamp::now(), now.agent, rest, now.why.as_deref());
         }
         self.cycles.keep(|agent| self.busy.contains_key(&agent));
         self.drafts.clear();
