@@ -4,11 +4,11 @@
 use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
 use agent::life::Standing;
-use agent::port::RegistryError;
 use agent::port::{
     AgentCard, Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace,
     Registry,
 };
+use agent::port::{RegistryError, StoreError};
 use server::keys;
 
 use crate::credentials::Secret;
@@ -121,6 +121,10 @@ impl Founder<'_> {
 }
 
 fn unwritten(error: RegistryError) -> Failure {
+    if let RegistryError::Store(StoreError::Damaged(_) | StoreError::Broken(_)) = &error {
+        return Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
+            .hint("`viv verify` tells whether the store is whole; `viv restore` puts a backup in place");
+    }
     Failure::new(Exit::Failed, "store_failed", format!("cannot write to the store: {error}"))
         .hint("is there room on the disk? `viv doctor` looks")
 }

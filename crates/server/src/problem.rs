@@ -296,7 +296,8 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::Busy(_) => Self::new(Code::Overloaded, detail).hint("try again in a moment"),
             StoreError::Full(_) => Self::new(Code::NoSpace, detail).hint("free some disk space"),
-            StoreError::Damaged(_) => Self::new(Code::Damaged, detail),
+            StoreError::Damaged(_) => Self::new(Code::Damaged, detail)
+                .hint("`viv verify` lists what is wrong, `viv restore` puts a backup in place"),
             StoreError::Closed => Self::new(Code::Closing, detail),
             StoreError::Broken(_) => Self::new(Code::Broken, detail).hint("start the server again"),
         }

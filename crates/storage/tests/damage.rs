@@ -340,3 +340,70 @@ async fn a_stop_in_order_leaves_the_store_in_its_file_alone() {
     let left = std::fs::metadata(log).map_or(0, |found| found.len());
     assert_eq!(left, 0);
 }
+
+/// What a death leaves of the store of [`crate::upkeep::lived`] after that change: its file as it was, and the
+/// change in the log beside it.
+fn killed_behind(from: &Path, sql: &str) -> tempfile::TempDir {
+    let db = Connection::open(from.join("vivarium.db")).unwrap();
+    db.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+    db.execute_batch(sql).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["vivarium.db", "vivarium.db-wal"] {
+        std::fs::copy(from.join(name), dir.path().join(name)).unwrap();
+    }
+    dir
+}
+
+fn store_and_log(dir: &Path) -> [Vec<u8>; 2] {
+    ["vivarium.db", "vivarium.db-wal"].map(|name| std::fs::read(dir.join(name)).unwrap())
+}
+
+#[tokio::test]
+async fn a_store_that_is_refused_stays_as_it_is_with_the_log_beside_it() {
+    let lived = crate::upkeep::lived().await;
+    let data = lived.path().join("data");
+    let cut = killed_behind(&data, "UPDATE meta SET value = value + 1 WHERE key = 'boot'");
+    let file = std::fs::File::options().write(true).open(cut.path().join("vivarium.db")).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    let tables = killed_behind(&data, "PRAGMA user_version = 999");
+    let newer =
+        killed_behind(&data, "PRAGMA user_version = 11; UPDATE meta SET value = 99 WHERE key = 'min_reader'");
+    for dir in [cut, tables, newer] {
+        let before = store_and_log(dir.path());
+        let error = open(dir.path()).err().unwrap();
+        let said = matches!(
+            error,
+            OpenError::Corrupt { begun: false, .. }
+                | OpenError::Newer { min_reader: 99, .. }
+                | OpenError::NewerTables { version: 999, .. }
+        );
+        assert!(said, "{error}");
+        assert!(store_and_log(dir.path()) == before, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_stands_in_the_log_alone_is_no_damage() {
+    let lived = crate::upkeep::lived().await;
+    let grown = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) \
+                 INSERT INTO meta SELECT 'grown' || i || hex(randomblob(500)), i FROM n";
+    let dir = killed_behind(&lived.path().join("data"), grown);
+    let store = open(dir.path()).unwrap();
+    store.close().await.unwrap();
+    let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
+    let sql = "SELECT count(*) FROM meta WHERE key LIKE 'grown%'";
+    assert_eq!(db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 400);
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_without_a_table_is_left_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vivarium.db");
+    let db = Connection::open(&file).unwrap();
+    db.pragma_update(None, "application_id", 77).unwrap();
+    drop(db);
+    let before = std::fs::read(&file).unwrap();
+    let error = open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}

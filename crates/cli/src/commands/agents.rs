@@ -279,6 +279,9 @@ async fn stand(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Res
         Standing::Active => format!("is {}", agent.state.as_str()),
     };
     screen.line(&screen.clean_line(&format!("`{}` {now}", agent.name)));
+    if let Some(why) = &agent.damage {
+        screen.note(&screen.clean_line(&format!("a record of it cannot be read: {why}")));
+    }
     Ok(())
 }
 

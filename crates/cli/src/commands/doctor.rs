@@ -9,10 +9,12 @@ use jiff::Timestamp;
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 use server::api::{Ready, Whoami};
+use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
 use crate::asking;
 use crate::client::Client;
+use crate::commands::upkeep;
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::{Screen, Style};
@@ -78,8 +80,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         clock(),
         data_dir(dir),
         room(dir),
-        store(dir, running),
     ];
+    checks.extend(store(dir, running));
     let looking = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
@@ -167,33 +169,20 @@ fn room(dir: &Path) -> Check {
 }
 
 /// The store's file, read only. A running server answers for it better.
-fn store(dir: &Path, running: bool) -> Check {
-    use std::io::Read;
+fn store(dir: &Path, running: bool) -> Vec<Check> {
     if running {
-        return Check::new("store", Verdict::Ok, "a server has it open");
+        return vec![Check::new("store", Verdict::Ok, "a server has it open")];
     }
-    let file = dir.join("vivarium.db");
-    let mut head = [0u8; 100];
-    match std::fs::File::open(&file).and_then(|mut file| file.read_exact(&mut head)) {
-        Ok(()) if head.starts_with(b"SQLite format 3\0") => {
-            // The bytes that SQLite's format gives to the version of the tables.
-            let version = u32::from_be_bytes([head[60], head[61], head[62], head[63]]);
-            Check::new(
-                "store",
-                Verdict::Ok,
-                format!("readable, tables of version {version}, nobody has it open"),
-            )
+    let found = match sqlite::look(dir, AGENTS_MOST) {
+        Ok(found) => found,
+        Err(UpkeepError::Missing { .. }) => {
+            return vec![Check::new("store", Verdict::Ok, "none yet; `viv up` makes it")];
         }
-        Ok(()) => Check::new("store", Verdict::Fail, format!("`{}` is no store", file.display()))
-            .hint("move it away, or name another --data-dir"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Check::new("store", Verdict::Ok, "none yet; `viv up` makes it")
-        }
-        Err(error) => {
-            Check::new("store", Verdict::Fail, format!("cannot read `{}`: {error}", file.display()))
-                .hint("restore it from a copy")
-        }
-    }
+        Err(error) => return vec![Check::of("store", upkeep::failure(dir, error))],
+    };
+    let detail = format!("readable, tables of version {}, nobody has it open", found.version);
+    let torn: Vec<String> = found.torn.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    [Check::new("store", Verdict::Ok, detail)].into_iter().chain(apart(&torn)).collect()
 }
 
 /// The server, its model and the key in hand; and the model's name.
@@ -223,9 +212,11 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         Err(failure) => Check::of("key", failure),
     });
     // Only an operator's key is shown them.
-    let agents = client.list("/v1/agents?brief=true", AGENTS_MOST).await.unwrap_or_default();
-    checks.extend(set_apart(&agents));
-    checks.extend(resting(&agents));
+    match client.list("/v1/agents?brief=true", AGENTS_MOST).await {
+        Ok(agents) => checks.extend(set_apart(&agents).into_iter().chain(resting(&agents))),
+        Err(failure) if failure.code == "forbidden" => {}
+        Err(failure) => checks.push(Check::of("agents", failure)),
+    }
     let Some(model) = ready.model else { return (checks, None) };
     let (verdict, what) = match model.rehearsal {
         true => (Verdict::Warn, " (a rehearsal: scripted, no model thinks)"),
@@ -258,14 +249,18 @@ fn resting(agents: &[Value]) -> Option<Check> {
 
 /// Agents of which a record cannot be read.
 fn set_apart(agents: &[Value]) -> Option<Check> {
-    let apart: Vec<String> = agents
+    let torn: Vec<String> = agents
         .iter()
         .filter_map(|agent| Some(format!("{}: {}", agent["name"].as_str()?, agent["damage"].as_str()?)))
         .collect();
-    if apart.is_empty() {
+    apart(&torn)
+}
+
+fn apart(torn: &[String]) -> Option<Check> {
+    if torn.is_empty() {
         return None;
     }
-    let detail = format!("set apart, since a record cannot be read: {}", apart.join("; "));
+    let detail = format!("set apart, since a record cannot be read: {}", torn.join("; "));
     let hint = "`viv verify` lists what is wrong, `viv restore` puts a backup in place; `viv agents resume NAME` tries again";
     Some(Check::new("agents", Verdict::Fail, detail).hint(hint))
 }
@@ -354,10 +349,10 @@ mod tests {
     #[test]
     fn a_file_that_is_no_store_fails_and_stays_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(store(dir.path(), false).verdict, Verdict::Ok);
+        assert_eq!(store(dir.path(), false)[0].verdict, Verdict::Ok);
         let file = dir.path().join("vivarium.db");
         std::fs::write(&file, "x".repeat(200)).unwrap();
-        assert_eq!(store(dir.path(), false).verdict, Verdict::Fail);
+        assert_eq!(store(dir.path(), false)[0].verdict, Verdict::Fail);
         assert_eq!(std::fs::read_to_string(&file).unwrap().len(), 200);
     }
 

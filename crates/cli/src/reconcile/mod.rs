@@ -17,7 +17,9 @@ use std::sync::Arc;
 use agent::entity::{EntityKind, Member, Space};
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::life::Standing;
-use agent::port::{AgentCard, Bus, Clock, Ids, NewAgent, NewSpace, Reader, Registry, RegistryError};
+use agent::port::{
+    AgentCard, Bus, Clock, Ids, NewAgent, NewSpace, Reader, Registry, RegistryError, StoreError,
+};
 use agent::update::{Topic, Update};
 
 use crate::agent_file::{AgentFile, Problem};
@@ -108,7 +110,8 @@ impl Reconciler {
                     return Ok(());
                 };
                 let known = record.of(id).map(|known| known.rev);
-                (id, self.change(file, &card, known, report).await?, false)
+                let Some(rev) = self.change(file, &card, known, report).await? else { return Ok(()) };
+                (id, rev, false)
             }
         };
         let old = record.of(id).map(|known| known.spaces.clone()).unwrap_or_default();
@@ -138,24 +141,37 @@ impl Reconciler {
     }
 
     /// Makes an agent as its file says; returns the revision now in force. `known` is the one that
-    /// the file became last.
+    /// the file became last. One whose record is damaged is left alone: it keeps nobody from living.
     async fn change(
         &self,
         file: &AgentFile,
         card: &AgentCard,
         known: Option<u64>,
         report: &mut Report,
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         let renamed = (card.entity.display_name != file.display_name).then(|| file.display_name.clone());
         let differs = *card.config != file.config;
-        report.compare(file, card, known.is_some_and(|known| known != card.config_rev));
+        let amended_since = known.is_some_and(|known| known != card.config_rev);
         if renamed.is_none() && !differs {
-            return Ok(card.config_rev);
+            report.compare(file, card, amended_since);
+            return Ok(Some(card.config_rev));
         }
         // All keys are in the patch, so it replaces the config.
         let patch = differs.then(|| file.config.to_json());
         let now = self.clock.now();
-        self.registry.amend_agent(card.id, renamed, patch, now).await.map_err(refused)
+        match self.registry.amend_agent(card.id, renamed, patch, now).await {
+            Err(RegistryError::Store(StoreError::Damaged(why))) => {
+                let why = why.replace(&card.id.to_string(), &card.entity.name);
+                let why = format!("a record of it is damaged ({why}); `viv verify` lists what is wrong");
+                report.leave(&file.name, &file.file, &why);
+                Ok(None)
+            }
+            amended => {
+                let rev = amended.map_err(refused)?;
+                report.compare(file, card, amended_since);
+                Ok(Some(rev))
+            }
+        }
     }
 
     /// Opens the spaces that are missing and joins those that it is not in.
@@ -248,7 +264,7 @@ impl Reconciler {
     }
 }
 
-fn failed(error: agent::port::StoreError) -> Failure {
+fn failed(error: StoreError) -> Failure {
     refused(error.into())
 }
 

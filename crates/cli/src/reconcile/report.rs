@@ -52,7 +52,7 @@ struct Changed {
 struct Left {
     name: String,
     file: String,
-    why: &'static str,
+    why: String,
 }
 
 impl Report {
@@ -73,8 +73,8 @@ impl Report {
         }
     }
 
-    pub(super) fn leave(&mut self, name: &str, file: &str, why: &'static str) {
-        self.left.push(Left { name: name.to_owned(), file: file.to_owned(), why });
+    pub(super) fn leave(&mut self, name: &str, file: &str, why: &str) {
+        self.left.push(Left { name: name.to_owned(), file: file.to_owned(), why: why.to_owned() });
     }
 
     pub(super) fn retire(&mut self, name: &str, file: &str) {

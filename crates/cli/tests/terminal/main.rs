@@ -14,6 +14,7 @@ mod scenarios;
 mod screens;
 mod stub;
 mod talking;
+mod torn;
 mod transfer;
 mod upkeep;
 mod world;

@@ -6,7 +6,7 @@ use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
 use agent::life::{RestReason, Standing};
 use agent::limits;
-use agent::port::{AgentCard, Denial};
+use agent::port::{AgentCard, Denial, RegistryError, StoreError};
 use agent::update::AgentState;
 use axum::Json;
 use axum::extract::State;
@@ -85,7 +85,10 @@ pub(super) async fn amend(
     }
     let (id, now) = (found.id, hall.doors.clock.now());
     to_the_end(async move {
-        hall.doors.registry.amend_agent(id, display_name, config, now).await?;
+        let amended = hall.doors.registry.amend_agent(id, display_name, config, now).await;
+        if let Err(error) = amended {
+            return Err(refused(&hall, error, id, &found.entity.name).await);
+        }
         Ok(Json(card(&hall, id).await?))
     })
     .await
@@ -124,12 +127,31 @@ async fn stand(
     let (id, name) = (found.id, found.entity.name);
     let now = hall.doors.clock.now();
     to_the_end(async move {
-        let stands = hall.doors.registry.set_standing(id, standing, now).await;
-        stands.map_err(|error| Problem::from(error).calls(&id, &name))?;
+        if let Err(error) = hall.doors.registry.set_standing(id, standing, now).await {
+            return Err(refused(&hall, error, id, &name).await);
+        }
         hall.doors.node.look(id);
         Ok(Json(card(&hall, id).await?))
     })
     .await
+}
+
+/// Why an agent cannot be changed. Where a record of its own cannot be read it is set apart, as it would be at
+/// its next waking.
+async fn refused(hall: &Hall, error: RegistryError, id: AgentId, name: &str) -> Problem {
+    let torn = match &error {
+        RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()) => Some(why.clone()),
+        _ => None,
+    };
+    let problem = Problem::from(error).calls(&id, name);
+    let Some(why) = torn else { return problem };
+    if let Err(error) = hall.doors.store.set_apart(id, why).await {
+        return error.into();
+    }
+    problem.hint(format!(
+        "`{name}` is set apart and all others live on: `viv verify` lists what is wrong, `viv restore` puts a backup \
+         in place, `viv agents retire {name} --yes` ends it"
+    ))
 }
 
 /// Cancels the open cycle of an agent. Its generation stops; what it committed stays. With an entity's key

@@ -51,11 +51,10 @@ pub(super) fn or_noted<T>(found: Outcome<T>, instead: T, noted: &mut Option<Stri
     })
 }
 
-/// Suspends whoever may live, and keeps the reason. Reads nothing of the agent.
+/// Suspends whoever may live, and keeps the reason. Reads nothing of the agent. Whoever is retired has no
+/// cycle to be closed any more: nobody could.
 pub(super) fn set_apart(db: &Connection, agent: i64, why: &str) -> Outcome<()> {
     let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
-    if run(db, sql, params![why, agent])? == 1 {
-        run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [agent])?;
-    }
-    Ok(())
+    run(db, sql, params![why, agent])?;
+    run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [agent]).map(drop)
 }

@@ -10,6 +10,7 @@
 mod accept;
 mod apart;
 mod apply;
+mod before;
 mod blobs;
 mod calls;
 mod commit;
@@ -61,8 +62,8 @@ use self::rows::Configs;
 pub use self::schema::OpenError;
 use self::totals::Counted;
 pub use self::upkeep::{
-    Backup, Exported, Figures, Import, Imported, LineFlaw, Restored, UpkeepError, backup, export, import,
-    restore, verify,
+    Backup, Exported, Figures, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export,
+    import, look, restore, verify,
 };
 pub use self::verify::{Flaw, Verified};
 pub use self::writer::Stats;

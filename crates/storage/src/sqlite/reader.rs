@@ -161,11 +161,11 @@ impl Reader for Sqlite {
     }
 
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
-        self.ask(move |db, session| lives::agents(db, session, &page))
+        self.ask(move |db, session| lives::agents(db, &session.configs, &page))
     }
 
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
-        self.ask(move |db, session| lives::agent(db, session, agent))
+        self.ask(move |db, session| lives::agent(db, &session.configs, agent))
     }
 
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {

@@ -12,14 +12,13 @@ use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
-use super::Session;
 use super::apart::or_noted;
 use super::events::{ledger, state_code};
 use super::fault::{Outcome, damaged};
 use super::reader::{paged, rows_of};
 use super::rows::{
-    ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, ms, reason_or_none, standing_at,
-    time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
+    Configs, ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, ms, reason_or_none,
+    standing_at, time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
 };
 use super::wake::open_at;
 
@@ -33,14 +32,18 @@ const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l O
     LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles";
 
 /// A list is about others too: of whose life something cannot be read the card says so, and no more.
-fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCard> {
+fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCard> {
     let entity = entity_at(row, 23)?;
     let torn = AgentCard {
         id: entity.id.agent(),
         entity: entity.clone(),
         config_rev: 0,
         config: Arc::default(),
-        standing: Standing::Suspended,
+        // Who is gone is gone, whatever else cannot be read.
+        standing: standing_at(row, 2)
+            .ok()
+            .filter(|standing| *standing == Standing::Retired)
+            .unwrap_or(Standing::Suspended),
         open: None,
         waiting: 0,
         held: 0,
@@ -58,17 +61,17 @@ fn card_at(db: &Connection, session: &Session, row: &Row<'_>) -> Outcome<AgentCa
         damage: None,
     };
     let mut damage = None;
-    let card = or_noted(whole_card(db, session, row, entity), torn, &mut damage)?;
+    let card = or_noted(whole_card(db, configs, row, entity), torn, &mut damage)?;
     Ok(AgentCard { damage: card.damage.or(damage), ..card })
 }
 
 /// The card, where every record that it needs can be read.
-fn whole_card(db: &Connection, session: &Session, row: &Row<'_>, entity: Entity) -> Outcome<AgentCard> {
+fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: Entity) -> Outcome<AgentCard> {
     let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
     Ok(AgentCard {
         id: entity.id.agent(),
         config_rev,
-        config: session.configs.get(db, id, config_rev)?,
+        config: configs.get(db, id, config_rev)?,
         standing: standing_at(row, 2)?,
         open: open_at(row, 3)?,
         waiting: u32_at(row, 4)?,
@@ -99,19 +102,19 @@ fn ending_of(text: &str) -> Outcome<Ending> {
     Ending::parse(text).ok_or_else(|| damaged(format!("`{text}` is no ending")))
 }
 
-pub(super) fn agents(db: &Connection, session: &Session, page: &PageRequest) -> Outcome<Page<AgentCard>> {
+pub(super) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> Outcome<Page<AgentCard>> {
     let limit = rows_of(page);
     let after = page.cursor.as_deref().unwrap_or("");
     let sql = format!(
         "SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.kind = 1 AND e.name > ? ORDER BY e.name LIMIT ?"
     );
-    let found = all(db, &sql, params![after, limit + 1], |row| card_at(db, session, row))?;
+    let found = all(db, &sql, params![after, limit + 1], |row| card_at(db, configs, row))?;
     Ok(paged(found, limit, |card| card.entity.name.clone()))
 }
 
-pub(super) fn agent(db: &Connection, session: &Session, agent: AgentId) -> Outcome<Option<AgentCard>> {
+pub(super) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outcome<Option<AgentCard>> {
     let sql = format!("SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.uuid = ?");
-    first(db, &sql, [bytes(agent.0)], |row| card_at(db, session, row))
+    first(db, &sql, [bytes(agent.0)], |row| card_at(db, configs, row))
 }
 
 /// Members of a space whose events it waits for, or whose open cycle is about it, and that rest.

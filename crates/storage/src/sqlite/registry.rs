@@ -7,7 +7,7 @@ use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, Space
 use agent::life::Standing;
 use agent::port::{
     BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
-    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange, StoreError,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -16,13 +16,14 @@ use uuid::Uuid;
 
 use super::due::due_at;
 use super::facts::touch_entity;
-use super::fault::Outcome;
+use super::fault::{Fault, Outcome, damaged, of};
 use super::notes::end_plans;
 use super::rows::{
     STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
     standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
 };
 use super::schema::{meta, set_meta};
+use super::wake::open_at;
 use super::{Sqlite, calls, registry_events, registry_spaces};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
@@ -89,14 +90,14 @@ fn amend_agent(
     at: Timestamp,
 ) -> Outcome<u64> {
     let row = known_agent(db, agent)?;
-    let rev =
-        first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0))?.unwrap_or(0);
+    let rev = first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0));
+    let rev = rev.map_err(of(agent))?.unwrap_or(0);
     if let Some(name) = display_name {
         run(db, "UPDATE entity SET display_name = ? WHERE id = ?", params![name, row])?;
         touch_entity(db, row)?;
     }
     let Some(patch) = patch else { return Ok(rev) };
-    let old = config_of(db, row, rev)?;
+    let old = config_of(db, row, rev).map_err(of(agent))?;
     let new = old.amended(patch)?;
     if new == old {
         return Ok(rev);
@@ -110,17 +111,54 @@ pub(super) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
 }
 
+/// What a change of standing is decided by.
+struct Stood {
+    /// `None` where it cannot be read.
+    before: Option<Standing>,
+    n: u64,
+    open: Option<Uuid>,
+    hold: Option<i64>,
+}
+
+/// As it is noted, with a config and an open cycle that can be read.
+fn stood(db: &Connection, row: i64) -> Outcome<Stood> {
+    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until, a.config_rev, l.open FROM agent a \
+               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
+    let read = first(db, sql, [row], |found| {
+        config_of(db, row, u64_at(found, 4)?)?;
+        open_at(found, 5)?;
+        let (before, hold) = (Some(standing_at(found, 0)?), found.get(3)?);
+        Ok(Stood { before, n: u64_at(found, 1)?, open: uuid_or_none(found, 2)?, hold })
+    })?;
+    read.ok_or_else(|| damaged("it has no life, or no inbox"))
+}
+
+/// What is left of that where a record is damaged: enough to let the agent alone, or to end it.
+fn stood_at_least(db: &Connection, row: i64) -> Outcome<Stood> {
+    let sql = "SELECT (SELECT standing = 2 FROM agent WHERE id = ?1), \
+               (SELECT max(n) FROM commits WHERE agent = ?1 AND n > 0)";
+    let read = first(db, sql, [row], |found| {
+        let retired = found.get::<_, Option<bool>>(0)? == Some(true);
+        let n = found.get::<_, Option<i64>>(1)?.map_or(Ok(0), |_| u64_at(found, 1))?;
+        Ok(Stood { before: retired.then_some(Standing::Retired), n, open: None, hold: None })
+    })?;
+    read.ok_or_else(|| damaged("it is not there"))
+}
+
 fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timestamp) -> Outcome<()> {
     let row = known_agent(db, agent)?;
-    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until FROM agent a \
-               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
-    let read = first(db, sql, [row], |row| {
-        Ok((standing_at(row, 0)?, u64_at(row, 1)?, uuid_or_none(row, 2)?, row.get::<_, Option<i64>>(3)?))
-    })?;
-    let Some((before, n, open, hold)) = read.filter(|(before, ..)| *before != standing) else {
-        return Ok(());
+    let stood = match stood(db, row).map_err(of(agent)) {
+        // Whoever is to live must be able to; the others need nothing but their rows.
+        Err(Fault::Store(StoreError::Damaged(_))) if standing != Standing::Active => {
+            stood_at_least(db, row).map_err(of(agent))?
+        }
+        read => read?,
     };
-    if before == Standing::Retired {
+    let Stood { before, n, open, hold } = stood;
+    if before == Some(standing) {
+        return Ok(());
+    }
+    if before == Some(Standing::Retired) {
         return Err(Denial::Retired(agent).into());
     }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";

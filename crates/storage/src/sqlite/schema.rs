@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::fault::Outcome;
-use super::sums;
+use super::{before, sums};
 
 /// Numbered, run once, in order, never changed after a release.
 const MIGRATIONS: &[&str] = &[
@@ -97,6 +97,8 @@ pub enum OpenError {
         file: PathBuf,
         /// What was found.
         why: String,
+        /// Whether it was open for writing already, so that some of it may have been written.
+        begun: bool,
     },
     /// The operating system refuses.
     #[error("the data directory `{}` cannot be used: {source}", dir.display())]
@@ -131,6 +133,7 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     super::disk::prepare(dir);
     let file = dir.join(FILE);
     begin(&file)?;
+    before::look(&file)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
@@ -251,7 +254,7 @@ pub(super) fn unreadable(file: &Path, error: &rusqlite::Error) -> OpenError {
             | ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked,
         ) => OpenError::Io { dir: dir.to_owned(), source: io::Error::other(why) },
-        _ => OpenError::Corrupt { file, why },
+        _ => OpenError::Corrupt { file, why, begun: false },
     }
 }
 
@@ -263,16 +266,18 @@ pub(super) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(sql)?;
     let tables: i64 =
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
-    if tables == 0 {
+    // What a start leaves that died early says nothing of itself.
+    if tables == 0 && [0, APPLICATION].contains(&application) && version == 0 {
         return Ok(0);
     }
-    if application != APPLICATION {
+    if tables == 0 || application != APPLICATION {
         let why = "it is a database of some other program".to_owned();
         return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
     let min_reader = meta(db, "min_reader").map_err(sql)?.ok_or_else(|| OpenError::Corrupt {
         file: file.to_owned(),
         why: "its format is not stated".into(),
+        begun: false,
     })?;
     if min_reader > FORMAT {
         let dir = file.parent().unwrap_or(file).to_owned();
@@ -289,9 +294,15 @@ pub(super) fn ready(db: &Connection, file: &Path) -> Result<(i64, bool), OpenErr
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     tune(db).map_err(sql)?;
     let version = identify(db, file)?;
-    pragmas(db).map_err(sql)?;
-    migrate(db, version).map_err(sql)?;
-    begin_boot(db).map_err(sql)
+    let written = || {
+        pragmas(db)?;
+        migrate(db, version)?;
+        begin_boot(db)
+    };
+    written().map_err(|error| match sql(error) {
+        OpenError::Corrupt { file, why, .. } => OpenError::Corrupt { file, why, begun: true },
+        other => other,
+    })
 }
 
 fn pragmas(db: &Connection) -> rusqlite::Result<()> {

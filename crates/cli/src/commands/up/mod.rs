@@ -218,12 +218,15 @@ pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
             format!("`{}` is not a store of Vivarium: {why}", file.display()),
         )
         .hint("move it away, or name another --data-dir; nothing was changed"),
-        OpenError::Corrupt { file, why } => Failure::new(
+        OpenError::Corrupt { file, why, begun } => Failure::new(
             Exit::Failed,
             "store_damaged",
             format!("the store `{}` is damaged: {why}", file.display()),
         )
-        .hint("`viv restore` puts a backup in place; nothing was changed"),
+        .hint(match begun {
+            true => "`viv verify` lists what is wrong, `viv restore` puts a backup in place",
+            false => "`viv restore` puts a backup in place; nothing was changed",
+        }),
         OpenError::Io { source, .. } => Failure::new(
             Exit::Failed,
             "data_dir_unusable",

@@ -9,6 +9,7 @@ mod beside;
 mod export;
 mod frame;
 mod import;
+mod look;
 mod records;
 mod restore;
 
@@ -23,6 +24,7 @@ pub use self::backup::{Backup, backup};
 use self::beside::Beside;
 pub use self::export::{Exported, export};
 pub use self::import::{Import, Imported, LineFlaw, import};
+pub use self::look::{Looked, look};
 pub use self::restore::{Restored, restore};
 use super::fault::Outcome;
 use super::rows::{first, u64_at};
