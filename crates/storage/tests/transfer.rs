@@ -310,3 +310,18 @@ async fn bytes_that_are_no_text_and_a_line_without_end_are_refused_as_such() {
     assert!(found.len() == 1 && found[0].line == 1 && found[0].what.contains("longer than any"), "{found:?}");
     assert!(sqlite::import(house.path(), &house.path().join("missing.jsonl"), None).is_err());
 }
+
+#[tokio::test]
+async fn a_file_that_is_refused_makes_no_house() {
+    let dir = lived().await;
+    settled(&dir).await;
+    let text = exported(&data(&dir), "ada");
+    let file = dir.path().join("agent.jsonl");
+    let house = dir.path().join("not/there/yet");
+    std::fs::write(&file, &text[..text.len() / 2]).unwrap();
+    assert!(matches!(sqlite::import(&house, &file, None).unwrap(), Import::Flawed { .. }));
+    assert!(!dir.path().join("not").exists());
+    std::fs::write(&file, &text).unwrap();
+    assert!(matches!(sqlite::import(&house, &file, None).unwrap(), Import::Done(_)));
+    assert_eq!(exported(&house, "ada"), text);
+}

@@ -390,3 +390,69 @@ async fn a_copy_that_is_no_whole_store_is_refused_before_anything_is_replaced() 
         fs::remove_file(&file).unwrap();
     }
 }
+
+#[tokio::test]
+async fn what_dead_restores_and_backups_have_left_stops_no_retry_and_is_removed() {
+    let dir = lived().await;
+    let fresh = dir.path().join("fresh");
+    fs::create_dir(&fresh).unwrap();
+    let backups = dir.path().join("backups");
+    fs::create_dir(&backups).unwrap();
+    let left = [
+        fresh.join("vivarium.db.4194399.partial"),
+        fresh.join("vivarium.db.4194399.partial-journal"),
+        fresh.join("vivarium.db.4194398.partial-journal"),
+        fresh.join("vivarium.db.begun"),
+        backups.join("vivarium-20250101T000000Z.db.4194399.partial"),
+        backups.join("vivarium-20250101T000000Z.db.4194399.partial-journal"),
+    ];
+    left.iter().for_each(|file| fs::write(file, "half of a copy").unwrap());
+    // Somebody writes this one, and nobody else's is looked at.
+    let written = backups.join("vivarium-20250202T000000Z.db.4194399.partial");
+    let held = fs::File::create(&written).unwrap();
+    held.lock().unwrap();
+    let theirs = backups.join("film.4194399.partial");
+    fs::write(&theirs, "half of a film").unwrap();
+
+    let backup = sqlite::backup(&data(&dir), &backups, "vivarium-20260101T000000Z.db").unwrap().file;
+    sqlite::restore(&backup, &fresh, &["lock"], None).unwrap();
+    assert_eq!(verify(&fresh).unwrap().flaws, []);
+    for file in left {
+        assert!(!file.exists(), "{}", file.display());
+    }
+    assert!(written.exists() && theirs.exists());
+}
+
+#[tokio::test]
+async fn a_second_restore_within_one_second_keeps_what_it_replaces_in_a_folder_of_its_own() {
+    let dir = lived().await;
+    let backup = sqlite::backup(&data(&dir), dir.path(), "backup.db").unwrap().file;
+    for aside in ["before", "before-2", "before-3"] {
+        let restored = sqlite::restore(&backup, &data(&dir), &["lock"], Some("before")).unwrap();
+        assert_eq!(restored.aside, Some(data(&dir).join(aside)));
+        assert_eq!(verify(&data(&dir).join(aside)).unwrap().flaws, []);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_no_file_is_refused_at_once() {
+    let dir = lived().await;
+    let socket = dir.path().join("socket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let device = Path::new("/dev/zero");
+    for (place, what) in [(socket.as_path(), "a socket"), (device, "a device")] {
+        let verified = verify(place).map(drop);
+        let restored = sqlite::restore(place, &dir.path().join("fresh"), &[], None).map(drop);
+        let imported = sqlite::import(&data(&dir), place, None).map(drop);
+        for done in [verified, restored, imported] {
+            let error = done.unwrap_err();
+            assert!(error.to_string().ends_with(&format!("it is {what}, not a file")), "{error}");
+        }
+    }
+    let house = dir.path().join("house");
+    fs::create_dir(&house).unwrap();
+    std::os::unix::fs::symlink(device, house.join("vivarium.db")).unwrap();
+    let error = Sqlite::open(&house, Arc::new(runtime::clock::SystemClock::new())).err().unwrap();
+    assert!(error.to_string().contains("it is a device, not a file"), "{error}");
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use agent::life::Standing;
 use serde_json::json;
-use storage::sqlite::{self, Import, Imported, LineFlaw};
+use storage::sqlite::{self, Import, Imported, LineFlaw, UpkeepError};
 
 use crate::args::{ExportArgs, Global, ImportArgs};
 use crate::commands::upkeep::failure;
@@ -19,9 +19,10 @@ use crate::settings;
 pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Result<Exit> {
     let dir = settings::data_dir(global)?;
     let Some(path) = &args.file else {
+        let path = Path::new("standard output");
         let mut out = BufWriter::new(io::stdout().lock());
-        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| failure(&dir, error))?;
-        out.flush().map_err(|error| unwritable(Path::new("standard output"), &error))?;
+        sqlite::export(&dir, &args.agent, &mut out).map_err(|error| unwritten(&dir, path, error))?;
+        out.flush().map_err(|error| unwritable(path, &error))?;
         return Ok(Exit::Answered);
     };
     let mut options = File::options();
@@ -36,7 +37,7 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
         Err(error) => return Err(unwritable(path, &error)),
     };
     let mut out = BufWriter::new(file);
-    let written = sqlite::export(&dir, &args.agent, &mut out).map_err(|error| failure(&dir, error));
+    let written = sqlite::export(&dir, &args.agent, &mut out).map_err(|error| unwritten(&dir, path, error));
     let whole = out.flush().and_then(|()| out.get_ref().sync_all()).map_err(|error| unwritable(path, &error));
     let exported = written.and_then(|written| whole.map(|()| written)).inspect_err(|_| {
         // Half an agent is none; where it cannot be removed its last line tells.
@@ -99,7 +100,7 @@ const TOLD: usize = 20;
 
 fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
     let file = file.display();
-    let mut message = format!("`{file}` cannot be imported; nothing was written");
+    let mut message = format!("`{file}` cannot be imported; nothing of it was taken in");
     for LineFlaw { line, what } in flaws.iter().take(TOLD) {
         let place = if *line == 0 { String::new() } else { format!("line {line}: ") };
         message += &format!("\n  {place}{what}");
@@ -110,6 +111,14 @@ fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
     }
     Failure::new(Exit::Usage, "bad_export", message)
         .hint("`viv export agent` writes it anew; with `--as NAME` it takes another handle here")
+}
+
+/// Why an export came to nothing. Where it could not be written, only the caller knows what it was to be.
+fn unwritten(dir: &Path, path: &Path, error: UpkeepError) -> Failure {
+    match error {
+        UpkeepError::Io { doing: "write", source, .. } => unwritable(path, &source),
+        error => failure(dir, error),
+    }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {

@@ -206,6 +206,8 @@ pub(crate) fn failure(place: &Path, error: UpkeepError) -> Failure {
             Failure::new(Exit::Failed, "store_damaged", message)
                 .hint("`viv verify` lists what is wrong; take an older backup")
         }
+        UpkeepError::NoFile { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
+            .hint("name a file; what comes through a pipe can be written into one before"),
         UpkeepError::Io { .. } => Failure::new(Exit::Failed, "file_unusable", error.to_string())
             .hint("may this user read and write there, and is there room on the disk?"),
         UpkeepError::Store(error) => {

@@ -1,10 +1,11 @@
 //! One agent as a file, by the built binary: out of a running house, into one that is at rest.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::world::{Server, run};
+use crate::world::{Server, run, viv};
 
 #[test]
 fn an_agent_moves_into_another_house_and_lives_on_there() {
@@ -73,4 +74,35 @@ fn a_file_that_was_cut_or_changed_is_told_with_its_lines() {
     assert!(changed.err.contains("one of them was changed"), "{}", changed.shown());
     fs::write(&file, &text).unwrap();
     assert_eq!(run(dir.path(), &["import", "agent", name]).code, 0, "nothing of the others was left");
+}
+
+#[test]
+fn pipes_are_refused_where_files_are_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let pipe = pipe.to_str().unwrap();
+    for args in
+        [&["verify", pipe, "--json"][..], &["restore", pipe, "--json"], &["import", "agent", pipe, "--json"]]
+    {
+        let ran = run(&dir.path().join("house"), args);
+        let error = ran.error();
+        assert_eq!((ran.code, &error["error"]["code"]), (1, &json!("file_unusable")), "{}", ran.shown());
+        assert!(error["error"]["message"].as_str().unwrap().contains("it is a pipe, not a file"), "{error}");
+    }
+    assert!(!dir.path().join("house").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_that_finds_no_room_names_what_it_could_not_write() {
+    let server = Server::start();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut export = viv(server.dir.path(), &["export", "agent", "ada", "--json"]);
+    let ended = export.stdin(Stdio::null()).stdout(full).output().unwrap();
+    let error: serde_json::Value = serde_json::from_slice(&ended.stderr).unwrap();
+    let message = error["error"]["message"].as_str().unwrap();
+    assert_eq!((ended.status.code(), &error["error"]["code"]), (Some(1), &json!("file_unusable")), "{error}");
+    assert!(message.contains("`standard output`") && message.contains("No space left"), "{message}");
 }

@@ -1,7 +1,7 @@
 //! Opening the store: lock, file, version, migrations, and the two stamps that later versions need
 //! (`format` of what is written, `min_reader` that understands it).
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -141,6 +141,8 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     Ok(Opened { db, file, lock, boot, clean })
 }
 
+/// The store's file before it has its name.
+pub(super) const BEGUN: &str = "vivarium.db.begun";
 /// The name of a file that stands in a data directory while a restore changes it.
 pub(super) const RESTORING: &str = "restore-unfinished";
 
@@ -166,6 +168,10 @@ pub(super) fn whole(dir: &Path) -> Result<(), OpenError> {
 fn begin(file: &Path) -> Result<(), OpenError> {
     let io = |source| OpenError::Io { dir: file.parent().unwrap_or(file).to_owned(), source };
     match std::fs::metadata(file) {
+        Ok(found) if !found.is_file() => {
+            let why = format!("it is {}, not a file", kind(&found));
+            return Err(OpenError::NotADatabase { file: file.to_owned(), why });
+        }
         Ok(found) if found.len() == 0 => {
             let why = "it is empty, as no start leaves it".to_owned();
             return Err(OpenError::NotADatabase { file: file.to_owned(), why });
@@ -178,7 +184,7 @@ fn begin(file: &Path) -> Result<(), OpenError> {
         let why = "it is gone, and its log `vivarium.db-wal` is still there".to_owned();
         return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
-    let begun = file.with_extension("db.begun");
+    let begun = file.with_file_name(BEGUN);
     match std::fs::remove_file(&begun) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
@@ -186,6 +192,25 @@ fn begin(file: &Path) -> Result<(), OpenError> {
     let made = Connection::open(&begun).and_then(|db| db.pragma_update(None, "journal_mode", "WAL"));
     made.map_err(|error| unreadable(&begun, &error))?;
     std::fs::rename(&begun, file).map_err(io)
+}
+
+/// What a thing with a name is, if not a file.
+pub(super) fn kind(found: &Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = found.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+        if kind.is_block_device() || kind.is_char_device() {
+            return "a device";
+        }
+    }
+    if found.is_dir() { "a folder" } else { "something else" }
 }
 
 /// Makes the directory where it is not, and takes it for this process until the file is dropped.

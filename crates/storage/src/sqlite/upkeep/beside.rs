@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::UpkeepError;
+use super::{UpkeepError, regular};
 use crate::sqlite::fault::classify;
 use crate::sqlite::schema::{self, FILE, OpenError, identify, unreadable};
 
@@ -26,13 +26,7 @@ impl Beside {
         } else {
             place.to_owned()
         };
-        match std::fs::metadata(&file) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(UpkeepError::Missing { file });
-            }
-            Err(source) => return Err(UpkeepError::Io { doing: "read", file, source }),
-        }
+        regular(&file)?;
         let db = connect(&file)?;
         schema::tune(&db).map_err(|error| unreadable(&file, &error))?;
         let version = identify(&db, &file)?;

@@ -9,13 +9,13 @@ use agent::limits;
 use agent::port::StoreError;
 use rusqlite::Connection;
 
-use super::UpkeepError;
 use super::export::TABLES;
 use super::frame::{END, Footer, HEADER, Header, Line, Lines, Seen};
 use super::records::Tables;
+use super::{UpkeepError, regular};
 use crate::sqlite::fault::{Fault, Outcome, damaged};
 use crate::sqlite::rows::{first, standing_at, u64_at};
-use crate::sqlite::schema::{open_dir, set_meta};
+use crate::sqlite::schema::{FILE, open_dir, open_memory, set_meta};
 use crate::sqlite::verify::{Flaw, judge_agent, words};
 
 /// Something in a file that cannot be imported.
@@ -59,8 +59,18 @@ pub enum Import {
 /// Reads an agent from a file into the store of `dir`, which no server may have; where there is none it is
 /// made. It keeps its ids, and its handle unless it is given another one.
 pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, UpkeepError> {
-    let read = |source| UpkeepError::Io { doing: "read", file: file.to_owned(), source };
-    let lines = Lines::open(file).map_err(read)?;
+    regular(file)?;
+    let lines = || {
+        Lines::open(file).map_err(|source| UpkeepError::Io { doing: "read", file: file.to_owned(), source })
+    };
+    if !dir.join(FILE).exists() {
+        // Where there is no store, none is made for what is refused.
+        let done = within(&open_memory()?, lines()?, file, name).map_err(StoreError::from)?;
+        if matches!(done, Import::Flawed { .. }) {
+            return Ok(done);
+        }
+    }
+    let lines = lines()?;
     let opened = open_dir(dir)?;
     let db = &opened.db;
     let done = within(db, lines, file, name).map_err(StoreError::from);

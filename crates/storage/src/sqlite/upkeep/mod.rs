@@ -10,6 +10,7 @@ mod export;
 mod frame;
 mod import;
 mod look;
+mod partial;
 mod records;
 mod restore;
 
@@ -25,10 +26,11 @@ use self::beside::Beside;
 pub use self::export::{Exported, export};
 pub use self::import::{Import, Imported, LineFlaw, import};
 pub use self::look::{Looked, look};
+use self::partial::Partial;
 pub use self::restore::{Restored, restore};
 use super::fault::Outcome;
 use super::rows::{first, u64_at};
-use super::schema::OpenError;
+use super::schema::{OpenError, kind};
 use super::verify::{Verified, judge};
 
 /// Why a store could not be copied, put in place or judged.
@@ -82,6 +84,14 @@ pub enum UpkeepError {
         file: PathBuf,
         /// What was found.
         why: String,
+    },
+    /// Only files are read: whatever else has a name might never end, or never begin.
+    #[error("cannot read `{}`: it is {what}, not a file", file.display())]
+    NoFile {
+        /// What was named.
+        file: PathBuf,
+        /// What it is.
+        what: &'static str,
     },
     /// The operating system refuses.
     #[error("cannot {doing} `{}`: {source}", file.display())]
@@ -155,68 +165,23 @@ fn copy(from: &Beside, to: &Path) -> Result<Verified, UpkeepError> {
     }
 }
 
-/// A file that is gone again unless it is kept.
-struct Partial {
-    file: PathBuf,
-    kept: bool,
-}
-
-impl Partial {
-    /// An empty file that only its owner may read, beside where it is to stand.
-    fn beside(target: &Path) -> Result<Self, UpkeepError> {
-        let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let file = target.with_file_name(format!("{name}.{}.partial", std::process::id()));
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&file) {
-            Ok(_) => Ok(Self { file, kept: false }),
-            Err(source) => Err(UpkeepError::Io { doing: "write", file: target.to_owned(), source }),
+/// What is known of a file that is to be read, which must be one.
+fn regular(file: &Path) -> Result<(), UpkeepError> {
+    match std::fs::metadata(file) {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(found) => Err(UpkeepError::NoFile { file: file.to_owned(), what: kind(&found) }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(UpkeepError::Missing { file: file.to_owned() })
         }
-    }
-
-    /// Gives the file its name, which nobody may have.
-    fn keep(mut self, target: &Path) -> Result<(), UpkeepError> {
-        let named = match std::fs::hard_link(&self.file, target) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(UpkeepError::Exists { file: target.to_owned() });
-            }
-            // Some file systems know no second names.
-            Err(_) if !target.exists() => std::fs::rename(&self.file, target).map(|()| self.kept = true),
-            linked => linked,
-        };
-        named.and_then(|()| sync_dir(target)).map_err(|source| UpkeepError::Io {
-            doing: "write",
-            file: target.to_owned(),
-            source,
-        })
-    }
-
-    fn name(&self) -> String {
-        self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-    }
-
-    /// Gives the file a name that is its owner's to give.
-    fn put(mut self, target: &Path) -> Result<(), UpkeepError> {
-        std::fs::rename(&self.file, target)
-            .map(|()| self.kept = true)
-            .and_then(|()| sync_dir(target))
-            .map_err(|source| UpkeepError::Io { doing: "write", file: target.to_owned(), source })
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.kept {
-            // What cannot be removed bears its name, `.partial`.
-            let _ = std::fs::remove_file(&self.file);
-        }
+        Err(source) => Err(UpkeepError::Io { doing: "read", file: file.to_owned(), source }),
     }
 }
 
 /// A name is durable once its folder is.
 fn sync_dir(file: &Path) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    File::open(folder(file))?.sync_all()
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::beside::Beside;
-use super::{Partial, UpkeepError, copy, sync_dir};
-use crate::sqlite::schema::{FILE, RESTORING, lock_dir};
+use super::{Partial, UpkeepError, copy, partial, sync_dir};
+use crate::sqlite::schema::{BEGUN, FILE, RESTORING, lock_dir};
 use crate::sqlite::verify::Verified;
 
 /// What belongs to the store's file: its log, without which it is another one, and its index.
@@ -42,6 +42,10 @@ pub fn restore(from: &Path, dir: &Path, may: &[&str], aside: Option<&str>) -> Re
         Some(lock) => lock,
         None => lock_dir(&dir)?,
     };
+    for part in ["", "-wal", "-shm", "-journal"] {
+        // A start that died before the file had its name; where it stays it is in nobody's way.
+        let _ = std::fs::remove_file(dir.join(format!("{BEGUN}{part}")));
+    }
     let partial = Partial::beside(&file)?;
     let verified = copy(&from, &partial.file)?;
     // Nobody may have come between the look and the lock.
@@ -74,13 +78,30 @@ fn vacant(dir: &Path, may: &[&str], replace: bool) -> Result<(), UpkeepError> {
         if store && !replace {
             return Err(UpkeepError::NotEmpty { dir: dir.to_owned(), what: FILE.to_owned(), store });
         }
-        if !store && !replace && !may.contains(&what.as_str()) {
+        // What the dead have left is removed once the directory is ours.
+        let left = partial::of(&what) == Some(FILE) || what.starts_with(BEGUN);
+        if !store && !replace && !left && !may.contains(&what.as_str()) {
             other = Some(what);
         }
     }
     match other {
         Some(what) => Err(UpkeepError::NotEmpty { dir: dir.to_owned(), what, store: false }),
         None => Ok(()),
+    }
+}
+
+/// A folder of that name, or of one with a number behind it where two are made within a second.
+fn folder_of_its_own(dir: &Path, name: &str) -> Result<(PathBuf, String), UpkeepError> {
+    const MOST: u32 = 1_000;
+    let mut n = 1;
+    loop {
+        let name = if n == 1 { name.to_owned() } else { format!("{name}-{n}") };
+        let aside = dir.join(&name);
+        match std::fs::create_dir(&aside) {
+            Ok(()) => return Ok((aside, name)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && n < MOST => n += 1,
+            Err(source) => return Err(UpkeepError::Io { doing: "make", file: aside, source }),
+        }
     }
 }
 
@@ -93,15 +114,18 @@ fn set_aside(dir: &Path, name: &str) -> Result<Option<PathBuf>, UpkeepError> {
     if parts.is_empty() {
         return Ok(None);
     }
-    let aside = dir.join(name);
+    let (aside, name) = folder_of_its_own(dir, name)?;
     let io = |source| UpkeepError::Io { doing: "make", file: aside.clone(), source };
-    std::fs::create_dir(&aside).map_err(io)?;
-    for part in &parts {
+    let copied = parts.iter().try_for_each(|part| {
         let (here, there) = (dir.join(part), aside.join(part));
         // A second name of the same file would change with it, were it lived on.
-        std::fs::copy(&here, &there).and_then(|_| File::open(&there)?.sync_all()).map_err(io)?;
-    }
-    sync_dir(&aside.join(FILE)).map_err(io)?;
+        std::fs::copy(&here, &there).and_then(|_| File::open(&there)?.sync_all())
+    });
+    copied.and_then(|()| sync_dir(&aside.join(FILE))).map_err(|source| {
+        // Half a copy would only be taken for the store, which is still where it was.
+        let _ = std::fs::remove_dir_all(&aside);
+        io(source)
+    })?;
     let mark = dir.join(RESTORING);
     // The first that was set aside is the whole one, where a restore is run again.
     if !mark.exists() {

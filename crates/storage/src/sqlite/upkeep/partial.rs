@@ -1,0 +1,113 @@
+//! A copy under another name as long as it is not whole, so that no name is ever given to half of one.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{UpkeepError, folder, sync_dir};
+
+/// A file that is gone again unless it is kept.
+pub(super) struct Partial {
+    pub(super) file: PathBuf,
+    kept: bool,
+    /// Locked as long as it is written: one that nobody holds is what a death has left.
+    _held: File,
+}
+
+impl Partial {
+    /// An empty file that only its owner may read, beside where it is to stand. What others have left there is
+    /// removed.
+    pub(super) fn beside(target: &Path) -> Result<Self, UpkeepError> {
+        clear(target);
+        let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file = target.with_file_name(format!("{name}.{}.partial", std::process::id()));
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&file) {
+            Ok(held) => {
+                // Some file systems know no locks: there it is nobody's to remove.
+                let _ = held.try_lock();
+                Ok(Self { file, kept: false, _held: held })
+            }
+            Err(source) => Err(UpkeepError::Io { doing: "write", file: target.to_owned(), source }),
+        }
+    }
+
+    /// Gives the file its name, which nobody may have.
+    pub(super) fn keep(mut self, target: &Path) -> Result<(), UpkeepError> {
+        let named = match std::fs::hard_link(&self.file, target) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(UpkeepError::Exists { file: target.to_owned() });
+            }
+            // Some file systems know no second names.
+            Err(_) if !target.exists() => std::fs::rename(&self.file, target).map(|()| self.kept = true),
+            linked => linked,
+        };
+        named.and_then(|()| sync_dir(target)).map_err(|source| UpkeepError::Io {
+            doing: "write",
+            file: target.to_owned(),
+            source,
+        })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Gives the file a name that is its owner's to give.
+    pub(super) fn put(mut self, target: &Path) -> Result<(), UpkeepError> {
+        std::fs::rename(&self.file, target)
+            .map(|()| self.kept = true)
+            .and_then(|()| sync_dir(target))
+            .map_err(|source| UpkeepError::Io { doing: "write", file: target.to_owned(), source })
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be removed bears its name, `.partial`.
+            remove(&self.file);
+        }
+    }
+}
+
+/// Whose copy is not written to its end in the file of that name, or in what SQLite has beside it.
+pub(super) fn of(name: &str) -> Option<&str> {
+    let (whose, number) =
+        name.strip_suffix("-journal").unwrap_or(name).strip_suffix(".partial")?.rsplit_once('.')?;
+    (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(whose)
+}
+
+/// Removes what those have left who died while they wrote `target`, or another backup named by its time.
+fn clear(target: &Path) {
+    let Some(name) = target.file_name().map(|name| name.to_string_lossy()) else { return };
+    let timed = |name: &str| name.starts_with("vivarium-") && name.ends_with(".db");
+    // What cannot be looked at or removed stands in nobody's way.
+    for entry in std::fs::read_dir(folder(target)).into_iter().flatten().flatten() {
+        let left = entry.file_name().to_string_lossy().into_owned();
+        let ours = of(&left).is_some_and(|whose| whose == name || (timed(whose) && timed(&name)));
+        if !ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let file = entry.path();
+        let copy =
+            left.strip_suffix("-journal").map_or_else(|| file.clone(), |copy| file.with_file_name(copy));
+        let free = match File::open(&copy) {
+            Ok(held) => held.try_lock().is_ok(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if free {
+            remove(&copy);
+        }
+    }
+}
+
+fn remove(copy: &Path) {
+    let mut journal = copy.as_os_str().to_owned();
+    journal.push("-journal");
+    let _ = std::fs::remove_file(PathBuf::from(journal));
+    let _ = std::fs::remove_file(copy);
+}
