@@ -11,7 +11,7 @@ use crate::id::{CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
 use crate::port::Waken;
 use crate::run::{Run, Usage};
-use crate::space::{Message, NewMessage};
+use crate::space::{NewMessage, Spoken};
 
 /// Which of the commits of a cycle this is; kept in the audit row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -294,7 +294,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Echo {
     /// Messages as stored, in order: what was said, visible calls and changes of these.
-    pub said: Vec<Message>,
+    pub said: Vec<Spoken>,
     /// Agents that have something to do, this one included where more waits for it.
     pub wake: Vec<Waken>,
 }

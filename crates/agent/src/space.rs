@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::call::{CallRow, OutcomeStatus, head_and_tail};
+use crate::entity::EntityKind;
 use crate::event::{Principal, Trust};
 use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use crate::limits;
@@ -62,6 +63,26 @@ pub struct Message {
     pub root: RootId,
     /// Agent messages since the root.
     pub hop: u32,
+}
+
+/// A message with its sender's names beside the id, as whoever reads it is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spoken {
+    /// The message as stored.
+    #[serde(flatten)]
+    pub message: Message,
+    /// The sender's display name.
+    pub sender_name: String,
+    /// Human or agent.
+    pub sender_kind: EntityKind,
+}
+
+impl std::ops::Deref for Spoken {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.message
+    }
 }
 
 /// A message that is to be accepted: everything but what the store assigns (seq, rev).

@@ -9,7 +9,7 @@ use crate::event::Stage;
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::Resting;
 use crate::run::{Ending, Spent};
-use crate::space::Message;
+use crate::space::Spoken;
 
 /// What can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,8 +58,8 @@ pub enum Update {
     /// Durable: a message was said or a tool message changed.
     #[serde(rename = "message")]
     Message {
-        /// The message as stored.
-        message: Message,
+        /// The message as stored, with its sender's names.
+        message: Spoken,
     },
     /// Durable: somebody joined or left.
     #[serde(rename = "member")]

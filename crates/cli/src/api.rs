@@ -2,19 +2,9 @@
 
 use agent::id::{CycleId, MessageId, SpaceId};
 use agent::run::Ending;
-use agent::space::{Message, MessageKind};
+use agent::space::{MessageKind, Spoken};
 use serde::{Deserialize, Serialize};
 use server::api::{Run, RunDetail};
-
-/// A message as the rules know it, with its sender's name.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Spoken {
-    /// The message.
-    #[serde(flatten)]
-    pub(crate) message: Message,
-    /// Who, for people; also of those who left the space since.
-    pub(crate) sender_name: String,
-}
 
 /// The recent past of the house.
 #[derive(Debug, Deserialize)]

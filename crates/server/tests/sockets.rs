@@ -257,7 +257,7 @@ async fn a_connection_whose_client_never_reads_is_cut() {
     let text = "x".repeat(64 * 1024);
     for _ in 0..256 {
         let message = served.world.slip(&text).await;
-        served.world.publish(Update::Message { message });
+        served.world.publish(served.world.by_you(message));
     }
     let mut ended = false;
     for _ in 0..20 {

@@ -174,7 +174,7 @@ async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
     let said = say(&world, "after").await;
     let message = stream.named("message").await;
     assert_eq!((message.id, &message.data["type"]), (Some(rev + 1), &json!("message")));
-    assert_eq!(message.data["message"]["id"], said["id"]);
+    assert_eq!(message.data["message"], said, "as who said it was answered, names and all");
     world.post("/v1/entities", json!({"name": "ahmad"})).await;
     world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
     let member = stream.named("member").await;
@@ -199,6 +199,8 @@ async fn a_client_that_comes_back_gets_what_it_missed_once() {
             (message.id, &message.data["message"]["text"]),
             (Some(first + i - 1), &json!(i.to_string()))
         );
+        let names = ["sender_name", "sender_kind"].map(|name| message.data["message"][name].clone());
+        assert_eq!(names, ["You", "human"], "of what is replayed too");
     }
     say(&world, "live").await;
     assert_eq!(stream.named("message").await.data["message"]["text"], "live");
@@ -229,7 +231,7 @@ async fn updates_published_out_of_order_or_not_at_all_arrive_once_and_in_order()
         said.push(world.slip(text).await);
     }
     for i in [1, 0, 3, 3, 2] {
-        world.publish(Update::Message { message: said[i].clone() });
+        world.publish(world.by_you(said[i].clone()));
     }
     say(&world, "e").await;
     for text in ["a", "b", "c", "d", "e"] {
@@ -273,7 +275,7 @@ async fn a_member_update_that_comes_late_tells_how_it_is_now() {
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     let rev = stream.named("snapshot").await.data["rev"].as_u64().unwrap();
     let message = world.slip("a").await;
-    world.publish(Update::Message { message });
+    world.publish(world.by_you(message));
     world.publish(Update::Member { space: world.home, entity: world.you, joined: false, rev });
     stream.named("message").await;
     let member = stream.named("member").await;
@@ -292,7 +294,7 @@ async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
         live.draft(world.agent, world.home, draft, "x");
         if i % 5 == 0 {
             let message = world.slip(&i.to_string()).await;
-            world.publish(Update::Message { message });
+            world.publish(world.by_you(message));
         }
     }
     settle(&world).await;

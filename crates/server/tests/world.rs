@@ -14,7 +14,7 @@ use agent::port::{
     ModelInfo, ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
     Voices,
 };
-use agent::space::NewMessage;
+use agent::space::{NewMessage, Spoken};
 use agent::update::{Topic, Update};
 use axum::Router;
 use axum::body::Body;
@@ -219,6 +219,12 @@ impl World {
             Accepted::Fresh { message: Some(message), .. } => message,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// What [`World::slip`] said, as watchers are told it.
+    pub(crate) fn by_you(&self, message: agent::space::Message) -> Update {
+        let sender_kind = agent::entity::EntityKind::Human;
+        Update::Message { message: Spoken { message, sender_name: "You".to_owned(), sender_kind } }
     }
 
     /// Tells the watchers of `home`.

@@ -162,9 +162,9 @@ pub struct Message {
     pub hop: u32,
 }
 
-impl Message {
-    /// A message with its sender's names beside the id.
-    pub fn of(message: space::Message, sender_name: String, sender_kind: entity::EntityKind) -> Self {
+impl From<space::Spoken> for Message {
+    fn from(spoken: space::Spoken) -> Self {
+        let space::Spoken { message, sender_name, sender_kind } = spoken;
         let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
         let space::Message { cycle, call, data, root, hop, .. } = message;
         Self {

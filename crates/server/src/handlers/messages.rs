@@ -8,7 +8,8 @@ use agent::entity::{Entity, EntityKind, Space};
 use agent::event::{Principal, Stage, Trust};
 use agent::id::{EntityId, EventId, MessageId, RootId};
 use agent::limits;
-use agent::port::{Accept, Accepted, Denial};
+use agent::port::{Accept, Accepted, Denial, StoreError};
+use agent::space::Spoken;
 use agent::update::{Topic, Update};
 use axum::Json;
 use axum::extract::State;
@@ -47,13 +48,15 @@ pub(super) async fn say(
                 failpoint::hit!("accept.committed");
                 // The agents first: watchers can wait a microsecond longer than they.
                 hall.doors.node.signal(&wake);
-                hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: message.clone() }));
+                let (sender_name, sender_kind) = (sender.display_name, sender.kind);
+                let spoken = Spoken { message: message.clone(), sender_name, sender_kind };
+                hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
                 for waken in &wake {
                     let event = EventId(message.id.to_string());
                     tell_stage(&hall, waken.agent, event, Stage::Waiting);
                 }
                 let place = format!("/v1/messages/{}", message.id);
-                Ok(Made::At(place, Message::of(message, sender.display_name, sender.kind)))
+                Ok(Made::At(place, spoken.into()))
             }
             Accepted::Duplicate { message: Some(message) } => {
                 let original = named(&hall, vec![message]).await?.into_iter().next();
@@ -202,22 +205,32 @@ pub(super) async fn get(
     Ok(Json(shown.pop().ok_or_else(missing)?))
 }
 
-/// The messages with their senders' names; each sender is looked up once.
+/// The messages with their senders' names, as answers have them.
 pub(super) async fn named(
     hall: &Hall,
     messages: Vec<agent::space::Message>,
 ) -> Result<Vec<Message>, Problem> {
+    Ok(spoken(hall, messages).await?.into_iter().map(Message::from).collect())
+}
+
+/// The messages with their senders' names; each sender is looked up once.
+pub(crate) async fn spoken(
+    hall: &Hall,
+    messages: Vec<agent::space::Message>,
+) -> Result<Vec<Spoken>, StoreError> {
     let mut senders: HashMap<EntityId, (String, EntityKind)> = HashMap::new();
     let mut out = Vec::with_capacity(messages.len());
     for message in messages {
-        let (name, kind) = match senders.entry(message.sender) {
+        let (sender_name, sender_kind) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
-                let entity = called(hall, &message.sender.to_string()).await?;
+                let entity = hall.doors.reader.entity(message.sender.to_string()).await?;
+                let missing = || StoreError::Broken(format!("no entity `{}` that spoke", message.sender));
+                let entity = entity.ok_or_else(missing)?;
                 place.insert((entity.display_name, entity.kind)).clone()
             }
         };
-        out.push(Message::of(message, name, kind));
+        out.push(Spoken { message, sender_name, sender_kind });
     }
     Ok(out)
 }

@@ -15,7 +15,7 @@ pub(crate) mod agents;
 mod calls;
 mod entities;
 mod events;
-mod messages;
+pub(crate) mod messages;
 mod meta;
 mod minds;
 mod recent;

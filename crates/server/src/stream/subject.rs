@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::Hall;
 use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, RestingNow, SpaceSnapshot};
 use crate::handlers::agents::{Doing, cycle_of, state_of};
+use crate::handlers::messages::spoken;
 
 /// What a stream is about.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,8 @@ impl Subject {
         match self {
             Self::Space(space) => {
                 let messages = hall.doors.reader.messages_since_rev(space, id, limit).await?;
-                Ok(messages.into_iter().map(|m| (m.rev, Update::Message { message: m })).collect())
+                let messages = spoken(hall, messages).await?.into_iter();
+                Ok(messages.map(|message| (message.rev, Update::Message { message })).collect())
             }
             Self::Agent(agent) => {
                 let rows = hall.doors.reader.commits(agent, id, limit).await?;

@@ -128,7 +128,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     if run(db, sql, params![outcome, crc, answer.id.0])? == 0 {
         return Ok(Some(Finish::Already));
     }
-    let said = show::update(db, &answer.id)?.into_iter().collect();
+    let said = show::spoken(db, show::update(db, &answer.id)?.into_iter().collect())?;
     let mut echo = Echo { said, wake: Vec::new() };
     if asked.awaited && asked.open == Some(asked.cycle) {
         // An answer ends a pause, but not a rest that the provider or a failure made necessary.

@@ -9,6 +9,7 @@ use agent::life::{Lease, OpenCycle, RestReason, Standing};
 use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::run::Usage;
+use agent::space::Message;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
@@ -105,12 +106,12 @@ pub(super) fn commit(
     }
     calls::unanswered(db, life.agent, &changes.call_changes)?;
     let n = life.commit_n + 1;
-    let mut echo = speak(db, session, lease.agent, changes)?;
+    let (mut said, mut wake) = speak(db, session, lease.agent, changes)?;
     let noted = notes::write(db, life.agent, n, changes.at, &changes.inward, &changes.calls)?;
     life.head_seq = apply::entries(db, life.agent, life.head_seq, &changes.entries)?;
     apply::calls(db, life.agent, changes)?;
     apply::call_changes(db, life.agent, &changes.call_changes)?;
-    echo.said.extend(show::updates(db, &changes.call_changes)?);
+    said.extend(show::updates(db, &changes.call_changes)?);
     apply::layers(db, &changes.layers)?;
     if let Some(view) = &changes.view {
         apply::view(db, life.agent, n, view)?;
@@ -142,8 +143,9 @@ pub(super) fn commit(
     let facts = if seen || changes.open.is_none() { None } else { Some(Box::new(facts(db, life.agent)?)) };
     let glance = Glance { facts, ..look(db, &life, changes.cycle.0)? };
     if let Some(due) = life.due_at.filter(|_| changes.open.is_none()) {
-        echo.wake.push(Waken { agent: lease.agent, at: time(due)?, urgent: false });
+        wake.push(Waken { agent: lease.agent, at: time(due)?, urgent: false });
     }
+    let echo = Echo { said: show::spoken(db, said)?, wake };
     Ok(CommitOutcome::Committed { n, glance, echo })
 }
 
@@ -206,23 +208,28 @@ fn opened_by(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
 
 /// Says what the inward calls want said and shows the visible ones, in the order of the calls, or
 /// refuses those calls that may not speak.
-fn speak(db: &Connection, session: &Session, agent: AgentId, changes: &Changes) -> Outcome<Echo> {
-    let mut echo = Echo::default();
+fn speak(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    changes: &Changes,
+) -> Outcome<(Vec<Message>, Vec<Waken>)> {
+    let (mut said, mut wakes) = (Vec::new(), Vec::new());
     let mut refusals = Vec::new();
     let mut shows = changes.shows.iter().peekable();
     for message in &changes.inward.says {
         let turn = show::turn(&changes.calls, message);
         while let Some(shown) = shows.next_if(|shown| show::turn(&changes.calls, shown) < turn) {
-            echo.said.extend(show::show(db, shown)?);
+            said.extend(show::show(db, shown)?);
         }
         let mine = message.sender == agent.entity();
         let denied = Denial::NotMember { entity: message.sender, space: message.space };
         match if mine { say(db, session, message) } else { Err(denied.into()) } {
             Ok(Spoken::New(message, wake)) => {
-                echo.said.push(message);
-                echo.wake.extend(wake);
+                said.push(message);
+                wakes.extend(wake);
             }
-            Ok(Spoken::Before(message)) => echo.said.push(message),
+            Ok(Spoken::Before(message)) => said.push(message),
             Err(Fault::Denied(denial)) => {
                 let call = message.call.clone().unwrap_or_else(|| CallId(message.id.to_string()));
                 refusals.push(Refusal { call, reason: told(&denial, message.space) });
@@ -231,9 +238,9 @@ fn speak(db: &Connection, session: &Session, agent: AgentId, changes: &Changes) 
         }
     }
     for shown in shows {
-        echo.said.extend(show::show(db, shown)?);
+        said.extend(show::show(db, shown)?);
     }
-    if refusals.is_empty() { Ok(echo) } else { Err(Fault::Refused(refusals)) }
+    if refusals.is_empty() { Ok((said, wakes)) } else { Err(Fault::Refused(refusals)) }
 }
 
 /// A denial in words for the model.

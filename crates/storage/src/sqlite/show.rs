@@ -4,11 +4,12 @@
 use agent::call::CallRow;
 use agent::changes::CallChange;
 use agent::id::{CallId, MessageId};
-use agent::space::{Message, MessageKind, NewMessage, tool_data, tool_text};
+use agent::port::StoreError;
+use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_text};
 use rusqlite::{Connection, params};
 
-use super::fault::Outcome;
-use super::rows::{MESSAGE, bytes, first, int, message_at, run, to_json, u64_at};
+use super::fault::{Fault, Outcome};
+use super::rows::{MESSAGE, bytes, first, int, kind_at, message_at, run, to_json, u64_at};
 use super::say::{place, stored, write};
 use super::sums::Words;
 use super::wake::{CALL, call_at};
@@ -54,6 +55,17 @@ pub(super) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Me
         changed.extend(update(db, &change.id)?);
     }
     Ok(changed)
+}
+
+/// These messages of one sender with its names.
+pub(super) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<Vec<Spoken>> {
+    let Some(sender) = said.first().map(|message| message.sender) else { return Ok(Vec::new()) };
+    let sql = "SELECT display_name, kind FROM entity WHERE uuid = ?";
+    let names = first(db, sql, [bytes(sender.0)], |row| Ok((row.get::<_, String>(0)?, kind_at(row, 1)?)))?;
+    let missing = || Fault::Store(StoreError::Broken(format!("no entity `{sender}` that spoke")));
+    let (sender_name, sender_kind) = names.ok_or_else(missing)?;
+    let named = |message| Spoken { message, sender_name: sender_name.clone(), sender_kind };
+    Ok(said.into_iter().map(named).collect())
 }
 
 /// The place of a message's call among the decision's calls: what is said and what is shown come into

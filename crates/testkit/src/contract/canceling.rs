@@ -132,7 +132,7 @@ pub async fn a_canceled_call_that_is_shown_says_so(b: Backend) {
     let said = cancel(&w, &id).await.echo.said;
     assert_eq!((said.len(), said[0].text.as_str(), said[0].rev), (1, "[fetch: error]", running + 1));
     assert_eq!(said[0].data.as_ref().unwrap()["status"], "canceled");
-    assert_eq!(w.b.reader.message(MessageId::of_call(&id)).await.unwrap().as_ref(), Some(&said[0]));
+    assert_eq!(w.b.reader.message(MessageId::of_call(&id)).await.unwrap().as_ref(), Some(&said[0].message));
 }
 
 /// Of the cycle at work, in order; not what was answered.

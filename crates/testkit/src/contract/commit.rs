@@ -4,6 +4,7 @@ use agent::call::{CallState, Outcome};
 use agent::changes::{
     CallChange, CommitKind, CommitOutcome, Echo, GoalChange, MemoryChange, PlanChange, Refusal,
 };
+use agent::entity::EntityKind;
 use agent::entry::EntryKind;
 use agent::event::{Fate, Trust};
 use agent::id::{CallId, EntityId, GoalId, PlanId};
@@ -208,7 +209,10 @@ pub async fn what_an_agent_says_is_said_with_its_decision(b: Backend) {
     let texts: Vec<_> = echo.said.iter().map(|message| (message.seq, message.text.as_str())).collect();
     assert_eq!(texts, [(2, "hi @bob"), (1, "all well")]);
     assert_eq!(echo.wake.iter().map(|waken| waken.agent).collect::<Vec<_>>(), [w.bob]);
-    assert_eq!(w.b.reader.said_in(living.open.id).await.unwrap(), echo.said);
+    let stored: Vec<_> = echo.said.iter().map(|spoken| spoken.message.clone()).collect();
+    assert_eq!(w.b.reader.said_in(living.open.id).await.unwrap(), stored);
+    let names: Vec<_> = echo.said.iter().map(|said| (said.sender_name.as_str(), said.sender_kind)).collect();
+    assert!(names.iter().all(|name| *name == ("ADA", EntityKind::Agent)), "{names:?}");
     let waiting = w.wake(w.bob).await.waiting;
     assert_eq!((waiting.len(), waiting[1].event.envelope.trust), (2, Trust::Agent));
     let waking = w.wake(w.ada).await;

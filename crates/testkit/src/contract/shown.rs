@@ -65,9 +65,9 @@ pub async fn a_visible_call_is_one_message_that_follows_its_row(b: Backend) {
         "tool": "fetch", "call": call, "state": "complete", "input": "{}", "status": "ok", "output": "found",
     });
     assert_eq!(complete.data, Some(data));
-    assert_eq!(w.b.reader.message(running.id).await.unwrap().as_ref(), Some(complete));
+    assert_eq!(w.b.reader.message(running.id).await.unwrap().as_ref(), Some(&complete.message));
     let missed = w.b.reader.messages_since_rev(w.team, running.rev, 10).await.unwrap();
-    assert_eq!(missed.as_slice(), std::slice::from_ref(complete));
+    assert_eq!(missed.as_slice(), std::slice::from_ref(&complete.message));
     w.say(w.team, "next").await;
     let space = w.b.reader.space(w.team.to_string()).await.unwrap().unwrap();
     assert_eq!((space.head_seq, space.rev), (3, complete.rev + 1), "no seq was used up by a change");

@@ -14,7 +14,6 @@ use super::editor::{Act, Editor};
 use super::keys::Keys;
 use super::talk::Talk;
 use super::terminal::{self, Terminal};
-use crate::api::Spoken;
 use crate::client::{Client, typed};
 use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
@@ -22,6 +21,7 @@ use crate::lived;
 use crate::output::{Screen, Style, shortened};
 use crate::sse::{self, Heard};
 use crate::target::{self, Place, agent_path};
+use agent::space::Spoken;
 
 /// Rows of the line being written that are shown at most.
 const INPUT_ROWS: usize = 6;
@@ -152,7 +152,7 @@ fn greet(talk: &mut Talk, place: &Place, ready: &Ready) {
 /// Names of those who left the space since come with their messages.
 fn learn(talk: &mut Talk, spoken: Vec<Spoken>) -> Vec<Message> {
     let mut messages = Vec::with_capacity(spoken.len());
-    for Spoken { message, sender_name } in spoken {
+    for Spoken { message, sender_name, .. } in spoken {
         talk.name(message.sender, &sender_name);
         messages.push(message);
     }

@@ -229,7 +229,10 @@ impl Talk {
             Update::Message { message } => {
                 let missed = message.seq > self.last_seq + 1;
                 self.behind |= missed;
-                self.message(message);
+                if !self.knows(message.sender) {
+                    self.name(message.sender, &message.sender_name);
+                }
+                self.message(message.message);
                 return missed;
             }
             Update::Draft { message, agent, delta, chars, .. } => self.draft(message, agent, &delta, chars),

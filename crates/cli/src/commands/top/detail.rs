@@ -11,10 +11,11 @@ use server::api::{Agent, Run};
 use super::cells::{since, until};
 use super::draw::{Looks, dim, used};
 use super::house::{House, state_of};
-use crate::api::{Past, Spoken};
+use crate::api::Past;
 use crate::commands::chat::flow::Flow;
 use crate::commands::watch::moment::{money, took};
 use crate::output::{Screen, short_count};
+use agent::space::Spoken;
 
 /// Draws it.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, house: &mut House, screen: &Screen, now: Timestamp) {

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use server::api::Run;
 
 use super::subject::Subject;
-use crate::api::{Past, Recent, Spoken};
+use crate::api::{Past, Recent};
 use crate::client::{Client, typed};
 use crate::errors::Result;
+use agent::space::Spoken;
 
 /// Things read at once: the server's bound.
 pub(crate) const MOST: u32 = 200;
@@ -59,8 +60,8 @@ fn happened(past: Past) -> Happened {
 }
 
 fn said(spoken: Spoken) -> Happened {
-    let Spoken { message, sender_name } = spoken;
-    Happened { at: message.at, update: Update::Message { message }, sender: Some(sender_name), spoke: None }
+    let sender = Some(spoken.sender_name.clone());
+    Happened { at: spoken.at, update: Update::Message { message: spoken }, sender, spoke: None }
 }
 
 fn spent(run: &Run) -> Spent {

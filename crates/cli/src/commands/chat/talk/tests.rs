@@ -1,7 +1,9 @@
 //! Every order of updates reads well.
 
 use super::*;
+use agent::entity::EntityKind;
 use agent::id::{CallId, RootId, SpaceId};
+use agent::space::Spoken;
 use uuid::Uuid;
 
 fn uuid(n: u128) -> Uuid {
@@ -37,7 +39,8 @@ fn said(seq: u64, id: u128, sender: u128, text: &str) -> Update {
         root: RootId("r".into()),
         hop: 0,
     };
-    Update::Message { message }
+    let sender_kind = if sender == 1 { EntityKind::Human } else { EntityKind::Agent };
+    Update::Message { message: Spoken { message, sender_name: "somebody".to_owned(), sender_kind } }
 }
 
 fn piece(id: u128, agent: u128, delta: &str, chars: u64) -> Update {
@@ -128,7 +131,7 @@ fn messages_are_shown_in_their_order_even_if_some_come_late() {
         missed
             .into_iter()
             .map(|update| match update {
-                Update::Message { message } => message,
+                Update::Message { message } => message.message,
                 _ => panic!("no message"),
             })
             .collect(),
@@ -199,7 +202,7 @@ fn what_is_written_while_messages_are_missing_stands_below_them() {
     assert!(rows(&mut talk, vec![piece(5, ADA, "Hi", 2)]).is_empty());
     assert_eq!(talk.unfinished(), None);
     let Update::Message { message } = said(1, 7, 1, "back?") else { panic!("no message") };
-    talk.catch_up(vec![message]);
+    talk.catch_up(vec![message.message]);
     assert_eq!(talk.take_rows(), ["you: back?"]);
     assert_eq!(talk.unfinished().unwrap(), "ada: Hi");
 }

@@ -1,8 +1,9 @@
 //! Tells stories to a log and reads what it makes of them.
 
+use agent::entity::EntityKind;
 use agent::id::EntityId;
 use agent::run::Usage;
-use agent::space::{Message, MessageKind};
+use agent::space::{Message, MessageKind, Spoken};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -45,7 +46,9 @@ fn message(n: u128, sender: u128, text: &str) -> Update {
     });
     let message: Message = serde_json::from_value(message).unwrap();
     assert_eq!(message.kind, MessageKind::Text);
-    Update::Message { message }
+    let (sender_name, sender_kind) =
+        if sender == ADA { ("Ada", EntityKind::Agent) } else { ("Husam", EntityKind::Human) };
+    Update::Message { message: Spoken { message, sender_name: sender_name.to_owned(), sender_kind } }
 }
 
 fn draft(n: u128, delta: &str, chars: u64) -> Update {
