@@ -201,6 +201,8 @@ pub const ARGUMENTS_SHOWN_CHARS: usize = 160;
 pub const RESTS_TOLD_MAX: usize = 4_096;
 /// Characters of those words.
 pub const REST_WHY_CHARS: usize = 500;
+/// Agents that may ask a provider before its pause is over, since an operator said so; more wait as before.
+pub const BREAKER_GRANTS_MAX: usize = 1_024;
 /// Agents that one question about the recent past may name.
 pub const RECENT_AGENTS_MAX: usize = 32;
 /// Updates that one slow listener may lag behind before it loses some.

@@ -20,6 +20,8 @@ pub(crate) struct Breakers {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     all: Mutex<HashMap<String, Breaker>>,
+    /// Agents that an operator wants to ask now: each may once, although the pause is not over.
+    granted: Mutex<BTreeSet<AgentId>>,
 }
 
 /// One that is not as it was made: a provider of which nothing is known serves.
@@ -66,13 +68,22 @@ pub(crate) struct Pass<'a> {
 
 impl Breakers {
     pub(crate) fn new(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
-        Self { clock, ids, all: Mutex::default() }
+        Self { clock, ids, all: Mutex::default(), granted: Mutex::default() }
+    }
+
+    /// Lets the agent ask next time, for all, although the pause may not be over.
+    pub(crate) fn grant(&self, agent: AgentId) {
+        let mut granted = self.granted();
+        if granted.len() < limits::BREAKER_GRANTS_MAX {
+            granted.insert(agent);
+        }
     }
 
     /// The right to ask, or why it must not be asked now and when it may be.
     pub(crate) fn enter(&self, provider: &str, agent: AgentId) -> Result<Pass<'_>, ModelError> {
         let now = self.clock.monotonic_ms();
         let mut all = self.lock();
+        let granted = self.granted().remove(&agent);
         let pass = |probe| {
             let provider = provider.to_owned();
             Pass { breakers: self, provider, agent, probe, holds: probe, weighs: false }
@@ -80,7 +91,7 @@ impl Breakers {
         let Some(breaker) = all.get_mut(provider) else { return Ok(pass(false)) };
         match breaker.state {
             State::Closed => Ok(pass(false)),
-            State::Open(until) if until <= now => {
+            State::Open(until) if until <= now || granted => {
                 breaker.state = State::Probing(now);
                 Ok(pass(true))
             }
@@ -88,12 +99,13 @@ impl Breakers {
         }
     }
 
-    /// Whether nobody would be let through now.
-    pub(crate) fn is_shut(&self, provider: &str) -> bool {
+    /// Whether the agent would not be let through now.
+    pub(crate) fn is_shut(&self, provider: &str, agent: AgentId) -> bool {
         let now = self.clock.monotonic_ms();
+        let granted = self.granted().contains(&agent);
         self.lock().get(provider).is_some_and(|breaker| match breaker.state {
             State::Closed => false,
-            State::Open(until) => until > now,
+            State::Open(until) => until > now && !granted,
             State::Probing(_) => true,
         })
     }
@@ -109,6 +121,10 @@ impl Breakers {
         };
         let retry_after = Duration::from_millis(left + spread);
         ModelError::Unasked { message: breaker.why.clone(), retry_after }
+    }
+
+    fn granted(&self) -> MutexGuard<'_, BTreeSet<AgentId>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Breaker>> {
@@ -286,7 +302,7 @@ mod tests {
         let (time, breakers) = breakers();
         let mut first = breakers.enter("p", agent(1)).unwrap();
         assert_eq!(first.failed(&down(), None), Err(down()));
-        assert!(breakers.is_shut("p") && !breakers.is_shut("other"));
+        assert!(breakers.is_shut("p", agent(99)) && !breakers.is_shut("other", agent(99)));
         assert!(breakers.enter("other", agent(2)).is_ok(), "another provider has its own");
         let waits = [2, 3, 4].map(|n| wait_of(breakers.enter("p", agent(n))));
         assert_eq!(waits, [1_199, 1_399, 1_599], "each somewhat later than the one before");
@@ -298,7 +314,26 @@ mod tests {
         time.0.store(3_000, Ordering::SeqCst);
         let mut probe = breakers.enter("p", agent(3)).unwrap();
         probe.served();
-        assert!(!breakers.is_shut("p") && breakers.enter("p", agent(4)).is_ok());
+        assert!(!breakers.is_shut("p", agent(99)) && breakers.enter("p", agent(4)).is_ok());
+    }
+
+    #[test]
+    fn an_operators_word_lets_one_agent_ask_once_before_the_pause_is_over() {
+        let (_, breakers) = breakers();
+        let years = Some(Duration::from_secs(100_000_000));
+        let limited = ModelError::RateLimited { message: "come back".into(), retry_after: years };
+        let _ = breakers.enter("p", agent(1)).unwrap().failed(&limited, None);
+        assert!(wait_of(breakers.enter("p", agent(1))) >= limits::RETRY_AFTER_MAX_MS);
+        breakers.grant(agent(1));
+        assert!(!breakers.is_shut("p", agent(1)) && breakers.is_shut("p", agent(2)));
+        assert!(breakers.enter("p", agent(2)).is_err(), "it is for that one");
+        let mut trial = breakers.enter("p", agent(1)).unwrap();
+        assert!(breakers.enter("p", agent(2)).is_err(), "one asks, not two");
+        let _ = trial.failed(&limited, None);
+        assert!(breakers.enter("p", agent(1)).is_err(), "once");
+        breakers.grant(agent(1));
+        breakers.enter("p", agent(1)).unwrap().served();
+        assert!(breakers.enter("p", agent(2)).is_ok(), "and its success is everybody's");
     }
 
     #[test]
@@ -330,15 +365,15 @@ mod tests {
         for _ in 0..5 {
             let _ = breakers.enter("p", agent(1)).unwrap().failed(&late, None);
         }
-        assert!(!breakers.is_shut("p"), "one agent stops nobody");
+        assert!(!breakers.is_shut("p", agent(99)), "one agent stops nobody");
         let _ = breakers.enter("p", agent(2)).unwrap().failed(&late, None);
         breakers.enter("p", agent(9)).unwrap().served();
         let _ = breakers.enter("p", agent(3)).unwrap().failed(&late, None);
-        assert!(!breakers.is_shut("p"), "somebody was served in between");
+        assert!(!breakers.is_shut("p", agent(99)), "somebody was served in between");
         for n in 1..=2 {
             let _ = breakers.enter("p", agent(n)).unwrap().failed(&late, None);
         }
-        assert!(breakers.is_shut("p"));
+        assert!(breakers.is_shut("p", agent(99)));
     }
 
     #[test]
@@ -350,13 +385,13 @@ mod tests {
             pass.alive();
             let _ = pass.failed(&cut, None);
         }
-        assert!(breakers.is_shut("p"), "three agents had a beginning and no end");
+        assert!(breakers.is_shut("p", agent(99)), "three agents had a beginning and no end");
         time.0.store(1_000, Ordering::SeqCst);
         let mut probe = breakers.enter("p", agent(4)).unwrap();
         probe.alive();
-        assert!(breakers.is_shut("p"), "another beginning proves nothing");
+        assert!(breakers.is_shut("p", agent(99)), "another beginning proves nothing");
         probe.served();
-        assert!(!breakers.is_shut("p"));
+        assert!(!breakers.is_shut("p", agent(99)));
     }
 
     #[test]
@@ -371,15 +406,15 @@ mod tests {
         assert!(passes[2].weighs(false) && !passes[3].weighs(false), "one is enough");
         assert!(passes[3].weighs(true), "whoever is suspected needs evidence of its own");
         assert_eq!(passes[3].failed(&cut, pause), Ok(Duration::from_secs(1)));
-        assert!(!breakers.is_shut("p"), "nothing is decided yet");
+        assert!(!breakers.is_shut("p", agent(99)), "nothing is decided yet");
         passes[2].served();
         assert_eq!(passes[2].failed(&cut, pause), Ok(Duration::from_secs(1)));
-        assert!(!breakers.is_shut("p"), "it was the requests' own doing");
+        assert!(!breakers.is_shut("p", agent(99)), "it was the requests' own doing");
         for pass in &mut passes[..2] {
             let _ = pass.weighs(false);
             let _ = pass.failed(&cut, pause);
         }
-        assert!(breakers.is_shut("p"), "the last of them found nobody served");
+        assert!(breakers.is_shut("p", agent(99)), "the last of them found nobody served");
     }
 
     #[test]
@@ -391,7 +426,7 @@ mod tests {
         probe.alive();
         assert!(breakers.enter("p", agent(3)).is_ok(), "nobody waits until a long reply has ended");
         let _ = probe.failed(&ModelError::Cut("there".into()), None);
-        assert!(!breakers.is_shut("p"), "that is one strike");
+        assert!(!breakers.is_shut("p", agent(99)), "that is one strike");
     }
 
     #[test]
@@ -399,7 +434,7 @@ mod tests {
         let (_, breakers) = breakers();
         for error in [ModelError::Invalid("400".into()), ModelError::NoModel("gone".into())] {
             assert_eq!(breakers.enter("p", agent(1)).unwrap().failed(&error, None), Err(error));
-            assert!(!breakers.is_shut("p"));
+            assert!(!breakers.is_shut("p", agent(99)));
         }
         let retry_after = Some(Duration::from_secs(90));
         let limited = ModelError::RateLimited { message: "slow down".into(), retry_after };

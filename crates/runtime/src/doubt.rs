@@ -9,6 +9,7 @@ use std::time::Duration;
 use agent::limits;
 use agent::port::{Memo, ModelRequest, Piece};
 use agent::prompt::{Item, Prompt, ToolChoice};
+use agent::run::Usage;
 use futures_util::StreamExt;
 
 use crate::think::Asking;
@@ -17,8 +18,9 @@ use crate::think::Asking;
 const QUESTION: &str =
     "[CHECK] Nothing happened; this is a check of the connection. Call no tool. Answer: ok";
 
-/// Whether the model answers a request that asks for nothing: a whole reply, in time.
-pub(crate) async fn trial(asking: &Asking<'_>, failed: &Prompt) -> bool {
+/// Whether the model answers a request that asks for nothing: a whole reply, in time. What that used is
+/// the agent's, whose request it is about.
+pub(crate) async fn trial(asking: &Asking<'_>, failed: &Prompt) -> Option<Usage> {
     let prompt =
         Prompt { items: vec![Item::Layer(QUESTION.into())], choice: ToolChoice::Auto, ..failed.clone() };
     let timeouts = &asking.config.model_timeouts;
@@ -27,20 +29,20 @@ pub(crate) async fn trial(asking: &Asking<'_>, failed: &Prompt) -> bool {
     let answered = async {
         while let Some(piece) = stream.next().await {
             match piece {
-                Ok(Piece::Done(_)) => return true,
+                Ok(Piece::Done(reply)) => return Some(reply.usage),
                 Ok(_) => {}
-                Err(_) => return false,
+                Err(_) => return None,
             }
         }
-        false
+        None
     };
     let bound = asking.ports.clock.sleep(Duration::from_millis(limits::TRIAL_MS.min(timeouts.total)));
     let answered = tokio::select! {
         biased;
         answered = answered => answered,
-        () = bound => false,
+        () = bound => None,
     };
     let model = asking.model.info().name.as_str();
-    tracing::info!(agent = %asking.lease.agent, model, answered, "asked for nothing, after a failure");
+    tracing::info!(agent = %asking.lease.agent, model, answered = answered.is_some(), "asked for nothing, after a failure");
     answered
 }

@@ -138,6 +138,10 @@ impl Keeping {
             match self.next_event().await {
                 Event::Signal(Signal::Due(waken)) => self.signalled(waken),
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
+                Event::Signal(Signal::Resume(agent)) => {
+                    self.house.breakers.grant(agent);
+                    self.look(agent);
+                }
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
                 Event::Finished(agent, result) => {

@@ -15,8 +15,10 @@ use crate::live::Live;
 pub enum Signal {
     /// Something became due for the agent.
     Due(Waken),
-    /// Something about the agent changed (cancel, suspend, resume): look again now.
+    /// Something about the agent changed (cancel, suspend): look again now.
     Look(AgentId),
+    /// An operator's word: whatever the agent rests for is to be tried now.
+    Resume(AgentId),
     /// The call was answered from outside: whoever runs it need not go on.
     Over(CallId),
 }
@@ -45,7 +47,15 @@ impl Node {
         }
     }
 
-    /// Tells the keeper to look at an agent again (cancel, suspend, resume). Never waits.
+    /// Tells the keeper that an operator wants the agent to try now, also where nobody asks its provider for
+    /// a while. Never waits.
+    pub fn resume(&self, agent: AgentId) {
+        if !failpoint::on!("signals-lost") {
+            let _ = self.signals.try_send(Signal::Resume(agent));
+        }
+    }
+
+    /// Tells the keeper to look at an agent again (cancel, suspend). Never waits.
     pub fn look(&self, agent: AgentId) {
         if !failpoint::on!("signals-lost") {
             let _ = self.signals.try_send(Signal::Look(agent));

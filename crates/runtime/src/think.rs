@@ -2,7 +2,7 @@
 //! failure, and given up the moment the cycle is canceled or news makes it void.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::changes::Glance;
@@ -12,6 +12,7 @@ use agent::life::Lease;
 use agent::limits;
 use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
+use agent::run::Usage;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) lease: Lease,
     pub(crate) knock: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
+    /// What trials of the request used.
+    pub(crate) trials: &'a Mutex<Usage>,
     /// The step that the attempts are traced under.
     pub(crate) step: Span,
 }
@@ -128,10 +131,10 @@ impl Asking<'_> {
             return Ok(false);
         }
         let answered = self.unless_interrupted(doubt::trial(self, prompt), 0).await?;
-        if answered {
-            pass.served();
-        }
-        Ok(answered && suspected)
+        let Some(usage) = answered else { return Ok(false) };
+        pass.served();
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner).add(&usage);
+        Ok(suspected)
     }
 
     /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to

@@ -348,7 +348,10 @@ impl Player {
         if standing == Standing::Suspended {
             self.suspended.push(id);
         }
-        self.look(id);
+        match (standing, self.world.node()) {
+            (Standing::Active, Some(node)) => node.resume(id),
+            _ => self.look(id),
+        }
         self.note(format!("{agent} is {word}"));
         Ok(())
     }

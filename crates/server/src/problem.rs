@@ -316,7 +316,7 @@ impl From<Denial> for Problem {
             Denial::Retired(_) => Code::AgentRetired,
             Denial::InboxFull(_) => Code::InboxFull,
             Denial::MessageIdTaken => Code::IdTaken,
-            Denial::NoOpenCycle(_) => Code::NoOpenCycle,
+            Denial::NoOpenCycle(_) | Denial::OtherCycle(_) => Code::NoOpenCycle,
             Denial::EventState { .. } => Code::EventState,
             Denial::CallOver { .. } => Code::CallOver,
             Denial::EventTaken { cycle, .. } => {

@@ -33,7 +33,7 @@ impl Hand for PeekInbox {
 
     async fn act(args: PeekInboxArgs, _hands: Hands<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);
-        let reply = json!({"success": true, "shown_next": format!("what waits, at most {peek} events")});
+        let reply = json!({"success": true, "shown_next": format!("at most {peek} of the events that wait; none where nothing waits")});
         Ok(done(&reply, Inward { peek, ..Inward::default() }))
     }
 }

@@ -83,7 +83,7 @@ fn occurs(pattern: &str, text: &str) -> bool {
             None => return false,
         }
     }
-    pattern.chars().any(|c| c != '*')
+    !pattern.is_empty()
 }
 
 /// Whether tools may, must or must not be called in the steps of a gate.
@@ -256,7 +256,9 @@ mod tests {
         check("prod*down", "prod db is down", true);
         check("prod*down", "down, prod", false);
         check("", "anything", false);
-        check("*", "anything", false);
+        check("*", "anything", true);
+        check("**", "", true);
+        check("*stop*", "do stop", true);
     }
 
     #[test]

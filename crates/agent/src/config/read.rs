@@ -275,6 +275,10 @@ fn wrong_type(key: Option<String>, error: &serde_json::Error) -> BadConfig {
     let got = got.replace("invalid type: ", "got ").replace("invalid value: ", "got ");
     let why = match wanted {
         "" => got,
+        // It is whole and not below 0: too large it must be.
+        "u32" if got.starts_with("got integer `") && !got.contains('-') => {
+            format!("wanted a whole number of at most {}, {got}", u32::MAX)
+        }
         "u32" | "u64" => format!("wanted a whole number from 0 on, {got}"),
         "a string" | "a boolean" | "a sequence" => {
             format!("wanted {}, {got}", wanted.replace("sequence", "list"))
@@ -375,6 +379,14 @@ mod tests {
         check(
             json!({"limits": {"max_steps": -1}}),
             "`limits.max_steps`: wanted a whole number from 0 on, got integer `-1`",
+        );
+        check(
+            json!({"limits": {"max_steps": 4_294_967_296_u64}}),
+            "`limits.max_steps`: wanted a whole number of at most 4294967295, got integer `4294967296`",
+        );
+        check(
+            json!({"gates": [{"to": 4_294_967_296_u64}]}),
+            "`gates`: wanted a whole number of at most 4294967295, got integer `4294967296`",
         );
         check(json!({"ephemeral": 1}), "`ephemeral`: wanted a boolean, got integer `1`");
         check(json!({"limits": 7}), "`limits`: wanted an object, got integer `7`");

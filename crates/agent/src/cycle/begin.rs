@@ -60,6 +60,7 @@ impl Cycle {
             peeked: false,
             aborted: 0,
             wasted: Usage::default(),
+            asked_first: None,
             uncut: None,
             awake_before: open.awake_ms,
             mended: Mended::default(),
@@ -88,6 +89,7 @@ impl Cycle {
             return self.commit(changes, After::Opened);
         }
         self.show(prepared, now);
+        self.asked_first.get_or_insert(now);
         let changes = Box::new(changes);
         self.state = State::OpeningAndThinking(changes.clone());
         Next::OpenAndThink(changes, self.prompt())

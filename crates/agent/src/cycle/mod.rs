@@ -188,6 +188,8 @@ pub struct Cycle {
     /// Generations of the step in hand that were aborted for news, and what they used.
     aborted: u32,
     wasted: Usage,
+    /// When the step in hand was first asked for, in this waking.
+    asked_first: Option<Timestamp>,
     /// The view and its entries as they stand in the store, where less of them is sent as long as
     /// nothing is lived.
     uncut: Option<(View, Vec<Arc<Entry>>)>,

@@ -47,7 +47,11 @@ impl Cycle {
             model_ms: thought.model_ms,
             attempts: thought.attempts,
             injected: u32::try_from(self.injected.len()).unwrap_or(u32::MAX),
-            waited_ms: self.waited(thought.asked_at),
+            // What came only after the first asking waited for the last one.
+            waited_ms: self
+                .asked_first
+                .and_then(|at| self.waited(at))
+                .or_else(|| self.waited(thought.asked_at)),
             interrupts: self.aborted,
             aborted: self.wasted,
             left_out: self.mended.left_out,

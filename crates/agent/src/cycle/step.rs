@@ -138,7 +138,7 @@ impl Cycle {
     }
 
     /// Nothing comes of what was used.
-    pub(super) fn waste(&mut self, usage: &Usage) {
+    pub fn waste(&mut self, usage: &Usage) {
         self.wasted.add(usage);
         self.open.usage.add(usage);
     }
@@ -219,6 +219,7 @@ impl Cycle {
         self.peeked = false;
         self.aborted = 0;
         self.wasted = Usage::default();
+        self.asked_first = None;
         self.mended = super::Mended::default();
     }
 

@@ -42,6 +42,7 @@ impl Cycle {
             changes.open = Some(open);
             return self.commit(changes, After::Named);
         }
+        self.asked_first.get_or_insert(now);
         self.state = State::Thinking;
         Next::Think(self.prompt())
     }

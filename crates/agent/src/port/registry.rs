@@ -54,9 +54,12 @@ pub enum Denial {
     /// The message id is used by another message.
     #[error("the message id is taken by another message")]
     MessageIdTaken,
-    /// The agent lives no cycle, or not that one.
-    #[error("the agent `{0}` lives no such cycle")]
+    /// The agent lives no cycle.
+    #[error("the agent `{0}` lives no cycle now")]
     NoOpenCycle(AgentId),
+    /// The agent does not live that cycle.
+    #[error("the agent `{0}` does not live that cycle (any more)")]
+    OtherCycle(AgentId),
     /// The event is in another state than this needs.
     #[error("wanted an event that is {wanted}, but `{event}` is {state}")]
     EventState {
@@ -252,7 +255,8 @@ pub trait Registry: Send + Sync {
         config: Option<Value>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>>;
-    /// Suspends, resumes or retires. Retiring is final and cancels pending plans.
+    /// Suspends, resumes or retires. Retiring is final and cancels pending plans. Resuming ends a rest, also
+    /// that of an agent which was not suspended: what the provider or a failure made it wait for is tried now.
     fn set_standing(
         &self,
         agent: AgentId,

@@ -51,7 +51,7 @@ pub(crate) enum AgentsVerb {
     },
     /// Let an agent sleep: its events wait, an open cycle parks
     Suspend(OneAgent),
-    /// Let a suspended agent live again
+    /// Let a suspended agent live again, and one that rests try at once
     Resume(OneAgent),
     /// End an agent for good; its history is kept
     Retire {

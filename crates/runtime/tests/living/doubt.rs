@@ -65,6 +65,25 @@ async fn an_event_at_which_the_server_fails_dies_alone_and_all_others_are_answer
 }
 
 #[tokio::test]
+async fn what_a_trial_used_is_its_agents() {
+    let play = Play::new(|prompt| match asks_for_nothing(prompt) {
+        true => Script::new().text("ok").usage(7, 0, 1),
+        false => Script::fails(failed()),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let poison = world.say(husam, lobby, "POISON").await.unwrap().to_string();
+    world.pass(HOUR).await.unwrap();
+    assert_eq!(world.fate(ada, &poison).await.unwrap().as_str(), "dead");
+    let trials = play.model.prompts().iter().filter(|prompt| asks_for_nothing(prompt)).count() as u64;
+    let used = world.reader().agent(ada).await.unwrap().unwrap().usage;
+    assert!(trials > 1);
+    assert_eq!((used.input, used.output), (Some(7 * trials), Some(trials)));
+}
+
+#[tokio::test]
 async fn a_server_that_fails_at_everything_kills_nothing() {
     for way in ways() {
         let play = Play::new(move |_| way.clone());

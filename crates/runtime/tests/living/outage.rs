@@ -113,6 +113,38 @@ async fn a_fallback_behind_another_key_is_asked_meanwhile() {
 }
 
 #[tokio::test]
+async fn an_operator_who_resumes_an_agent_has_it_ask_at_once_however_long_the_provider_wants_to_be_left_alone()
+ {
+    let down = Arc::new(AtomicBool::new(true));
+    let seen = Arc::clone(&down);
+    let play = Play::new(move |prompt| {
+        let retry_after = Some(Duration::from_secs(100_000_000));
+        match seen.load(Ordering::SeqCst) {
+            true => Script::fails(ModelError::RateLimited { message: "come back".into(), retry_after }),
+            false => answer(prompt, "lobby", "back"),
+        }
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hello").await.unwrap();
+    world.pass(Duration::from_secs(10)).await.unwrap();
+    let resume = async || {
+        world.registry().set_standing(ada, agent::life::Standing::Active, play.now()).await.unwrap();
+        world.node().unwrap().resume(ada);
+        world.pass(Duration::from_secs(5)).await.unwrap();
+    };
+    assert_eq!(play.model.prompts().len(), 1);
+    resume().await;
+    assert_eq!(play.model.prompts().len(), 2, "it asked, and is told again to wait");
+    assert!(world.reader().agent(ada).await.unwrap().unwrap().rest_reason.is_some());
+    down.store(false, Ordering::SeqCst);
+    resume().await;
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2, "it is answered");
+}
+
+#[tokio::test]
 async fn the_space_that_waits_is_told_that_its_agent_cannot_think() {
     use agent::port::Heard;
     use agent::update::{AgentState, Topic, Update};

@@ -102,7 +102,8 @@ pub(super) async fn suspend(hall: HallState, name: At<String>) -> Result<Json<Ag
     stand(hall, name, Standing::Suspended).await
 }
 
-/// Resumes a suspended agent.
+/// Resumes a suspended agent. One that rests, suspended or not, tries at once, and asks its provider even
+/// where nobody does for a while.
 #[utoipa::path(post, path = "/v1/agents/{agent}/resume", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
@@ -130,7 +131,10 @@ async fn stand(
         if let Err(error) = hall.doors.registry.set_standing(id, standing, now).await {
             return Err(refused(&hall, error, id, &name).await);
         }
-        hall.doors.node.look(id);
+        match standing {
+            Standing::Active => hall.doors.node.resume(id),
+            Standing::Suspended | Standing::Retired => hall.doors.node.look(id),
+        }
         Ok(Json(card(&hall, id).await?))
     })
     .await
@@ -203,8 +207,8 @@ async fn own_cycle(
         return Err(not_yours());
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
-    let open =
-        open.ok_or_else(|| Problem::from(Denial::NoOpenCycle(card.id)).calls(&card.id, &card.entity.name))?;
+    let none = if wanted.is_some() { Denial::OtherCycle(card.id) } else { Denial::NoOpenCycle(card.id) };
+    let open = open.ok_or_else(|| Problem::from(none).calls(&card.id, &card.entity.name))?;
     let asked = open.requesters.iter().any(|one| one.principal == Principal::Entity(entity));
     if asked { Ok(open.id) } else { Err(not_yours()) }
 }

@@ -118,17 +118,20 @@ struct Stood {
     n: u64,
     open: Option<Uuid>,
     hold: Option<i64>,
+    /// Whether that is a rest which a provider or a failure made necessary.
+    rests: bool,
 }
 
 /// As it is noted, with a config and an open cycle that can be read.
 fn stood(db: &Connection, row: i64) -> Outcome<Stood> {
-    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until, a.config_rev, l.open FROM agent a \
-               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
+    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until, a.config_rev, l.open, \
+               h.rest_reason IS NOT NULL FROM agent a JOIN life l ON l.agent = a.id \
+               JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
     let read = first(db, sql, [row], |found| {
         config_of(db, row, u64_at(found, 4)?)?;
         open_at(found, 5)?;
         let (before, hold) = (Some(standing_at(found, 0)?), found.get(3)?);
-        Ok(Stood { before, n: u64_at(found, 1)?, open: uuid_or_none(found, 2)?, hold })
+        Ok(Stood { before, n: u64_at(found, 1)?, open: uuid_or_none(found, 2)?, hold, rests: found.get(6)? })
     })?;
     read.ok_or_else(|| damaged("it has no life, or no inbox"))
 }
@@ -140,7 +143,7 @@ fn stood_at_least(db: &Connection, row: i64) -> Outcome<Stood> {
     let read = first(db, sql, [row], |found| {
         let retired = found.get::<_, Option<bool>>(0)? == Some(true);
         let n = found.get::<_, Option<i64>>(1)?.map_or(Ok(0), |_| u64_at(found, 1))?;
-        Ok(Stood { before: retired.then_some(Standing::Retired), n, open: None, hold: None })
+        Ok(Stood { before: retired.then_some(Standing::Retired), n, open: None, hold: None, rests: false })
     })?;
     read.ok_or_else(|| damaged("it is not there"))
 }
@@ -154,8 +157,10 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
         }
         read => read?,
     };
-    let Stood { before, n, open, hold } = stood;
-    if before == Some(standing) {
+    let Stood { before, n, open, hold, rests } = stood;
+    // Resuming is also the word to try at once what is rested for.
+    let ends_rest = rests && standing == Standing::Active;
+    if before == Some(standing) && !ends_rest {
         return Ok(());
     }
     if before == Some(Standing::Retired) {
@@ -172,8 +177,12 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
                    WHERE agent = ?";
         return run(db, sql, params![open.map(bytes), due, row]).map(drop);
     }
-    let due = due_at(db, row, standing, open.map(|_| ms(at)), hold)?;
-    run(db, "UPDATE inbox_head SET due_at = ? WHERE agent = ?", params![due, row]).map(drop)
+    let due = due_at(db, row, standing, open.map(|_| ms(at)), hold.filter(|_| !ends_rest))?;
+    let sql = match ends_rest {
+        true => "UPDATE inbox_head SET due_at = ?, hold_until = NULL, rest_reason = NULL WHERE agent = ?",
+        false => "UPDATE inbox_head SET due_at = ? WHERE agent = ?",
+    };
+    run(db, sql, params![due, row]).map(drop)
 }
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.
@@ -185,8 +194,8 @@ fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestam
     let row = known_agent(db, agent)?;
     let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
     let open = open.flatten().map(CycleId);
-    let open =
-        open.filter(|open| cycle.is_none_or(|cycle| cycle == *open)).ok_or(Denial::NoOpenCycle(agent))?;
+    let none = if cycle.is_some() { Denial::OtherCycle(agent) } else { Denial::NoOpenCycle(agent) };
+    let open = open.filter(|open| cycle.is_none_or(|cycle| cycle == *open)).ok_or(none)?;
     // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
     let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
                due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";

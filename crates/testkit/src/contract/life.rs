@@ -229,6 +229,35 @@ pub async fn a_suspended_agent_keeps_its_events_and_is_never_due(b: Backend) {
     assert_eq!(w.wake(w.ada).await.waiting.len(), 2);
 }
 
+/// Whatever the agent rests for, and whether it was suspended besides or not; a pause that no failure made
+/// stays.
+pub async fn an_operators_word_ends_a_rest(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let rests = [
+        (Some(RestReason::Provider), false, 1_030, 1_030),
+        (Some(RestReason::Backoff), true, 2_030, 2_030),
+        (None, true, 3_030, 3_900),
+    ];
+    for (reason, suspended, resumed, due) in rests {
+        let mut park = living.changes(CommitKind::Park);
+        park.rest = Some(Rest { not_before: Some(at(resumed + 870)), reason });
+        living.done(&w, park).await;
+        if suspended {
+            w.b.registry.set_standing(w.ada, Standing::Suspended, at(resumed - 1)).await.unwrap();
+        }
+        w.b.registry.set_standing(w.ada, Standing::Active, at(resumed)).await.unwrap();
+        assert_eq!((w.due(due - 1).await, w.due(due).await), (vec![], vec![w.ada]), "{reason:?}");
+        assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().rest_reason, None);
+        let mut open = living.changes(CommitKind::Open);
+        (living.lease.epoch, open.at) = (living.lease.epoch + 1, at(due));
+        living.done(&w, open).await;
+    }
+}
+
 /// As long as nothing was committed; else all of it.
 pub async fn a_warm_waking_reads_no_window(b: Backend) {
     let w = world(b).await;

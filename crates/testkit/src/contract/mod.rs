@@ -95,6 +95,7 @@ macro_rules! contract_tests {
             life::a_skip_leaves_log_runs_and_ordinals_as_they_were,
             life::an_open_cycle_is_due_until_it_rests_and_a_held_agent_is_not,
             life::a_suspended_agent_keeps_its_events_and_is_never_due,
+            life::an_operators_word_ends_a_rest,
             life::an_agent_that_is_set_apart_keeps_its_events_until_it_is_resumed,
             life::a_warm_waking_reads_no_window,
             life::a_due_plan_fires_one_event_once,

@@ -148,10 +148,16 @@ fn an_interruption_begins_the_step_again_with_what_came_three_times_at_most() {
         before = prompt;
     }
     assert!(!cycle.outdated_by(&glance(vec![urgent(5)])), "after three it is only injected");
-    cycle.thought(Ok(reply(vec![text("well")])), at(2_000));
+    let late = Thought { asked_at: at(60_000), ..reply(vec![text("well")]) };
+    cycle.thought(Ok(late), at(60_005));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     assert_eq!(commits[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let run = commits[0].run.as_ref().unwrap();
+    assert!(
+        run.steps[0].waited_ms.is_some_and(|ms| ms <= 2_000),
+        "until it was asked first: {:?}",
+        run.steps[0]
+    );
     assert_eq!((run.steps[0].interrupts, run.steps[0].injected), (3, 3));
 }
 
