@@ -407,3 +407,47 @@ async fn a_database_of_another_program_without_a_table_is_left_to_it() {
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
     assert_eq!(std::fs::read(&file).unwrap(), before);
 }
+
+#[tokio::test]
+async fn whoever_cannot_be_read_can_be_left_alone_and_ended_but_not_resumed() {
+    use agent::life::Standing;
+    use agent::port::{Reader, RegistryError};
+
+    let ada = "(SELECT id FROM entity WHERE name = 'ada')";
+    let changes = [
+        format!("UPDATE config_rev SET config = 'x' WHERE agent = {ada}"),
+        format!("DELETE FROM config_rev WHERE agent = {ada}"),
+        format!("UPDATE agent SET config_rev = -1 WHERE id = {ada}"),
+        format!("UPDATE agent SET standing = 9 WHERE id = {ada}"),
+        format!("UPDATE life SET open = 'x' WHERE agent = {ada}"),
+        format!("UPDATE life SET open_cycle = x'00' WHERE agent = {ada}"),
+        format!("UPDATE life SET commit_n = -1 WHERE agent = {ada}"),
+        format!(
+            "UPDATE commits SET n = -1 WHERE agent = {ada} AND n = 1; UPDATE life SET commit_n = -1 WHERE agent = {ada}"
+        ),
+        format!("DELETE FROM life WHERE agent = {ada}"),
+    ];
+    let dir = crate::upkeep::lived().await;
+    let pristine = std::fs::read(dir.path().join("data/vivarium.db")).unwrap();
+    let now = "2040-01-01T00:00:00Z".parse().unwrap();
+    for sql in changes {
+        let store = changed(&dir, &pristine, &sql).await;
+        let id = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
+        let error = store.set_standing(id, Standing::Active, now).await.unwrap_err();
+        let named =
+            matches!(&error, RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()));
+        assert!(named, "{sql}: {error}");
+        for standing in [Standing::Suspended, Standing::Retired] {
+            store.set_standing(id, standing, now).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        }
+        let denied = store.set_standing(id, Standing::Active, now).await.unwrap_err();
+        assert!(matches!(denied, RegistryError::Denied(_) | RegistryError::Store(_)), "{sql}: {denied}");
+        // What is open of it can be closed by nobody, and keeps nobody busy.
+        if let Err(StoreError::Damaged(why)) = store.wake(id, now, None).await {
+            store.set_apart(id, why).await.unwrap();
+        }
+        let due = store.due("2041-01-01T00:00:00Z".parse().unwrap(), None, 10).await.unwrap();
+        assert!(due.iter().all(|due| due.agent != id), "{sql}");
+        store.close().await.unwrap();
+    }
+}
