@@ -28,7 +28,9 @@ pub(super) async fn house(
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
 /// `member`, `draft`, `tool.input`, `draft.reset`, `agent.state`, `cycle.ended`. A call of a visible
 /// tool is a message of kind `tool`, told again under the same id when it changes; other calls are told
-/// by the agent's stream alone. Durable ones (`message`, `member`) carry the space's `rev` as `id`;
+/// by the agent's stream alone. The `message` of a `message` is as `GET …/messages` has it, with `sender_name`
+/// and `sender_kind`. An `agent.state` of an agent that cannot think has a `rest` with its `reason` and `until`;
+/// why in words is told to operators. Durable ones (`message`, `member`) carry the space's `rev` as `id`;
 /// `Last-Event-ID` replays messages after it, or a `gap` says that they are too many. Before the end,
 /// `closed` says why.
 #[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",
