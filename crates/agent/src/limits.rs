@@ -246,6 +246,8 @@ pub const KEY_CACHE_MS: u64 = 1_000;
 pub const STREAM_BUFFER: usize = 256;
 /// The same in bytes.
 pub const STREAM_BUFFER_BYTES: usize = 1024 * 1024;
+/// Clients that are written to in one go, before others may run.
+pub const STREAM_TURN: usize = 64;
 /// Listeners of one topic above which each is sent drafts in batches.
 pub const STREAM_CROWD: usize = 100;
 /// How long such a batch is gathered.

@@ -82,13 +82,15 @@ pub(crate) struct Hall {
     pub(crate) doors: Arc<Doors>,
     pub(crate) options: Options,
     pub(crate) keys: auth::KeyCache,
+    pub(crate) relays: Arc<stream::Relays>,
     /// The OpenAPI document, once all routes are added.
     pub(crate) document: OnceLock<Bytes>,
 }
 
 /// All routes, behind the gate.
 pub fn router(doors: Arc<Doors>, options: Options) -> axum::Router {
-    let hall = Arc::new(Hall { doors, options, keys: auth::KeyCache::default(), document: OnceLock::new() });
+    let (keys, relays) = (auth::KeyCache::default(), Arc::default());
+    let hall = Arc::new(Hall { doors, options, keys, relays, document: OnceLock::new() });
     let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&hall))).finish();
     // Empty until this line, which runs once for each hall.
     let _ = hall.document.set(document);

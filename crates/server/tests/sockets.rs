@@ -272,3 +272,121 @@ async fn a_connection_whose_client_never_reads_is_cut() {
     served.shutdown.cancel();
     served.server.await.unwrap().unwrap();
 }
+
+/// Ids of everything durable and the text of one draft, up to the message that says `last`.
+async fn told_up_to(socket: &mut BufReader<TcpStream>, last: &str) -> (Vec<u64>, String) {
+    let (mut ids, mut text) = (Vec::new(), String::new());
+    let mut line = String::new();
+    let mut id = None::<u64>;
+    loop {
+        line.clear();
+        let read = tokio::time::timeout(Duration::from_secs(20), socket.read_line(&mut line));
+        assert_ne!(read.await.expect("a line comes").unwrap(), 0, "the stream ended");
+        if let Some(number) = line.strip_prefix("id: ") {
+            id = Some(number.trim().parse().unwrap());
+        }
+        let Some(data) = line.strip_prefix("data: ") else { continue };
+        let data: Value = serde_json::from_str(data).unwrap();
+        ids.extend(id.take());
+        if data["delta"].is_string() {
+            text.push_str(data["delta"].as_str().unwrap());
+            assert_eq!(data["chars"], json!(text.chars().count()), "no piece twice, none left out");
+        }
+        if data["message"]["text"] == json!(last) {
+            return (ids, text);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_way_updates_take_to_a_socket_each_arrives_once_and_in_order() {
+    let served = served().await;
+    let world = &served.world;
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        let mut socket = connect(&served, &stream_of_home()).await;
+        let rev = data_of(&mut socket, "snapshot").await["rev"].as_u64().unwrap();
+        all.push((socket, rev));
+    }
+    let draft = MessageId(Uuid::from_u128(6));
+    let live = world.doors.node.live();
+    live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
+    let speaking = async {
+        for n in 0..300 {
+            live.draft(world.agent, world.home, draft, "é!");
+            let message = world.slip(&n.to_string()).await;
+            // Every seventh is told by nobody: the next one shows that something is missing.
+            if n % 7 != 0 {
+                world.publish(world.by_you(message));
+            }
+        }
+    };
+    let late = async {
+        // Somebody who comes in the middle of it all.
+        let mut socket = connect(&served, &stream_of_home()).await;
+        let snapshot = data_of(&mut socket, "snapshot").await;
+        (socket, snapshot["rev"].as_u64().unwrap())
+    };
+    let ((), late) = tokio::join!(speaking, late);
+    let (mut socket, rev) = late;
+    let last = world.slip("the last").await;
+    world.publish(world.by_you(last));
+    let ids = ids_up_to(&mut socket, "the last").await;
+    assert_eq!(ids, (rev + 1..=rev + ids.len() as u64).collect::<Vec<_>>(), "whoever came late");
+    for (socket, rev) in &mut all {
+        let (ids, text) = told_up_to(socket, "the last").await;
+        assert_eq!(ids, (*rev + 1..=*rev + 301).collect::<Vec<_>>());
+        // What is read from the store may overtake the last drafts, and nothing else.
+        assert!("é!".repeat(300).starts_with(&text) && !text.is_empty());
+    }
+    served.shutdown.cancel();
+    served.server.await.unwrap().unwrap();
+}
+
+/// Ids of everything durable, up to the message that says `last`.
+async fn ids_up_to(socket: &mut BufReader<TcpStream>, last: &str) -> Vec<u64> {
+    let (mut ids, mut id) = (Vec::new(), None::<u64>);
+    loop {
+        let line = line_with(socket, "").await;
+        if let Some(number) = line.strip_prefix("id: ") {
+            id = Some(number.parse().unwrap());
+        }
+        let Some(data) = line.strip_prefix("data: ") else { continue };
+        ids.extend(id.take());
+        if serde_json::from_str::<Value>(data).unwrap()["message"]["text"] == json!(last) {
+            return ids;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_socket_does_not_take_at_once_follows_before_everything_else() {
+    let served = served().await;
+    let world = &served.world;
+    let mut slow = connect(&served, &stream_of_home()).await;
+    let mut quick = connect(&served, &stream_of_home()).await;
+    let rev = data_of(&mut slow, "snapshot").await["rev"].as_u64().unwrap();
+    data_of(&mut quick, "snapshot").await;
+    // Together more than the kernel keeps for a client that does not read.
+    let long = "x".repeat(30_000);
+    for n in 1..=400 {
+        let message = world.slip(&format!("{n} {long}")).await;
+        world.publish(world.by_you(message));
+        assert!(
+            data_of(&mut quick, "message").await["message"]["text"]
+                .as_str()
+                .unwrap()
+                .starts_with(&format!("{n} "))
+        );
+    }
+    let mut ids = Vec::new();
+    while ids.last() != Some(&(rev + 400)) {
+        if let Some(id) = line_with(&mut slow, "").await.strip_prefix("id: ") {
+            ids.push(id.parse::<u64>().unwrap());
+        }
+    }
+    assert_eq!(ids, (rev + 1..=rev + 400).collect::<Vec<_>>());
+    served.shutdown.cancel();
+    drop((slow, quick));
+    served.server.await.unwrap().unwrap();
+}

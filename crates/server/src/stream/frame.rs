@@ -69,22 +69,15 @@ impl Frame {
 
     /// Takes `next` in, where both are drafts of one message.
     pub(super) fn absorb(&mut self, next: &Self) -> bool {
-        let Some(later) = next.draft() else { return false };
-        let Some((message, ..)) = self.draft().and_then(draft) else { return false };
-        let Some((_, delta, chars)) = draft(later).filter(|(other, ..)| *other == message) else {
+        let (Some(mine), Some(later)) = (self.draft(), next.draft()) else { return false };
+        if !follows(mine, later) {
             return false;
-        };
+        }
         if let Content::Draft(told, _) = &self.content {
             self.content = Content::Gathered(Box::new(Update::clone(told)));
         }
-        if let Content::Gathered(update) = &mut self.content
-            && let Update::Draft { delta: all, chars: count, .. }
-            | Update::ToolInput { delta: all, chars: count, .. } = &mut **update
-        {
-            all.push_str(delta);
-            *count = chars;
-        }
-        true
+        let Content::Gathered(update) = &mut self.content else { return false };
+        absorb(update, later)
     }
 
     fn draft(&self) -> Option<&Update> {
@@ -106,6 +99,44 @@ fn draft(update: &Update) -> Option<(MessageId, &str, u64)> {
         }
         _ => None,
     }
+}
+
+/// Whether it is a piece of what is being written.
+pub(super) fn is_draft(update: &Update) -> bool {
+    draft(update).is_some()
+}
+
+fn follows(update: &Update, later: &Update) -> bool {
+    matches!((draft(update), draft(later)), (Some((one, ..)), Some((other, ..))) if one == other)
+}
+
+/// Takes `later` in, where both are drafts of one message.
+pub(super) fn absorb(update: &mut Update, later: &Update) -> bool {
+    if !follows(update, later) {
+        return false;
+    }
+    if let (
+        Update::Draft { delta: all, chars: count, .. } | Update::ToolInput { delta: all, chars: count, .. },
+        Some((_, delta, chars)),
+    ) = (update, draft(later))
+    {
+        all.push_str(delta);
+        *count = chars;
+    }
+    true
+}
+
+/// What of a draft is new to whoever has its first `known` characters: `None` where all of it is.
+pub(super) fn behind(update: &Update, known: u64) -> Option<Update> {
+    let (_, delta, chars) = draft(update)?;
+    let before = chars.saturating_sub(delta.chars().count() as u64);
+    let twice = usize::try_from(known.checked_sub(before)?).ok().filter(|twice| *twice > 0)?;
+    let rest: String = delta.chars().skip(twice).collect();
+    let mut update = update.clone();
+    if let Update::Draft { delta, .. } | Update::ToolInput { delta, .. } = &mut update {
+        *delta = rest;
+    }
+    Some(update)
 }
 
 fn encode(name: &str, id: Option<u64>, data: &impl Serialize) -> Bytes {
@@ -151,5 +182,16 @@ mod tests {
         let told = growing(1, "Sal", 3);
         let [one, other] = [Frame::shared(&told, None), Frame::shared(&told, None)];
         assert_eq!(one.into_bytes().as_ptr(), other.into_bytes().as_ptr());
+    }
+
+    #[test]
+    fn whoever_has_the_beginning_of_a_draft_is_sent_the_rest_of_it() {
+        let told = growing(1, "lām 😀", 7);
+        let rest =
+            |known| behind(&told, known).map(|update| Frame::new("draft", None, &update, true).into_bytes());
+        let sent = |delta: &str| Some(Frame::new("draft", None, &**growing(1, delta, 7), true).into_bytes());
+        assert_eq!(rest(4), sent("m 😀"));
+        assert_eq!(rest(7), sent(""));
+        assert_eq!((rest(2), rest(1)), (None, None), "all of it is news, or more than that is missing");
     }
 }

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::Listener;
 use axum::http::response::Parts;
 use axum::http::{HeaderValue, header};
 use bytes::{Buf, Bytes};
@@ -16,6 +15,8 @@ use tokio::net::TcpStream;
 
 use super::outbox::Outlet;
 use super::pump::Pump;
+use super::relay::Place;
+use super::seat::Seat;
 
 /// What a request offers that came over a socket: that a stream takes the socket over. An HTTP
 /// connection holds 16 KiB of buffers and puts a second task before each write.
@@ -37,7 +38,7 @@ impl Line {
 /// A stream that has begun to listen.
 pub(crate) struct Opened {
     pub(super) pump: Pump,
-    pub(super) listener: Box<dyn Listener>,
+    pub(super) place: Place,
     pub(super) last_seen: Option<u64>,
     pub(super) outlet: Outlet,
 }
@@ -47,10 +48,12 @@ impl Opened {
     /// connection. No `async fn`: that would keep room for its arguments besides what they become, in
     /// each of a thousand streams.
     pub(crate) fn pour(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> {
-        let Self { pump, listener, last_seen, outlet } = self;
+        let Self { pump, place, last_seen, outlet } = self;
         let clock = Arc::clone(pump.clock());
-        let mut sink = Sink { socket, outlet, rest: written(head, &clock.now()) };
-        let pump = pump.run(listener, last_seen);
+        let (socket, seat) = (Arc::new(socket), Arc::clone(place.seat()));
+        seat.connect(Arc::clone(&socket));
+        let mut sink = Sink { socket, seat, outlet, rest: written(head, &clock.now()) };
+        let pump = pump.run(place, last_seen);
         async move {
             if poured(pump, &mut sink).await.is_err() {
                 return;
@@ -87,7 +90,8 @@ fn poured<'a>(
 struct Gone;
 
 struct Sink {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
+    seat: Arc<Seat>,
     outlet: Outlet,
     /// Taken, and not yet written.
     rest: Bytes,
@@ -99,9 +103,15 @@ impl Sink {
         if self.is_left(cx) {
             return Poll::Ready(Err(Gone));
         }
+        if self.rest.is_empty() {
+            self.rest = self.seat.left();
+        }
         loop {
             if self.rest.is_empty() {
-                let Some(frame) = self.outlet.taken() else { return Poll::Ready(Ok(())) };
+                let Some(frame) = self.outlet.taken() else {
+                    self.seat.open();
+                    return Poll::Ready(Ok(()));
+                };
                 self.rest = frame;
             }
             match self.socket.try_write(&self.rest) {

@@ -1,6 +1,7 @@
-//! Event streams. Each client has a task that listens to the bus and a bounded buffer that its
-//! socket is written from; the publisher never waits for either. Updates carry no truth: whatever was
-//! missed is read from the store. Must not know how updates come about.
+//! Event streams. One relay per topic listens to the bus and writes what is news for all to their sockets.
+//! Each client has a task besides, and a bounded buffer, for whatever is its own: its snapshot, what it
+//! missed, what its socket did not take. The publisher never waits for any of them. Updates carry no
+//! truth: whatever was missed is read from the store. Must not know how updates come about.
 
 use std::sync::Arc;
 
@@ -18,11 +19,14 @@ mod frame;
 mod line;
 mod outbox;
 mod pump;
+mod relay;
+mod seat;
 mod subject;
 
 use frame::Frame;
 pub(crate) use line::{Line, Opened};
 use outbox::{Outbox, Outlet};
+pub(crate) use relay::Relays;
 pub(crate) use subject::Subject;
 
 /// Answers with the stream of a subject.
@@ -34,19 +38,20 @@ pub(crate) fn open(
     line: Option<Line>,
 ) -> Response {
     // Listening begins before anything is read, so that nothing falls between the two.
-    let listener = hall.doors.bus.subscribe(subject.topic());
+    let operator = caller.entity().is_none();
+    let place = hall.relays.join(&*hall.doors.bus, &hall.doors.clock, subject, operator);
     let outbox = Arc::new(Outbox::default());
     let outlet = Outlet(Arc::clone(&outbox));
     let pump = pump::Pump::new(hall, caller, subject, Arc::clone(&outbox));
     let body = match line {
         Some(line) => {
-            line.open(Opened { pump, listener, last_seen, outlet });
+            line.open(Opened { pump, place, last_seen, outlet });
             Body::empty()
         }
         None => {
             tokio::spawn(async move {
                 tokio::select! {
-                    () = pump.run(listener, last_seen) => {}
+                    () = pump.run(place, last_seen) => {}
                     () = outbox.gone() => {}
                 }
             });

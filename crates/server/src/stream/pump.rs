@@ -5,18 +5,20 @@
 //! ones between are on their way or lost, and the store is asked; an earlier one was sent already.
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use agent::id::{EntityId, MessageId};
 use agent::limits;
-use agent::port::{BoxFuture, Clock, Heard, Listener, StoreError, Told};
+use agent::port::{BoxFuture, Clock, Heard, StoreError, Told};
 use agent::update::Update;
-use futures_util::FutureExt;
 
-use super::frame::Frame;
+use super::frame::{self, Frame};
 use super::outbox::Outbox;
+use super::relay::Place;
 use super::{Shown, Subject, ping, visible};
 use crate::Hall;
 use crate::api::{Closed, Gap};
@@ -51,6 +53,16 @@ impl From<StoreError> for End {
     }
 }
 
+/// What a stream wakes up for.
+enum Turn {
+    Shutdown,
+    /// Time to look after the client.
+    Tick,
+    /// There is room again for what it has missed.
+    Room,
+    Heard(Option<Heard>),
+}
+
 /// The task behind one client.
 pub(super) struct Pump {
     hall: Arc<Hall>,
@@ -69,8 +81,8 @@ pub(super) struct Pump {
     fresh: bool,
     /// Frames that waited at the last ping, and frames taken by then.
     progress: (usize, u64),
-    /// Some draft grew since the last look.
-    grew: bool,
+    /// The last durable change that went past this stream to the client.
+    handed: Option<u64>,
 }
 
 impl Pump {
@@ -86,7 +98,7 @@ impl Pump {
             stale: true,
             fresh: true,
             progress: (0, 0),
-            grew: false,
+            handed: None,
         }
     }
 
@@ -98,14 +110,12 @@ impl Pump {
     /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
     /// is noticed by whoever runs this.
     #[expect(clippy::manual_async_fn, reason = "an `async fn` would keep room for the pump twice")]
-    pub(super) fn run(
-        mut self,
-        listener: Box<dyn Listener>,
-        last_seen: Option<u64>,
-    ) -> impl Future<Output = ()> {
+    pub(super) fn run(mut self, place: Place, last_seen: Option<u64>) -> impl Future<Output = ()> {
         async move {
-            let end = self.live(listener, last_seen).await;
+            let end = self.live(place, last_seen).await;
+            let handed = self.handed;
             self.outbox.end(|last_id| {
+                let last_id = last_id.max(handed);
                 Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
             });
             // Whoever does not take even this much is not there.
@@ -117,7 +127,7 @@ impl Pump {
         }
     }
 
-    async fn live(&mut self, mut listener: Box<dyn Listener>, last_seen: Option<u64>) -> End {
+    async fn live(&mut self, place: Place, last_seen: Option<u64>) -> End {
         self.last = last_seen.unwrap_or(0);
         self.fresh = last_seen.is_none();
         if let Err(end) = self.catch_up().await {
@@ -128,60 +138,58 @@ impl Pump {
         let mut shutdown = pin!(shutdown.cancelled());
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
-        // In a crowd: until when drafts are left to gather.
-        let mut gathering: Option<BoxFuture<'static, ()>> = None;
         loop {
             let behind = self.behind || self.stale;
-            let done = tokio::select! {
-                biased;
-                () = &mut shutdown => Err(End::Shutdown),
-                () = &mut tick => {
+            let idle = !behind && self.drafts.is_empty();
+            let turn = {
+                let mut room = pin!(outbox.room());
+                let (last, handed) = (&mut self.last, &mut self.handed);
+                poll_fn(|cx| {
+                    // From here on nothing goes past this stream.
+                    if let Some(passed) = place.seat().shut().filter(|passed| passed != last) {
+                        (*last, *handed) = (passed, Some(passed));
+                    }
+                    if shutdown.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Turn::Shutdown);
+                    }
+                    if tick.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Turn::Tick);
+                    }
+                    if behind && room.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Turn::Room);
+                    }
+                    let heard = place.poll_heard(cx).map(Turn::Heard);
+                    if idle && heard.is_pending() {
+                        place.seat().ready(*last);
+                    }
+                    heard
+                })
+                .await
+            };
+            let done = match turn {
+                Turn::Shutdown => Err(End::Shutdown),
+                Turn::Tick => {
                     tick = self.tick();
                     Box::pin(self.look_after()).await
                 }
-                () = outbox.room(), if behind => self.catch_up().await,
-                () = async { if let Some(pause) = &mut gathering { pause.await } }, if gathering.is_some() => {
-                    gathering = None;
-                    self.hear_all(&mut *listener).await
-                }
-                heard = listener.next(), if gathering.is_none() => self.hear(heard).await,
+                Turn::Room => self.catch_up().await,
+                Turn::Heard(heard) => self.hear(heard).await,
             };
-            if std::mem::take(&mut self.grew) && gathering.is_none() && self.is_crowded() {
-                gathering =
-                    Some(self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_GATHER_MS)));
-            }
             if let Err(end) = done {
                 return end;
             }
         }
     }
 
-    /// Whether so many listen that each is sent drafts in batches.
-    fn is_crowded(&self) -> bool {
-        self.hall.doors.bus.listeners(self.subject.topic()) > limits::STREAM_CROWD
-    }
-
     async fn hear(&mut self, heard: Option<Heard>) -> Result<(), End> {
         match heard {
-            Some(Heard::Update(told)) => {
-                self.grew |= told.is_transient();
-                self.pass(&told).await
-            }
+            Some(Heard::Update(told)) => self.pass(&told).await,
             Some(Heard::Missed(_)) => {
                 self.stale = true;
                 Ok(())
             }
             None => Err(End::Shutdown),
         }
-    }
-
-    /// Everything that was told by now.
-    async fn hear_all(&mut self, listener: &mut dyn Listener) -> Result<(), End> {
-        for _ in 0..limits::BUS_BUFFER {
-            let Some(heard) = listener.next().now_or_never() else { break };
-            self.hear(heard).await?;
-        }
-        Ok(())
     }
 
     fn tick(&self) -> BoxFuture<'static, ()> {
@@ -255,6 +263,7 @@ impl Pump {
             self.pass_passing(told);
             return Ok(());
         };
+        self.forget_draft(update);
         let member = matches!(update, Update::Member { .. });
         match update {
             // Members are not replayed from the store: the snapshot has them.
@@ -272,24 +281,35 @@ impl Pump {
         Ok(())
     }
 
+    /// From here on every piece of the draft is news, or none comes any more.
+    fn forget_draft(&mut self, update: &Update) {
+        let message = match update {
+            Update::Draft { message, .. } | Update::ToolInput { message, .. } => *message,
+            Update::DraftReset { message, .. } => *message,
+            Update::Message { message } => message.id,
+            Update::CycleEnded { .. } if self.subject.shows_thoughts() => return self.drafts.clear(),
+            _ => return,
+        };
+        self.drafts.remove(&message);
+    }
+
     /// Passes on what is not durable, or drops it.
     fn pass_passing(&mut self, told: &Arc<Told>) {
         let update: &Update = told;
-        match update {
-            Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } => {
-                match self.drafts.get(message) {
-                    Some(known) if chars <= known => return,
-                    _ => {
-                        self.drafts.remove(message);
-                    }
-                }
+        let mut rest = None;
+        if let Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } = update {
+            match self.drafts.get(message) {
+                Some(known) if chars <= known => return,
+                Some(known) => rest = frame::behind(update, *known),
+                None => {}
             }
-            Update::DraftReset { message, .. } => {
-                self.drafts.remove(message);
-            }
-            _ => {}
         }
-        let passed = !self.behind && self.send_on(None, told);
+        self.forget_draft(update);
+        let passed = match rest {
+            _ if self.behind => false,
+            Some(rest) => self.send(None, &rest),
+            None => self.send_on(None, told),
+        };
         // Only a snapshot can tell what else was lost.
         self.stale |= !passed && !told.is_transient();
     }
@@ -314,8 +334,7 @@ impl Pump {
     }
 
     fn visible(&self, update: &Update) -> Shown {
-        let thoughts = matches!(self.subject, Subject::Agent(_));
-        visible(update, thoughts, self.is_operator())
+        visible(update, self.subject.shows_thoughts(), self.is_operator())
     }
 
     fn is_operator(&self) -> bool {

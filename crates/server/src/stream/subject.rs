@@ -44,6 +44,11 @@ impl Subject {
         }
     }
 
+    /// Whether it shows what an agent thinks.
+    pub(super) fn shows_thoughts(self) -> bool {
+        matches!(self, Self::Agent(_))
+    }
+
     /// The id that the update has in this stream; only durable ones have one.
     pub(super) fn id_of(self, update: &Update) -> Option<u64> {
         match (self, update) {

@@ -1,0 +1,217 @@
+//! One task per topic that hears the bus for all who watch it. What they are all shown alike is encoded
+//! once and written to their sockets in one go: a thousand tasks that wake up for it cost more than what
+//! they write. Whoever has anything else under way is told by itself. Must not know what an update means
+//! for one client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use agent::limits;
+use agent::port::{Bus, Clock, Heard, Listener, Told};
+use agent::update::{Topic, Update};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tokio::task::AbortHandle;
+
+use super::frame::{self, Frame};
+use super::seat::{Seat, Way};
+use super::{Shown, Subject, visible};
+
+/// The relays of all topics that are watched.
+#[derive(Debug, Default)]
+pub(crate) struct Relays(Mutex<HashMap<Topic, Relay>>);
+
+#[derive(Debug)]
+struct Relay {
+    seats: Arc<Mutex<Seats>>,
+    task: AbortHandle,
+}
+
+/// A seat stays where it is until it is given up: whoever goes through them meets each once.
+#[derive(Debug, Default)]
+struct Seats {
+    places: Vec<Option<Arc<Seat>>>,
+    free: usize,
+}
+
+/// A seat that is taken; dropping it gives it up.
+#[derive(Debug)]
+pub(crate) struct Place {
+    relays: Arc<Relays>,
+    topic: Topic,
+    at: usize,
+    seat: Arc<Seat>,
+}
+
+impl Relays {
+    /// Takes a seat: everything that is told from now on is heard there.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        bus: &dyn Bus,
+        clock: &Arc<dyn Clock>,
+        subject: Subject,
+        operator: bool,
+    ) -> Place {
+        let topic = subject.topic();
+        let seat = Arc::new(Seat::new(operator));
+        let mut relays = lock(&self.0);
+        let relay = relays.entry(topic).or_insert_with(|| {
+            let seats = Arc::default();
+            let relay = run(subject, bus.subscribe(topic), Arc::clone(&seats), Arc::clone(clock));
+            Relay { seats, task: tokio::spawn(relay).abort_handle() }
+        });
+        let at = lock(&relay.seats).take(Arc::clone(&seat));
+        drop(relays);
+        Place { relays: Arc::clone(self), topic, at, seat }
+    }
+}
+
+impl Place {
+    /// The seat.
+    pub(super) fn seat(&self) -> &Arc<Seat> {
+        &self.seat
+    }
+
+    /// The next that was heard; `None` once the bus is closed.
+    pub(super) fn poll_heard(&self, cx: &Context<'_>) -> Poll<Option<Heard>> {
+        self.seat.poll_heard(cx)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut relays = lock(&self.relays.0);
+        let Some(relay) = relays.get(&self.topic) else { return };
+        if lock(&relay.seats).give_up(self.at) {
+            // A topic that nobody watches costs nothing.
+            relay.task.abort();
+            relays.remove(&self.topic);
+        }
+    }
+}
+
+impl Seats {
+    fn take(&mut self, seat: Arc<Seat>) -> usize {
+        let free = (self.free > 0).then(|| self.places.iter().position(Option::is_none)).flatten();
+        let Some(at) = free else {
+            self.places.push(Some(seat));
+            return self.places.len() - 1;
+        };
+        self.places[at] = Some(seat);
+        self.free -= 1;
+        at
+    }
+
+    /// Whether nobody is left.
+    fn give_up(&mut self, at: usize) -> bool {
+        self.places[at] = None;
+        self.free += 1;
+        while self.places.pop_if(|place| place.is_none()).is_some() {
+            self.free -= 1;
+        }
+        self.places.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.places.len() - self.free
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Until the bus is closed. In a crowd drafts are left to gather for a while behind each that is sent:
+/// what came meanwhile is one draft for everybody.
+async fn run(
+    subject: Subject,
+    mut listener: Box<dyn Listener>,
+    seats: Arc<Mutex<Seats>>,
+    clock: Arc<dyn Clock>,
+) {
+    let mut grew = false;
+    loop {
+        let heard = if grew {
+            clock.sleep(Duration::from_millis(limits::STREAM_GATHER_MS)).await;
+            gathered(&mut *listener)
+        } else {
+            match listener.next().await {
+                Some(heard) => vec![heard],
+                None => return all(&seats, |seat| seat.close()).await,
+            }
+        };
+        grew = false;
+        for heard in heard {
+            match heard {
+                Heard::Missed(count) => all(&seats, |seat| seat.miss(count)).await,
+                Heard::Update(told) => {
+                    grew |= told.is_transient() && lock(&seats).len() > limits::STREAM_CROWD;
+                    let way = way(subject, &told);
+                    all(&seats, |seat| seat.pass(&told, &way)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Does it for everyone, and lets others run between.
+async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Seat)) {
+    let mut from = 0;
+    loop {
+        {
+            let seats = lock(seats);
+            let to = seats.places.len().min(from + limits::STREAM_TURN);
+            seats.places.get(from..to).into_iter().flatten().flatten().for_each(|seat| tell(seat));
+            if to == seats.places.len() {
+                return;
+            }
+            from = to;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Everything that was told by now; drafts of one message that follow on each other are one.
+fn gathered(listener: &mut dyn Listener) -> Vec<Heard> {
+    let (mut all, mut growing) = (Vec::new(), None::<Update>);
+    let told = |update: Update| Heard::Update(Arc::new(Told::new(Arc::new(update))));
+    for _ in 0..limits::BUS_BUFFER {
+        let Some(Some(heard)) = listener.next().now_or_never() else { break };
+        let draft = match &heard {
+            Heard::Update(told) if frame::is_draft(told) => Some(told),
+            _ => None,
+        };
+        if let (Some(growing), Some(draft)) = (&mut growing, draft)
+            && frame::absorb(growing, draft)
+        {
+            continue;
+        }
+        all.extend(growing.take().map(told));
+        match draft {
+            Some(draft) => growing = Some(Update::clone(draft)),
+            None => all.push(heard),
+        }
+    }
+    all.extend(growing.map(told));
+    all
+}
+
+/// How the update reaches those who watch.
+fn way(subject: Subject, told: &Arc<Told>) -> Way {
+    let update: &Update = told;
+    if matches!(update, Update::Member { .. }) {
+        // It means something else to whom it is about.
+        return Way::Apart;
+    }
+    let id = subject.id_of(update);
+    let bytes = |operator| -> Option<Bytes> {
+        match visible(update, subject.shows_thoughts(), operator) {
+            Shown::Not => None,
+            Shown::AsItIs => Some(Frame::shared(told, id).into_bytes()),
+            Shown::As(other) => Some(Frame::new(other.name(), id, &other, false).into_bytes()),
+        }
+    };
+    Way::Straight { id, operators: bytes(true), members: bytes(false) }
+}
