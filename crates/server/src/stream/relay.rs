@@ -41,6 +41,7 @@ struct Seats {
 pub(crate) struct Place {
     relays: Arc<Relays>,
     topic: Topic,
+    seats: Arc<Mutex<Seats>>,
     at: usize,
     seat: Arc<Seat>,
 }
@@ -57,14 +58,19 @@ impl Relays {
         let topic = subject.topic();
         let seat = Arc::new(Seat::new(operator));
         let mut relays = lock(&self.0);
+        // One that broke has closed its seats; whoever comes now is served by another.
+        if relays.get(&topic).is_some_and(|relay| relay.task.is_finished()) {
+            relays.remove(&topic);
+        }
         let relay = relays.entry(topic).or_insert_with(|| {
             let seats = Arc::default();
             let relay = run(subject, bus.subscribe(topic), Arc::clone(&seats), Arc::clone(clock));
             Relay { seats, task: tokio::spawn(relay).abort_handle() }
         });
-        let at = lock(&relay.seats).take(Arc::clone(&seat));
+        let seats = Arc::clone(&relay.seats);
+        let at = lock(&seats).take(Arc::clone(&seat));
         drop(relays);
-        Place { relays: Arc::clone(self), topic, at, seat }
+        Place { relays: Arc::clone(self), topic, seats, at, seat }
     }
 }
 
@@ -83,8 +89,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut relays = lock(&self.relays.0);
-        let Some(relay) = relays.get(&self.topic) else { return };
-        if lock(&relay.seats).give_up(self.at) {
+        let nobody_left = lock(&self.seats).give_up(self.at);
+        let relay = relays.get(&self.topic).filter(|relay| Arc::ptr_eq(&relay.seats, &self.seats));
+        if let Some(relay) = relay.filter(|_| nobody_left) {
             // A topic that nobody watches costs nothing.
             relay.task.abort();
             relays.remove(&self.topic);
@@ -119,6 +126,15 @@ impl Seats {
     }
 }
 
+/// However a relay ends, nobody waits at it for ever.
+struct Closing(Arc<Mutex<Seats>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        lock(&self.0).places.iter().flatten().for_each(|seat| seat.close());
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -131,6 +147,7 @@ async fn run(
     seats: Arc<Mutex<Seats>>,
     clock: Arc<dyn Clock>,
 ) {
+    let _closing = Closing(Arc::clone(&seats));
     let mut grew = false;
     loop {
         let heard = if grew {
@@ -139,7 +156,7 @@ async fn run(
         } else {
             match listener.next().await {
                 Some(heard) => vec![heard],
-                None => return all(&seats, |seat| seat.close()).await,
+                None => return,
             }
         };
         grew = false;
@@ -214,4 +231,84 @@ fn way(subject: Subject, told: &Arc<Told>) -> Way {
         }
     };
     Way::Straight { id, operators: bytes(true), members: bytes(false) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::SpaceId;
+    use agent::port::BoxFuture;
+    use jiff::Timestamp;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::Waker;
+    use uuid::Uuid;
+
+    /// A bus whose listeners break.
+    #[derive(Default)]
+    struct BrokenBus(AtomicU64);
+
+    struct Breaks;
+
+    impl Listener for Breaks {
+        fn next(&mut self) -> BoxFuture<'_, Option<Heard>> {
+            Box::pin(async { panic!("a relay breaks") })
+        }
+    }
+
+    impl Bus for BrokenBus {
+        fn publish(&self, _: &[Topic], _: Arc<Update>) {}
+        fn subscribe(&self, _: Topic) -> Box<dyn Listener> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::new(Breaks)
+        }
+        fn listeners(&self, _: Topic) -> usize {
+            0
+        }
+    }
+
+    struct NoTime;
+
+    impl Clock for NoTime {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+        fn monotonic_ms(&self) -> u64 {
+            0
+        }
+        fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_at_a_relay_that_broke_and_the_next_one_gets_another() {
+        let (relays, bus) = (Arc::<Relays>::default(), BrokenBus::default());
+        let clock: Arc<dyn Clock> = Arc::new(NoTime);
+        let subject = Subject::Space(SpaceId(Uuid::nil()));
+        let join = || relays.join(&bus, &clock, subject, true);
+        let place = join();
+        let over = std::future::poll_fn(|cx| place.poll_heard(cx)).await;
+        assert!(over.is_none());
+        while !lock(&relays.0)[&subject.topic()].task.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let [next, other] = [join(), join()];
+        assert_eq!(bus.0.load(Ordering::Relaxed), 2);
+        drop(place);
+        assert!(next.poll_heard(&Context::from_waker(Waker::noop())).is_pending());
+        drop((next, other));
+        assert!(lock(&relays.0).is_empty(), "nobody is left");
+    }
+
+    #[test]
+    fn a_seat_stays_where_it_is_until_it_is_given_up() {
+        let mut seats = Seats::default();
+        let seat = || Arc::new(Seat::new(true));
+        assert_eq!([seats.take(seat()), seats.take(seat()), seats.take(seat())], [0, 1, 2]);
+        assert!(!seats.give_up(1));
+        assert_eq!((seats.len(), seats.take(seat())), (2, 1));
+        assert!(!seats.give_up(1) && !seats.give_up(2));
+        assert_eq!((seats.len(), seats.places.len()), (1, 1), "empty places at the end are given back");
+        assert!(seats.give_up(0));
+    }
 }
