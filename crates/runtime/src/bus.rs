@@ -3,7 +3,7 @@
 //! Carries no truth: a slow listener loses updates and is told how many.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::limits;
 use agent::port::{BoxFuture, Bus, Heard, Listener, Told};
@@ -13,7 +13,14 @@ use tokio::sync::broadcast::{self, error::RecvError};
 /// Updates within this process.
 #[derive(Debug, Default)]
 pub struct LocalBus {
-    topics: Mutex<HashMap<Topic, broadcast::Sender<Arc<Told>>>>,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    topics: HashMap<Topic, broadcast::Sender<Arc<Told>>>,
+    /// Updates so far.
+    told: u64,
 }
 
 impl LocalBus {
@@ -21,12 +28,18 @@ impl LocalBus {
     pub fn new() -> Self {
         Self::default()
     }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Bus for LocalBus {
     fn publish(&self, topics: &[Topic], update: Arc<Update>) {
-        let update = Arc::new(Told::new(update));
-        let mut channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.lock();
+        inside.told += 1;
+        let update = Arc::new(Told::new(update, inside.told));
+        let channels = &mut inside.topics;
         for topic in topics.iter().chain([&Topic::House]) {
             let Some(channel) = channels.get(topic) else { continue };
             if channel.send(Arc::clone(&update)).is_err() {
@@ -36,15 +49,18 @@ impl Bus for LocalBus {
         }
     }
 
+    fn told(&self) -> u64 {
+        self.lock().told
+    }
+
     fn subscribe(&self, topic: Topic) -> Box<dyn Listener> {
-        let mut channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let channel = channels.entry(topic).or_insert_with(|| broadcast::channel(limits::BUS_BUFFER).0);
+        let mut inside = self.lock();
+        let channel = inside.topics.entry(topic).or_insert_with(|| broadcast::channel(limits::BUS_BUFFER).0);
         Box::new(LocalListener(channel.subscribe()))
     }
 
     fn listeners(&self, topic: Topic) -> usize {
-        let channels = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        channels.get(&topic).map_or(0, broadcast::Sender::receiver_count)
+        self.lock().topics.get(&topic).map_or(0, broadcast::Sender::receiver_count)
     }
 }
 
@@ -107,6 +123,6 @@ mod tests {
         drop(bus.subscribe(topic));
         bus.publish(&[topic], update());
         assert!(!bus.watched(topic));
-        assert!(bus.topics.lock().unwrap().is_empty());
+        assert!(bus.lock().topics.is_empty());
     }
 }

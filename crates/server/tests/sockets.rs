@@ -390,3 +390,92 @@ async fn what_a_socket_does_not_take_at_once_follows_before_everything_else() {
     drop((slow, quick));
     served.server.await.unwrap().unwrap();
 }
+
+fn stream_of_home_as(key: &str) -> String {
+    format!("GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\r\n")
+}
+
+/// As many as make a crowd: the relay gathers drafts.
+async fn crowd(served: &Served) -> Vec<BufReader<TcpStream>> {
+    let mut crowd = Vec::new();
+    for _ in 0..=limits::STREAM_CROWD {
+        let mut socket = connect(served, &stream_of_home()).await;
+        line_with(&mut socket, "event: snapshot").await;
+        crowd.push(socket);
+    }
+    crowd
+}
+
+async fn pass_a_gathering(world: &World) {
+    world.clock.pass(Duration::from_millis(limits::STREAM_GATHER_MS)).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_comes_while_the_others_wait_for_a_draft_hears_only_of_what_comes_after() {
+    let served = served().await;
+    let world = &served.world;
+    let mut crowd = crowd(&served).await;
+    let draft = MessageId(Uuid::from_u128(6));
+    let live = world.doors.node.live();
+    live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
+    live.draft(world.agent, world.home, draft, "S");
+    for socket in &mut crowd {
+        line_with(socket, "event: draft").await;
+    }
+    live.draft(world.agent, world.home, draft, "alam");
+    live.reset_drafts(world.agent);
+    let mut late = connect(&served, &stream_of_home()).await;
+    assert_eq!(data_of(&mut late, "snapshot").await["drafts"], json!([]));
+    pass_a_gathering(world).await;
+    let next = world.slip("next").await;
+    world.publish(world.by_you(next));
+    pass_a_gathering(world).await;
+    loop {
+        let line = line_with(&mut late, "event: ").await;
+        assert_ne!(line, "event: draft", "it was given up before");
+        if line == "event: message" {
+            break;
+        }
+    }
+    served.shutdown.cancel();
+}
+
+#[tokio::test]
+async fn what_is_read_from_the_store_is_shown_to_nobody_who_was_sent_away_before() {
+    for late in [false, true] {
+        let served = served().await;
+        let world = &served.world;
+        let key = world.your_key().await;
+        world.post("/v1/entities", json!({"name": "ahmad"})).await;
+        world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
+        let mut socket = connect(&served, &stream_of_home_as(&key)).await;
+        line_with(&mut socket, "event: snapshot").await;
+        let _crowd = crowd(&served).await;
+        world.doors.node.live().draft(world.agent, world.home, MessageId(Uuid::from_u128(6)), "S");
+        line_with(&mut socket, "event: draft").await;
+        // Two speak at once, and the second is told first: what is missing is read from the store.
+        let [one, two] = [world.slip("one").await, world.slip("two").await];
+        world.publish(world.by_you(two));
+        world.publish(world.by_you(one));
+        let removed = || world.doors.registry.remove_member(world.home, world.you);
+        if late {
+            // Nobody told the others of it.
+            removed().await.unwrap();
+        } else {
+            let gone =
+                world.ask(axum::http::Method::DELETE, "/v1/spaces/home/members/you", ADMIN, None).await;
+            assert_eq!(gone.status, 204);
+        }
+        let said =
+            world.post("/v1/spaces/home/messages", json!({"text": "a secret", "sender": "ahmad"})).await;
+        assert_eq!(said.status, 201, "{said:?}");
+        pass_a_gathering(world).await;
+        let mut all = String::new();
+        tokio::time::timeout(Duration::from_secs(20), socket.read_to_string(&mut all))
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(!all.contains("a secret") && all.contains("not_member"), "{all}");
+        served.shutdown.cancel();
+    }
+}

@@ -13,13 +13,19 @@ use crate::update::{Topic, Update};
 #[derive(Debug)]
 pub struct Told {
     update: Arc<Update>,
+    number: u64,
     encoded: OnceLock<Bytes>,
 }
 
 impl Told {
-    /// Nobody has encoded it yet.
-    pub fn new(update: Arc<Update>) -> Self {
-        Self { update, encoded: OnceLock::new() }
+    /// Nobody has encoded it yet. `number` is its place among all that the bus was told.
+    pub fn new(update: Arc<Update>, number: u64) -> Self {
+        Self { update, number, encoded: OnceLock::new() }
+    }
+
+    /// Its place among all that the bus was told.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The update as bytes; all listeners must want the same encoding.
@@ -55,6 +61,8 @@ pub trait Listener: Send {
 pub trait Bus: Send + Sync {
     /// Tells everyone who watches one of `topics`, and whoever watches [`Topic::House`]; returns at once.
     fn publish(&self, topics: &[Topic], update: Arc<Update>);
+    /// How many updates it was told so far: the number of the last one.
+    fn told(&self) -> u64;
     /// Watches a topic from now on.
     fn subscribe(&self, topic: Topic) -> Box<dyn Listener>;
     /// How many watch it.

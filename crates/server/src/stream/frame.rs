@@ -155,7 +155,7 @@ mod tests {
     fn growing(message: u128, delta: &str, chars: u64) -> Arc<Told> {
         let (space, agent) = (SpaceId(Uuid::nil()), AgentId(Uuid::nil()));
         let (message, delta) = (MessageId(Uuid::from_u128(message)), delta.to_owned());
-        Arc::new(Told::new(Arc::new(Update::Draft { space, message, agent, delta, chars })))
+        Arc::new(Told::new(Arc::new(Update::Draft { space, message, agent, delta, chars }), 1))
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Ids never go back. An update whose id is the next one is passed on; a later id means that the
 //! ones between are on their way or lost, and the store is asked; an earlier one was sent already.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -73,6 +73,9 @@ pub(super) struct Pump {
     last: u64,
     /// Length of the drafts that the client has by its snapshot: what led there is not repeated.
     drafts: HashMap<MessageId, u64>,
+    /// Messages that were read from the store, of which the bus may not have told yet: pieces of them that are
+    /// still on their way are no news.
+    ahead: VecDeque<(u64, MessageId)>,
     /// Durable changes after `last` are to be read from the store.
     behind: bool,
     /// More than that was lost: the client needs a snapshot.
@@ -94,6 +97,7 @@ impl Pump {
             outbox,
             last: 0,
             drafts: HashMap::new(),
+            ahead: VecDeque::new(),
             behind: false,
             stale: true,
             fresh: true,
@@ -138,9 +142,10 @@ impl Pump {
         let mut shutdown = pin!(shutdown.cancelled());
         let outbox = Arc::clone(&self.outbox);
         let mut tick = self.tick();
+        let mut in_a_row = 0;
         loop {
             let behind = self.behind || self.stale;
-            let idle = !behind && self.drafts.is_empty();
+            let idle = !behind && self.drafts.is_empty() && self.ahead.is_empty();
             let turn = {
                 let mut room = pin!(outbox.room());
                 let (last, handed) = (&mut self.last, &mut self.handed);
@@ -177,6 +182,11 @@ impl Pump {
             };
             if let Err(end) = done {
                 return end;
+            }
+            in_a_row += 1;
+            if in_a_row % limits::STREAM_TURN == 0 {
+                // What was put in is written before more is.
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -229,13 +239,22 @@ impl Pump {
         }
         while self.behind {
             let missed = self.subject.since(&self.hall, self.last).await?;
+            if let Some(entity) = self.caller.entity() {
+                // After the page was read: who was sent away before is shown nothing of what came then.
+                self.still_member(entity).await?;
+            }
             let whole = missed.len() < limits::STREAM_REPLAY_PAGE as usize;
             for (id, update) in missed {
                 if !self.send(Some(id), &update) {
                     return Ok(());
                 }
+                if let Update::Message { message } = &update {
+                    self.ahead.push_back((id, message.id));
+                }
                 self.last = id;
             }
+            let more = self.ahead.len().saturating_sub(limits::STREAM_BUFFER);
+            self.ahead.drain(..more);
             self.behind = !whole;
         }
         Ok(())
@@ -264,6 +283,7 @@ impl Pump {
             return Ok(());
         };
         self.forget_draft(update);
+        self.ahead.retain(|(ahead, _)| *ahead > id);
         let member = matches!(update, Update::Member { .. });
         match update {
             // Members are not replayed from the store: the snapshot has them.
@@ -299,6 +319,7 @@ impl Pump {
         let mut rest = None;
         if let Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } = update {
             match self.drafts.get(message) {
+                _ if self.ahead.iter().any(|(_, ahead)| ahead == message) => return,
                 Some(known) if chars <= known => return,
                 Some(known) => rest = frame::behind(update, *known),
                 None => {}

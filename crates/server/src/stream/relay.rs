@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
 use super::frame::{self, Frame};
-use super::seat::{Seat, Way};
+use super::seat::{Batch, Seat, Way};
 use super::{Shown, Subject, visible};
 
 /// The relays of all topics that are watched.
@@ -68,7 +68,11 @@ impl Relays {
             Relay { seats, task: tokio::spawn(relay).abort_handle() }
         });
         let seats = Arc::clone(&relay.seats);
-        let at = lock(&seats).take(Arc::clone(&seat));
+        let mut all = lock(&seats);
+        let at = all.take(Arc::clone(&seat));
+        // The relay waits for the seats: whatever it tells from here on is either new or known to be old.
+        seat.begin(bus.told());
+        drop(all);
         drop(relays);
         Place { relays: Arc::clone(self), topic, seats, at, seat }
     }
@@ -139,8 +143,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until the bus is closed. In a crowd drafts are left to gather for a while behind each that is sent:
-/// what came meanwhile is one draft for everybody.
+/// Until the bus is closed. What was told while others were written to goes out together; in a crowd drafts
+/// are left to gather for a while behind each that is sent, and are one draft for everybody.
 async fn run(
     subject: Subject,
     mut listener: Box<dyn Listener>,
@@ -148,28 +152,95 @@ async fn run(
     clock: Arc<dyn Clock>,
 ) {
     let _closing = Closing(Arc::clone(&seats));
-    let mut grew = false;
+    let (mut grew, mut full) = (false, false);
     loop {
-        let heard = if grew {
-            clock.sleep(Duration::from_millis(limits::STREAM_GATHER_MS)).await;
-            gathered(&mut *listener)
-        } else {
-            match listener.next().await {
-                Some(heard) => vec![heard],
-                None => return,
+        let first = match grew {
+            true if full => None,
+            true => {
+                clock.sleep(Duration::from_millis(limits::STREAM_GATHER_MS)).await;
+                None
             }
+            false => match listener.next().await {
+                Some(heard) => Some(heard),
+                None => return,
+            },
         };
-        grew = false;
-        for heard in heard {
+        let mut heard =
+            Gathered { of: subject, draft: None, together: grew, told: Vec::new(), bytes: 0, missed: 0 };
+        full = heard.gather(first, &mut *listener);
+        if heard.missed > 0 {
+            all(&seats, |seat| seat.miss(heard.missed)).await;
+        }
+        grew = heard.told.iter().any(|(told, _)| told.is_transient())
+            && lock(&seats).len() > limits::STREAM_CROWD;
+        if !heard.told.is_empty() {
+            let batch = Batch::new(heard.told);
+            all(&seats, |seat| seat.pass(&batch)).await;
+        }
+    }
+}
+
+/// What goes out in one go.
+struct Gathered {
+    of: Subject,
+    /// Drafts of one message that follow on each other are one.
+    together: bool,
+    draft: Option<(Update, u64)>,
+    told: Vec<(Arc<Told>, Way)>,
+    bytes: usize,
+    /// Updates that are gone, before those.
+    missed: u64,
+}
+
+impl Gathered {
+    /// That, and what else was told by now, as much as goes out at once. Whether there may be more.
+    fn gather(&mut self, first: Option<Heard>, listener: &mut dyn Listener) -> bool {
+        let (mut next, mut full) = (first, false);
+        for _ in 0..limits::BUS_BUFFER {
+            let Some(heard) = next.take().or_else(|| listener.next().now_or_never().flatten()) else { break };
             match heard {
-                Heard::Missed(count) => all(&seats, |seat| seat.miss(count)).await,
-                Heard::Update(told) => {
-                    grew |= told.is_transient() && lock(&seats).len() > limits::STREAM_CROWD;
-                    let way = way(subject, &told);
-                    all(&seats, |seat| seat.pass(&told, &way)).await;
+                Heard::Missed(count) => {
+                    // What is behind a gap comes with the snapshot, and what is before it, too.
+                    self.missed += count + self.told.len() as u64;
+                    (self.draft, self.bytes) = (None, 0);
+                    self.told.clear();
                 }
+                Heard::Update(told) => self.take(told),
+            }
+            full = self.told.len() >= limits::STREAM_TURN || self.bytes >= limits::STREAM_BUFFER_BYTES;
+            if full {
+                break;
             }
         }
+        self.end_draft();
+        full
+    }
+
+    fn take(&mut self, told: Arc<Told>) {
+        if let Some((draft, number)) = &mut self.draft
+            && frame::absorb(draft, &told)
+        {
+            *number = told.number();
+            return;
+        }
+        self.end_draft();
+        if self.together && frame::is_draft(&told) {
+            self.draft = Some((Update::clone(&told), told.number()));
+        } else {
+            self.push(told);
+        }
+    }
+
+    fn end_draft(&mut self) {
+        if let Some((draft, number)) = self.draft.take() {
+            self.push(Arc::new(Told::new(Arc::new(draft), number)));
+        }
+    }
+
+    fn push(&mut self, told: Arc<Told>) {
+        let way = way(self.of, &told);
+        self.bytes += way.size();
+        self.told.push((told, way));
     }
 }
 
@@ -188,31 +259,6 @@ async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Seat)) {
         }
         tokio::task::yield_now().await;
     }
-}
-
-/// Everything that was told by now; drafts of one message that follow on each other are one.
-fn gathered(listener: &mut dyn Listener) -> Vec<Heard> {
-    let (mut all, mut growing) = (Vec::new(), None::<Update>);
-    let told = |update: Update| Heard::Update(Arc::new(Told::new(Arc::new(update))));
-    for _ in 0..limits::BUS_BUFFER {
-        let Some(Some(heard)) = listener.next().now_or_never() else { break };
-        let draft = match &heard {
-            Heard::Update(told) if frame::is_draft(told) => Some(told),
-            _ => None,
-        };
-        if let (Some(growing), Some(draft)) = (&mut growing, draft)
-            && frame::absorb(growing, draft)
-        {
-            continue;
-        }
-        all.extend(growing.take().map(told));
-        match draft {
-            Some(draft) => growing = Some(Update::clone(draft)),
-            None => all.push(heard),
-        }
-    }
-    all.extend(growing.map(told));
-    all
 }
 
 /// How the update reaches those who watch.
@@ -257,6 +303,9 @@ mod tests {
 
     impl Bus for BrokenBus {
         fn publish(&self, _: &[Topic], _: Arc<Update>) {}
+        fn told(&self) -> u64 {
+            0
+        }
         fn subscribe(&self, _: Topic) -> Box<dyn Listener> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::new(Breaks)

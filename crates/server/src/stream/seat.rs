@@ -39,8 +39,83 @@ enum Door {
     Open,
 }
 
+/// Updates that follow on each other, as they reach those who watch.
+#[derive(Debug)]
+pub(super) struct Batch {
+    told: Vec<(Arc<Told>, Way)>,
+    /// All of them as one, where none is apart and no id is left out.
+    whole: Option<Whole>,
+}
+
+#[derive(Debug)]
+struct Whole {
+    /// The first durable change, and the last.
+    ids: Option<(u64, u64)>,
+    operators: Bytes,
+    members: Bytes,
+}
+
+impl Batch {
+    /// Of these, in this order.
+    pub(super) fn new(told: Vec<(Arc<Told>, Way)>) -> Self {
+        let whole = Whole::of(&told);
+        Self { told, whole }
+    }
+}
+
+impl Whole {
+    fn of(told: &[(Arc<Told>, Way)]) -> Option<Self> {
+        let mut ids: Option<(u64, u64)> = None;
+        for (_, way) in told {
+            let Way::Straight { id, .. } = way else { return None };
+            ids = match (ids, *id) {
+                (ids, None) => ids,
+                (None, Some(id)) => Some((id, id)),
+                (Some((first, last)), Some(id)) if id == last + 1 => Some((first, id)),
+                _ => return None,
+            };
+        }
+        let all = |pick: fn(&Way) -> Option<&Bytes>| {
+            let mut parts = told.iter().filter_map(|(_, way)| pick(way));
+            match (parts.next(), parts.next()) {
+                (None, _) => Bytes::new(),
+                (Some(only), None) => only.clone(),
+                (Some(first), Some(next)) => [&first[..], next]
+                    .into_iter()
+                    .chain(parts.map(|part| &part[..]))
+                    .collect::<Vec<_>>()
+                    .concat()
+                    .into(),
+            }
+        };
+        Some(Self { ids, operators: all(|way| way.bytes(true)), members: all(|way| way.bytes(false)) })
+    }
+}
+
+impl Way {
+    fn bytes(&self, operator: bool) -> Option<&Bytes> {
+        match self {
+            Self::Apart => None,
+            Self::Straight { operators, members, .. } => {
+                (if operator { operators } else { members }).as_ref()
+            }
+        }
+    }
+
+    /// Bytes of the larger of its two forms.
+    pub(super) fn size(&self) -> usize {
+        [true, false]
+            .map(|operator| self.bytes(operator).map_or(0, Bytes::len))
+            .into_iter()
+            .max()
+            .unwrap_or(0)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inside {
+    /// The number of the last update that was told before the client came.
+    from: u64,
     door: Door,
     /// The last durable change that the client was sent, while the door is not shut.
     last: u64,
@@ -66,6 +141,12 @@ impl Seat {
     /// With a door that is shut.
     pub(super) fn new(operator: bool) -> Self {
         Self { operator, ..Self::default() }
+    }
+
+    /// Hears nothing up to that number: it was told before the client came, and its snapshot has what came
+    /// of it.
+    pub(super) fn begin(&self, from: u64) {
+        self.lock().from = from;
     }
 
     /// The socket behind the door; without one it never opens.
@@ -124,14 +205,28 @@ impl Seat {
     }
 
     /// Straight to the socket, where that goes; else the stream hears it.
-    pub(super) fn pass(&self, told: &Arc<Told>, way: &Way) {
+    pub(super) fn pass(&self, batch: &Batch) {
         let mut inside = self.lock();
-        if !self.goes_straight(&mut inside, way) {
-            inside.hear(told);
-        } else if inside.left.is_empty() {
-            return;
+        let new = batch.told.partition_point(|(told, _)| told.number() <= inside.from);
+        if let (0, Some(whole)) = (new, &batch.whole)
+            && inside.is_next(whole.ids.map(|(first, _)| first))
+            && let Some(socket) = self.socket.get()
+        {
+            inside.last = whole.ids.map_or(inside.last, |(_, last)| last);
+            return inside.write(socket, if self.operator { &whole.operators } else { &whole.members });
         }
-        inside.wake();
+        for (told, way) in &batch.told[new..] {
+            match (way, self.socket.get()) {
+                (Way::Straight { id, .. }, Some(socket)) if inside.is_next(*id) => {
+                    inside.last = id.unwrap_or(inside.last);
+                    inside.write(socket, way.bytes(self.operator).unwrap_or(&Bytes::new()));
+                }
+                _ => {
+                    inside.hear(told);
+                    inside.wake();
+                }
+            }
+        }
     }
 
     /// So many updates are gone.
@@ -148,31 +243,31 @@ impl Seat {
         inside.wake();
     }
 
-    fn goes_straight(&self, inside: &mut Inside, way: &Way) -> bool {
-        let (Way::Straight { id, operators, members }, Some(socket)) = (way, self.socket.get()) else {
-            return false;
-        };
-        let quiet = inside.door == Door::Open && inside.heard.is_empty() && inside.missed == 0;
-        if !quiet || id.is_some_and(|id| id != inside.last + 1) {
-            return false;
-        }
-        inside.last = id.unwrap_or(inside.last);
-        let Some(bytes) = (if self.operator { operators } else { members }) else { return true };
-        // Whatever goes wrong with the socket, its stream finds out when it writes what is left.
-        let written = socket.try_write(bytes).unwrap_or(0);
-        if written < bytes.len() {
-            inside.left = bytes.slice(written..);
-            inside.door = Door::Ready;
-        }
-        true
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inside {
+    /// Whether nothing is under way, and this durable change is the next one.
+    fn is_next(&self, id: Option<u64>) -> bool {
+        let quiet = self.door == Door::Open && self.heard.is_empty() && self.missed == 0;
+        quiet && id.is_none_or(|id| id == self.last + 1)
+    }
+
+    fn write(&mut self, socket: &TcpStream, bytes: &Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Whatever goes wrong with the socket, its stream finds out when it writes what is left.
+        let written = socket.try_write(bytes).unwrap_or(0);
+        if written < bytes.len() {
+            self.left = bytes.slice(written..);
+            self.door = Door::Ready;
+            self.wake();
+        }
+    }
+
     fn hear(&mut self, told: &Arc<Told>) {
         if self.heard.len() < limits::BUS_BUFFER {
             self.heard.push_back(Arc::clone(told));
@@ -207,12 +302,16 @@ mod tests {
         let (space, agent) = (SpaceId(Uuid::nil()), AgentId(Uuid::nil()));
         let message = agent::id::MessageId(Uuid::nil());
         let delta = String::new();
-        Arc::new(Told::new(Arc::new(Update::Draft { space, message, agent, delta, chars: 0 })))
+        Arc::new(Told::new(Arc::new(Update::Draft { space, message, agent, delta, chars: 0 }), 7))
     }
 
     fn straight(id: Option<u64>, text: &'static str) -> Way {
         let operators = Some(Bytes::from_static(text.as_bytes()));
         Way::Straight { id, operators, members: None }
+    }
+
+    fn one(way: Way) -> Batch {
+        Batch::new(vec![(told(), way)])
     }
 
     async fn pair() -> (Arc<TcpStream>, TcpStream) {
@@ -235,17 +334,17 @@ mod tests {
         let (server, mut client) = pair().await;
         let seat = Seat::new(true);
         seat.connect(server);
-        seat.pass(&told(), &straight(Some(5), "shut"));
+        seat.pass(&one(straight(Some(5), "shut")));
         assert!(matches!(heard(&seat), Some(Some(Heard::Update(_)))), "the stream is at work");
         seat.ready(4);
-        seat.pass(&told(), &straight(Some(5), "not yet written"));
+        seat.pass(&one(straight(Some(5), "not yet written")));
         assert!(heard(&seat).is_some(), "what was put in before goes first");
         seat.open();
-        seat.pass(&told(), &straight(Some(5), "five"));
-        seat.pass(&told(), &straight(None, "passing"));
+        seat.pass(&one(straight(Some(5), "five")));
+        seat.pass(&one(straight(None, "passing")));
         assert!(heard(&seat).is_none());
-        seat.pass(&told(), &straight(Some(7), "seven"));
-        seat.pass(&told(), &straight(None, "behind it"));
+        seat.pass(&one(straight(Some(7), "seven")));
+        seat.pass(&one(straight(None, "behind it")));
         assert!(heard(&seat).is_some() && heard(&seat).is_some(), "six is missing, and nothing overtakes");
         assert_eq!(seat.shut(), Some(5));
         assert_eq!(seat.shut(), None);
@@ -255,13 +354,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_batch_is_one_write_or_as_much_of_it_as_is_next() {
+        let (server, mut client) = pair().await;
+        let seat = Seat::new(true);
+        seat.connect(server);
+        let batch = |ids: &[u64]| {
+            let all =
+                ids.iter().map(|id| (told(), straight(Some(*id), ["", "1", "2", "3", "4"][*id as usize])));
+            Batch::new(all.collect())
+        };
+        assert!(batch(&[1, 2, 3]).whole.is_some() && batch(&[1, 3]).whole.is_none());
+        seat.ready(0);
+        seat.open();
+        seat.pass(&batch(&[1, 2]));
+        seat.pass(&batch(&[3, 1, 4]));
+        assert_eq!(seat.shut(), Some(3));
+        assert!(heard(&seat).is_some() && heard(&seat).is_some() && heard(&seat).is_none(), "1 and 4");
+        seat.begin(7);
+        seat.pass(&batch(&[4]));
+        assert!(heard(&seat).is_none(), "it was told before the client came");
+        let mut bytes = [0; 3];
+        client.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"123");
+    }
+
+    #[tokio::test]
     async fn members_are_passed_by_what_only_operators_are_shown() {
         let (server, client) = pair().await;
         let seat = Seat::new(false);
         seat.connect(server);
         seat.ready(4);
         seat.open();
-        seat.pass(&told(), &straight(Some(5), "secret"));
+        seat.pass(&one(straight(Some(5), "secret")));
         assert!(heard(&seat).is_none());
         assert_eq!(seat.shut(), Some(5), "they have everything up to there all the same");
         assert!(client.try_read(&mut [0; 9]).is_err());
@@ -275,9 +399,9 @@ mod tests {
         seat.ready(0);
         seat.open();
         let much = Bytes::from(vec![b'x'; 64 * 1024 * 1024]);
-        seat.pass(&told(), &Way::Straight { id: None, operators: Some(much.clone()), members: None });
+        seat.pass(&one(Way::Straight { id: None, operators: Some(much.clone()), members: None }));
         seat.open();
-        seat.pass(&told(), &straight(None, "next"));
+        seat.pass(&one(straight(None, "next")));
         assert!(heard(&seat).is_some());
         let left = seat.left();
         assert!(!left.is_empty() && left.len() < much.len());
@@ -288,9 +412,9 @@ mod tests {
     fn who_does_not_listen_loses_all_and_is_told_how_many() {
         let seat = Seat::new(true);
         for _ in 0..=limits::BUS_BUFFER {
-            seat.pass(&told(), &Way::Apart);
+            seat.pass(&one(Way::Apart));
         }
-        seat.pass(&told(), &Way::Apart);
+        seat.pass(&one(Way::Apart));
         let missed = limits::BUS_BUFFER as u64 + 1;
         assert!(matches!(heard(&seat), Some(Some(Heard::Missed(count))) if count == missed));
         assert!(matches!(heard(&seat), Some(Some(Heard::Update(_)))));

@@ -4,11 +4,10 @@
 use agent::call::CallRow;
 use agent::changes::CallChange;
 use agent::id::{CallId, MessageId};
-use agent::port::StoreError;
 use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_text};
 use rusqlite::{Connection, params};
 
-use super::fault::{Fault, Outcome};
+use super::fault::{Outcome, damaged};
 use super::rows::{MESSAGE, bytes, first, int, kind_at, message_at, run, to_json, u64_at};
 use super::say::{place, stored, write};
 use super::sums::Words;
@@ -62,7 +61,7 @@ pub(super) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<Vec<Spoken>
     let Some(sender) = said.first().map(|message| message.sender) else { return Ok(Vec::new()) };
     let sql = "SELECT display_name, kind FROM entity WHERE uuid = ?";
     let names = first(db, sql, [bytes(sender.0)], |row| Ok((row.get::<_, String>(0)?, kind_at(row, 1)?)))?;
-    let missing = || Fault::Store(StoreError::Broken(format!("no entity `{sender}` that spoke")));
+    let missing = || damaged(format!("there is no entity `{sender}`, which spoke"));
     let (sender_name, sender_kind) = names.ok_or_else(missing)?;
     let named = |message| Spoken { message, sender_name: sender_name.clone(), sender_kind };
     Ok(said.into_iter().map(named).collect())
