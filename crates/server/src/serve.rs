@@ -17,8 +17,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::stream::{Line, Opened};
 
@@ -26,13 +26,13 @@ use crate::stream::{Line, Opened};
 /// time, and returns.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
+    let connections = TaskTracker::new();
+    let give_up = CancellationToken::new();
     loop {
         // A full house lets newcomers wait in the kernel's queue.
         let slot = Arc::clone(&slots).acquire_owned();
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
             accepted = async { (slot.await, listener.accept().await) } => accepted,
         };
         let (Ok(slot), accepted) = accepted else { break };
@@ -46,29 +46,38 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Cancellation
                 continue;
             }
         };
-        let talk = talk(stream, router.clone(), shutdown.clone());
+        let talk = talk(stream, router.clone(), shutdown.clone(), give_up.clone());
         connections.spawn(async move {
             talk.await;
             drop(slot);
         });
     }
     drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS), all).await.is_err() {
-        connections.shutdown().await;
+    connections.close();
+    if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS), connections.wait()).await.is_err() {
+        give_up.cancel();
+        connections.wait().await;
     }
     Ok(())
 }
 
 /// One connection, from its first byte to its last. Either half of it is large for a while and then
 /// gone, so that each has a box of its own.
-fn talk(stream: TcpStream, router: Router, shutdown: CancellationToken) -> impl Future<Output = ()> {
+fn talk(
+    stream: TcpStream,
+    router: Router,
+    shutdown: CancellationToken,
+    give_up: CancellationToken,
+) -> impl Future<Output = ()> {
     // Updates are small and must not wait for more.
     let _ = stream.set_nodelay(true);
-    let conversing = Box::pin(converse(stream, router, shutdown));
+    let conversing = Box::pin(converse(stream, router, shutdown, give_up.clone()));
     async move {
-        if let Some((opened, head, stream)) = conversing.await {
-            Box::pin(opened.pour(head, stream)).await;
+        let Some((opened, head, stream)) = conversing.await else { return };
+        let pouring = Box::pin(opened.pour(head, stream));
+        tokio::select! {
+            () = pouring => {}
+            () = give_up.cancelled() => {}
         }
     }
 }
@@ -77,7 +86,12 @@ fn talk(stream: TcpStream, router: Router, shutdown: CancellationToken) -> impl 
 type Handover = (Opened, Parts, TcpStream);
 
 /// Requests and answers, until the connection ends or is taken over.
-async fn converse(stream: TcpStream, router: Router, shutdown: CancellationToken) -> Option<Handover> {
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    shutdown: CancellationToken,
+    give_up: CancellationToken,
+) -> Option<Handover> {
     let (first, taken) = oneshot::channel();
     let taken = async {
         match taken.await {
@@ -101,11 +115,13 @@ async fn converse(stream: TcpStream, router: Router, shutdown: CancellationToken
         (opened, head) = &mut taken => {
             return Some((opened, head, connection.into_parts().io.into_inner()));
         }
+        () = give_up.cancelled() => return None,
         () = shutdown.cancelled() => Pin::new(&mut connection).graceful_shutdown(),
     }
     tokio::select! {
         _ = &mut connection => None,
         (opened, head) = taken => Some((opened, head, connection.into_parts().io.into_inner())),
+        () = give_up.cancelled() => None,
     }
 }
 
