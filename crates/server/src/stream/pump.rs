@@ -249,12 +249,13 @@ impl Pump {
                     return Ok(());
                 }
                 if let Update::Message { message } = &update {
+                    if self.ahead.len() == limits::STREAM_BUFFER {
+                        self.ahead.pop_front();
+                    }
                     self.ahead.push_back((id, message.id));
                 }
                 self.last = id;
             }
-            let more = self.ahead.len().saturating_sub(limits::STREAM_BUFFER);
-            self.ahead.drain(..more);
             self.behind = !whole;
         }
         Ok(())
