@@ -143,6 +143,12 @@ impl Outcome {
         Self { status: OutcomeStatus::Pending, text, detail: None }
     }
 
+    /// It had begun when the process died, and must not happen twice.
+    pub fn interrupted() -> Self {
+        let text = "interrupted; unknown whether it happened. Find out before you try again.";
+        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None }
+    }
+
     /// It took longer than even a call that goes on beyond its cycle may.
     pub fn given_up(effect: Effect, after_ms: u128) -> Self {
         let happened = if effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };

@@ -318,8 +318,10 @@ impl Stage {
 pub struct Waiting {
     /// Its place in this agent's inbox.
     pub seq: u64,
-    /// Cycles that were opened with it and failed by their content.
+    /// Cycles over it that failed by their content.
     pub attempts: u32,
+    /// Deaths of the process while it was being processed, but for those while a model was waited for.
+    pub deaths: u32,
     /// The event.
     pub event: Event,
     /// The words it refers to, oldest first; empty where it refers to none.

@@ -17,6 +17,7 @@ pub mod call;
 pub mod config;
 pub mod life;
 pub mod run;
+pub mod tool;
 
 pub mod changes;
 pub mod cycle;
@@ -27,6 +28,7 @@ pub mod partial;
 pub mod plan;
 pub mod prepare;
 pub mod prompt;
+pub mod tokens;
 pub mod transcript;
 pub mod triage;
 pub mod update;

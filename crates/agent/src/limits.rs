@@ -52,6 +52,13 @@ pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 pub const MISTAKE_LIMIT: u32 = 3;
 /// Attempts that content may fail (default of `limits.max_attempts`).
 pub const MAX_ATTEMPTS: u32 = 5;
+/// Failures of its content after which an event is tried alone.
+pub const ALONE_AFTER_ATTEMPTS: u32 = 2;
+/// Deaths of the process after which an event is tried alone; after the first the batch is halved.
+pub const ALONE_AFTER_DEATHS: u32 = 2;
+/// Deaths of the process, the last ones alone, after which an event or a cycle is given up. One more may have
+/// gone uncounted: the first, while its opening was not on disk yet.
+pub const DEATHS_MAX: u32 = 19;
 /// Retries of a model call within one waking (default of `limits.model_retries`).
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.

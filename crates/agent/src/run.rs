@@ -115,10 +115,12 @@ pub struct StepReceipt {
     /// Generations of it that were aborted for news.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
-    /// Tokens of generations of which nothing came: those that were aborted, estimated since no provider
-    /// tells. They are in the totals of the run.
+    /// Tokens of generations that were aborted: estimated, since no provider tells.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub aborted: Usage,
+    /// Tokens of whole replies of which nothing came, as the provider reported them.
+    #[serde(default, skip_serializing_if = "Usage::is_none")]
+    pub discarded: Usage,
     /// Entries of the log that are not sent to it any more, since there was no room for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
@@ -222,8 +224,11 @@ pub struct Run {
     pub ended_at: Timestamp,
     /// What each step did.
     pub steps: Vec<StepReceipt>,
-    /// All model calls together.
+    /// All model calls together, as the provider reported them.
     pub usage: Usage,
+    /// All generations that were aborted, estimated: not in `usage`, but in what the cycle cost.
+    #[serde(default, skip_serializing_if = "Usage::is_none")]
+    pub estimated: Usage,
     /// In micro-dollars; `None` where a price or a usage is unknown.
     pub cost_micros: Option<u64>,
     /// The model, as `provider/name`.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::changes::Glance;
+use crate::changes::News;
 use crate::config::{AgentConfig, Gate};
 use crate::delivery;
 use crate::entry::{Entry, View};
@@ -38,9 +38,9 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// What a glance says of it.
-    pub fn of(glance: &Glance) -> Self {
-        Self { count: glance.waiting, oldest: glance.preview.clone(), urgent: glance.urgent.clone() }
+    /// What is news of it.
+    pub fn of(news: &News) -> Self {
+        Self { count: news.glance.waiting, oldest: news.oldest.clone(), urgent: news.urgent.clone() }
     }
 }
 
