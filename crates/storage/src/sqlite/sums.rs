@@ -1,8 +1,8 @@
 //! Checksums of events, messages, calls and memories: over what they are, never over what becomes of them.
 //! Bytes that have changed by themselves must not be read as if somebody had said so.
 
+use rusqlite::Row;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, Row, params_from_iter};
 use uuid::Uuid;
 
 use super::fault::{Outcome, damaged};
@@ -129,74 +129,4 @@ pub(super) fn check_memory(key: &str, at: i64, value: &str, crc: Option<i64>) ->
         return Ok(());
     }
     Err(damaged(format!("memory `{key}`: its checksum does not match")))
-}
-
-/// A table whose rows are given their checksums: its key, and what is summed of it.
-struct Filled {
-    table: &'static str,
-    key: &'static [&'static str],
-    lasting: &'static str,
-    into: &'static str,
-    /// Which rows have one.
-    which: &'static str,
-}
-
-/// Gives each event of an older version its checksum.
-pub(super) fn fill_events(db: &Connection) -> rusqlite::Result<()> {
-    fill(db, &Filled { table: "event", key: &["agent", "seq"], lasting: LASTING, into: "crc", which: "1" })
-}
-
-/// The same for messages, calls and memories.
-pub(super) fn fill_others(db: &Connection) -> rusqlite::Result<()> {
-    let words = "uuid, kind, at, sender, mentions, text, data";
-    let asked = "id, tool, effect, tool_version, schema_hash, arguments";
-    let note = &["agent", "key", "from_commit"];
-    let tables = [
-        Filled { table: "message", key: &["space", "seq"], lasting: words, into: "crc", which: "1" },
-        Filled { table: "call", key: &["id"], lasting: asked, into: "crc", which: "1" },
-        Filled {
-            table: "call",
-            key: &["id"],
-            lasting: "id, outcome",
-            into: "outcome_crc",
-            which: "outcome IS NOT NULL",
-        },
-        Filled { table: "memory", key: note, lasting: "key, at, value", into: "crc", which: "1" },
-    ];
-    tables.iter().try_for_each(|filled| fill(db, filled))
-}
-
-/// A page of rows at a time.
-fn fill(db: &Connection, filled: &Filled) -> rusqlite::Result<()> {
-    const PAGE: usize = 4_096;
-    let Filled { table, key, lasting, into, which } = filled;
-    let (keys, blanks) = (key.join(", "), vec!["?"; key.len()].join(", "));
-    let from = |after: &str| {
-        format!("SELECT {keys}, {lasting} FROM {table} WHERE {which} {after} ORDER BY {keys} LIMIT {PAGE}")
-    };
-    let (mut first, mut next) =
-        (db.prepare(&from(""))?, db.prepare(&from(&format!("AND ({keys}) > ({blanks})")))?);
-    let named: Vec<String> = key.iter().map(|name| format!("{name} = ?")).collect();
-    let mut write = db.prepare(&format!("UPDATE {table} SET {into} = ? WHERE {}", named.join(" AND ")))?;
-    let mut last: Option<Vec<Value>> = None;
-    loop {
-        let mut page: Vec<(Vec<Value>, u32)> = Vec::with_capacity(PAGE);
-        let mut rows = match &last {
-            None => first.query([])?,
-            Some(last) => next.query(params_from_iter(last))?,
-        };
-        while let Some(row) = rows.next()? {
-            let whose = (0..key.len()).map(|at| row.get(at)).collect::<rusqlite::Result<_>>()?;
-            let summed = (key.len()..row.as_ref().column_count())
-                .map(|at| row.get_ref(at))
-                .collect::<rusqlite::Result<Vec<_>>>()?;
-            page.push((whose, sum(summed)));
-        }
-        drop(rows);
-        let Some((whose, _)) = page.last() else { return Ok(()) };
-        last = Some(whose.clone());
-        for (whose, crc) in page {
-            write.execute(params_from_iter(std::iter::once(Value::from(i64::from(crc))).chain(whose)))?;
-        }
-    }
 }
