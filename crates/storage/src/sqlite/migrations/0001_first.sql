@@ -77,7 +77,7 @@ CREATE TABLE message (
   mentions BLOB,                       -- 16 bytes each; NULL for none
   text TEXT NOT NULL,
   data TEXT,
-  crc INTEGER,                         -- CRC-32 of what was said, see `sums.rs`
+  crc INTEGER NOT NULL,                -- CRC-32 of what was said, see `sums.rs`
   PRIMARY KEY (space, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX message_uuid ON message(uuid);
@@ -111,7 +111,6 @@ CREATE TABLE event (
   cites ANY,                           -- the processed event that an operator sent again as this one
   release_at INTEGER,                  -- held: when time alone lets it go
   addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
-  crc INTEGER,                         -- CRC-32 of what it is, see `sums.rs`
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
@@ -206,8 +205,6 @@ CREATE TABLE call (
   root ANY,                            -- open calls: what their answers descend from,
   hop INTEGER,                         --   and the hop that they carry
   attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
-  crc INTEGER,                         -- CRC-32 of what was asked for,
-  outcome_crc INTEGER,                 --   and of what it came to; NULL while it has no outcome
   PRIMARY KEY (agent, cycle, step, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX call_id ON call(id);
@@ -275,7 +272,6 @@ CREATE TABLE memory (
   to_commit INTEGER,
   at INTEGER NOT NULL,
   value TEXT NOT NULL,
-  crc INTEGER,                         -- CRC-32 of key, time and value
   PRIMARY KEY (agent, key, from_commit)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX memory_now ON memory(agent, at) WHERE to_commit IS NULL;
