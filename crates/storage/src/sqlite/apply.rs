@@ -12,7 +12,6 @@ use super::events::State;
 use super::fault::{Fault, Outcome, damaged};
 use super::rows::{bytes, first, int, key, ms, run, to_json, usage_columns};
 use super::schema::FORMAT;
-use super::sums;
 
 /// Appends to the log; its new head.
 pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry]) -> Outcome<u64> {
@@ -106,13 +105,11 @@ pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outco
 /// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
 pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, schema_hash, awaited, \
-               state, arguments, outcome, root, hop, crc, outcome_crc) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               state, arguments, outcome, root, hop) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
-        let (id, effect) = (call.id.0.as_str(), call.effect.as_str());
-        let asked = [id, &call.tool, effect, &call.tool_version, &call.schema_hash, &call.arguments];
         let row = params![
             agent,
             bytes(call.cycle.0),
@@ -120,7 +117,7 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
             call.index,
             call.id.0,
             call.tool,
-            effect,
+            call.effect.as_str(),
             call.tool_version,
             call.schema_hash,
             call.awaited,
@@ -129,8 +126,6 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
             outcome,
             cause.map(|open| key(&open.root.0)),
             cause.map(|open| open.hop),
-            sums::call(asked),
-            outcome.as_ref().map(|outcome| sums::outcome(id, outcome)),
         ];
         run(db, sql, row)?;
     }
@@ -140,13 +135,12 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
 /// Steps forward of call rows. An outcome is never overwritten: whoever was first has answered. What its
 /// cycle answers was awaited, what it detaches is awaited no more.
 pub(super) fn call_changes(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
-    let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), outcome_crc = coalesce(?5, outcome_crc), \
+    let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \
                awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END \
                WHERE id = ?3 AND agent = ?4 AND state <> 'done'";
     for change in changes {
         let outcome = change.outcome.as_ref().map(to_json).transpose()?;
-        let crc = outcome.as_ref().map(|outcome| sums::outcome(&change.id.0, outcome));
-        run(db, sql, params![change.state.as_str(), outcome, change.id.0, agent, crc])?;
+        run(db, sql, params![change.state.as_str(), outcome, change.id.0, agent])?;
     }
     Ok(())
 }

@@ -9,13 +9,12 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::Session;
-use super::apart::or_apart;
 use super::events::{Head, admit};
 use super::facts::{plan_at, touch};
-use super::fault::{Fault, Outcome};
+use super::fault::{Outcome, torn};
 use super::held::release;
 use super::notes::put_plan;
-use super::rows::{agent_row, all, first, ms, time, u64_at, uuid_at};
+use super::rows::{agent_row, all, first, ms, time, time_at, u64_at, uuid_at};
 
 /// By the partial index over those that are due at all, behind one of them.
 pub(super) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
@@ -41,9 +40,8 @@ pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u3
         None => (i64::MIN, 0),
     };
     all(db, DUE, params![ms(now), at, agent, limit], |row| {
-        // A moment that is none: whoever wakes the agent finds what else is wrong with it.
-        let at = time(row.get(1)?).unwrap_or(Timestamp::MIN);
-        Ok(Due { agent: AgentId(uuid_at(row, 0)?), at })
+        let agent = AgentId(uuid_at(row, 0)?);
+        Ok(Due { agent, at: time_at(row, 1).map_err(torn(agent))? })
     })
 }
 
@@ -61,24 +59,22 @@ pub(super) fn fire_due(
     limit: u32,
 ) -> Outcome<Vec<Waken>> {
     let plans = all(db, PLANS, params![ms(now), limit], |row| {
+        let agent = AgentId(uuid_at(row, 1)?);
         let plan = u64_at(row, 2).and_then(|n| Ok((n, plan_at(row, 3)?)));
-        Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), plan))
+        let (n, plan) = plan.map_err(torn(agent))?;
+        Ok(((row.get::<_, i64>(0)?, agent), n, plan))
     })?;
     let mut wake = Vec::new();
-    for (row, agent, plan) in plans {
-        let woken = or_apart(db, row, || {
-            let (n, plan) = plan?;
-            fire(db, session, (row, agent), n, &plan, now)
-        })?;
-        wake.extend(woken.flatten());
+    for (who, n, plan) in plans {
+        wake.extend(fire(db, session, who, n, &plan, now).map_err(torn(who.1))?);
     }
     for _ in 0..limit {
         let next = first(db, RELEASE, [ms(now)], |row| {
-            Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2).map_err(Fault::from)))
+            Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)))
         })?;
         let Some((row, agent, space)) = next else { break };
-        let due = or_apart(db, row, || release(db, session, &mut Head::read(db, row)?, space?, now))?;
-        if let Some(at) = due.flatten() {
+        let release = || release(db, session, &mut Head::read(db, row)?, space?, now);
+        if let Some(at) = release().map_err(torn(agent))? {
             wake.push(Waken { agent, at: time(at)?, urgent: false });
         }
     }

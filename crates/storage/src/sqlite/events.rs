@@ -9,17 +9,17 @@ use agent::life::Standing;
 use agent::limits;
 use agent::port::InboxRow;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::Session;
 use super::fault::{Outcome, damaged};
 use super::rows::{
     CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, ids_from, int, key, key_at, key_or_none,
-    kind_at, ms, place_of, principal_at, principal_columns, run, standing_at, time, time_at, time_or_none,
-    to_json, trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
+    kind_at, ms, place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json,
+    trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
 };
-use super::sums::{self, LASTING, sum_of};
+use super::sums;
 use super::urgent;
 
 /// What accepting an event needs to know of its agent.
@@ -41,23 +41,21 @@ pub(super) struct Head {
 pub(super) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
 
 impl Head {
-    /// Whoever writes into an inbox asks others too: where the agent's own settings cannot be read, its
-    /// words are kept all the same, and it wakes for nothing. `viv verify` names what is wrong.
     pub(super) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
         Ok(Self {
             agent: row.get(at)?,
-            standing: standing_at(row, at + 1).unwrap_or(Standing::Suspended),
-            inbox_max: u32_at(row, at + 2).unwrap_or(u32::MAX),
-            debounce: row.get(at + 3).unwrap_or(0),
+            standing: standing_at(row, at + 1)?,
+            inbox_max: u32_at(row, at + 2)?,
+            debounce: row.get(at + 3)?,
             head_seq: row.get(at + 4)?,
             waiting: u32_at(row, at + 5)?,
             due_at: row.get(at + 6)?,
-            hold_until: row.get::<_, Option<i64>>(at + 7)?.filter(|until| time(*until).is_ok()),
+            hold_until: time_or_none(row, at + 7)?.map(ms),
             held: u32_at(row, at + 8)?,
-            urgency: row
-                .get::<_, Option<String>>(at + 9)?
-                .and_then(|text| from_json(&text, "an urgency").ok())
-                .unwrap_or_default(),
+            urgency: match row.get::<_, Option<String>>(at + 9)? {
+                Some(text) => from_json(&text, "an urgency")?,
+                None => Urgency::default(),
+            },
         })
     }
 
@@ -134,45 +132,42 @@ fn append(
     space: Option<i64>,
     fate: &Fate,
 ) -> Outcome<bool> {
-    let lasting = lasting(seq, event, space)?;
-    let crc = i64::from(sum_of(&lasting));
-    let State { code, cycle, step, reason } = State::of(fate);
-    let sql = format!(
-        "INSERT INTO event (agent, crc, state, cycle, step, reason, {LASTING}) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, id) DO NOTHING"
-    );
-    let passing: [&dyn ToSql; 6] = [&agent, &crc, &code, &cycle, &step, &reason];
-    let row = passing.into_iter().chain(lasting.iter().map(|column| column as &dyn ToSql));
-    Ok(run(db, &sql, params_from_iter(row))? == 1)
-}
-
-/// What of an event never changes, as [`LASTING`] names it.
-fn lasting(seq: i64, event: &Event, space: Option<i64>) -> Outcome<[Value; sums::COUNT]> {
     let envelope = &event.envelope;
+    let State { code, cycle, step, reason } = State::of(fate);
     let (principal_kind, principal) = principal_columns(&envelope.principal);
     let (from, to, data) = match &event.data {
         EventData::Said { seq, .. } => (Some(int(*seq)), None, None),
         EventData::SaidRange { from, to, .. } => (Some(int(*from)), Some(int(*to)), None),
         other => (None, None, Some(to_json(other)?)),
     };
-    Ok([
-        seq.into(),
+    let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, reason, principal_kind, \
+               principal, channel, trust, root, hop, space, from_seq, to_seq, data, cites) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               ON CONFLICT (agent, id) DO NOTHING";
+    let row = params![
+        agent,
+        seq,
         key(&event.id.0),
-        place_of(&EventKind::ALL, &event.kind).into(),
-        event.urgent.into(),
-        ms(event.at).into(),
-        principal_kind.into(),
+        place_of(&EventKind::ALL, &event.kind),
+        event.urgent,
+        ms(event.at),
+        code,
+        cycle,
+        step,
+        reason,
+        principal_kind,
         principal,
-        place_of(&CHANNELS, &envelope.channel).into(),
-        place_of(&TRUSTS, &envelope.trust).into(),
+        place_of(&CHANNELS, &envelope.channel),
+        place_of(&TRUSTS, &envelope.trust),
         key(&envelope.root.0),
-        i64::from(envelope.hop).into(),
-        space.into(),
-        from.into(),
-        to.into(),
-        data.into(),
-        event.cites.as_ref().map(|old| key(&old.0)).into(),
-    ])
+        envelope.hop,
+        space,
+        from,
+        to,
+        data,
+        event.cites.as_ref().map(|old| key(&old.0)),
+    ];
+    Ok(run(db, sql, row)? == 1)
 }
 
 /// Its tier in the inbox (SYSTEM.md §2): lower is shown first.
@@ -236,21 +231,17 @@ pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 /// Columns of [`event_at`] and [`said_at`].
 pub(super) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
     e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
-    p.display_name, p.kind, s.id, e.cites, e.space, e.crc, \
-    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data";
+    p.display_name, p.kind, s.id, e.cites, \
+    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc";
 /// Joins for [`COLUMNS`]: the space, the first message, its speaker.
 pub(super) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
-/// Where the columns of [`LASTING`] stand among these.
-const SUMMED: [usize; sums::COUNT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 24, 11, 12, 13, 23];
-/// Where [`sums::message_is_whole`] finds its columns among them.
-const WORDS: usize = 26;
+/// Where [`sums::message_is_whole`] finds its columns among these.
+const WORDS: usize = 24;
 /// The first column after [`COLUMNS`].
-pub(super) const NEXT: usize = WORDS + sums::MESSAGE_COLUMNS;
+pub(super) const NEXT: usize = WORDS + sums::WORDS;
 
 pub(super) fn event_at(row: &Row<'_>) -> Outcome<Event> {
-    let lasting = SUMMED.map(|at| row.get_ref(at)).into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
-    sums::check(row.get(0)?, lasting, row.get(25)?)?;
     let id = EventId(key_at(row, 1)?);
     let space = uuid_or_none(row, 14)?.map(SpaceId);
     let data = match (space, row.get::<_, Option<i64>>(12)?) {
@@ -296,7 +287,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
         sender_name: row.get(20)?,
         sender_kind: kind_at(row, 21)?,
         text: sums::words_at(row, 17, WORDS)?,
-        mentions: ids_from(row.get(WORDS + 5)?),
+        mentions: ids_from(row.get(WORDS + 4)?),
         at: time_at(row, 18)?,
     }))
 }
@@ -403,7 +394,7 @@ fn range_preview(
 
 /// Columns and joins of [`said_by_name`].
 const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
-    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
+    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
@@ -424,7 +415,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
         sender_name: row.get(5)?,
         sender_kind: kind_at(row, 6)?,
         text: sums::words_at(row, 7, 9)?,
-        mentions: ids_from(row.get(9 + 5)?),
+        mentions: ids_from(row.get(9 + 4)?),
         at: time_at(row, 8)?,
     })
 }

@@ -71,7 +71,7 @@ fn messages(
 }
 
 fn outcome(db: &Connection, agent: AgentId, call: &CallId) -> Outcome<Option<Answer>> {
-    let sql = "SELECT c.outcome, c.outcome_crc FROM call c JOIN entity e ON e.id = c.agent \
+    let sql = "SELECT c.outcome FROM call c JOIN entity e ON e.id = c.agent \
                WHERE c.id = ? AND e.uuid = ? AND c.outcome IS NOT NULL";
-    first(db, sql, params![call.0, bytes(agent.0)], |row| answer_at(row, call))
+    first(db, sql, params![call.0, bytes(agent.0)], |row| answer_at(row, 0))
 }

@@ -161,11 +161,15 @@ impl Reader for Sqlite {
     }
 
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
-        self.ask(move |db, session| lives::agents(db, &session.configs, &page))
+        Box::pin(async move {
+            Ok(self.among(false, move |db, session| lives::agents(db, &session.configs, &page)).await?)
+        })
     }
 
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
-        self.ask(move |db, session| lives::agent(db, &session.configs, agent))
+        Box::pin(async move {
+            Ok(self.among(false, move |db, session| lives::agent(db, &session.configs, agent)).await?)
+        })
     }
 
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
@@ -205,7 +209,7 @@ impl Reader for Sqlite {
         space: SpaceId,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
-        self.ask(move |db, _| lives::resting(db, space, now))
+        Box::pin(async move { Ok(self.among(false, move |db, _| lives::resting(db, space, now)).await?) })
     }
 
     fn messages(

@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
-use super::apart::or_noted;
+use super::apart::{APART, part};
 use super::events::{ledger, state_code};
-use super::fault::{Outcome, damaged};
+use super::fault::{Outcome, damaged, torn};
 use super::reader::{paged, rows_of};
 use super::rows::{
     Configs, ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, ms, reason_or_none,
@@ -31,19 +31,21 @@ const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l O
     JOIN inbox_head h ON h.agent = a.id LEFT JOIN space s ON s.id = l.active_space \
     LEFT JOIN run last ON last.agent = a.id AND last.ordinal = l.cycles";
 
-/// A list is about others too: of whose life something cannot be read the card says so, and no more.
+/// Of whom is apart and cannot be read the card says who it is, and why.
 fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCard> {
-    let entity = entity_at(row, 23)?;
-    let torn = AgentCard {
-        id: entity.id.agent(),
-        entity: entity.clone(),
+    let entity = entity_at(row, 24)?;
+    let (id, apart) = (entity.id.agent(), row.get(23)?);
+    if let Some(card) = part(id, apart, whole_card(db, configs, row, &entity))? {
+        return Ok(card);
+    }
+    let damage: Option<String> = row.get(22)?;
+    Ok(AgentCard {
+        id,
+        entity,
         config_rev: 0,
         config: Arc::default(),
         // Who is gone is gone, whatever else cannot be read.
-        standing: standing_at(row, 2)
-            .ok()
-            .filter(|standing| *standing == Standing::Retired)
-            .unwrap_or(Standing::Suspended),
+        standing: if damage.is_some() { Standing::Suspended } else { Standing::Retired },
         open: None,
         waiting: 0,
         held: 0,
@@ -58,15 +60,12 @@ fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCa
         unpriced: 0,
         last: None,
         next_plan: None,
-        damage: None,
-    };
-    let mut damage = None;
-    let card = or_noted(whole_card(db, configs, row, entity), torn, &mut damage)?;
-    Ok(AgentCard { damage: card.damage.or(damage), ..card })
+        damage: Some(damage.unwrap_or_else(|| "a record of its life cannot be read".into())),
+    })
 }
 
 /// The card, where every record that it needs can be read.
-fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: Entity) -> Outcome<AgentCard> {
+fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: &Entity) -> Outcome<AgentCard> {
     let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
     Ok(AgentCard {
         id: entity.id.agent(),
@@ -88,7 +87,7 @@ fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: Entity)
         last: last_at(row, 18)?,
         next_plan: time_or_none(row, 21)?,
         damage: row.get(22)?,
-        entity,
+        entity: entity.clone(),
     })
 }
 
@@ -106,14 +105,14 @@ pub(super) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> 
     let limit = rows_of(page);
     let after = page.cursor.as_deref().unwrap_or("");
     let sql = format!(
-        "SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.kind = 1 AND e.name > ? ORDER BY e.name LIMIT ?"
+        "SELECT {CARD}, {APART}, {ENTITY} {CARD_FROM} WHERE e.kind = 1 AND e.name > ? ORDER BY e.name LIMIT ?"
     );
     let found = all(db, &sql, params![after, limit + 1], |row| card_at(db, configs, row))?;
     Ok(paged(found, limit, |card| card.entity.name.clone()))
 }
 
 pub(super) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outcome<Option<AgentCard>> {
-    let sql = format!("SELECT {CARD}, {ENTITY} {CARD_FROM} WHERE e.uuid = ?");
+    let sql = format!("SELECT {CARD}, {APART}, {ENTITY} {CARD_FROM} WHERE e.uuid = ?");
     first(db, &sql, [bytes(agent.0)], |row| card_at(db, configs, row))
 }
 
@@ -121,16 +120,16 @@ pub(super) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outco
 pub(super) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, Resting)>> {
     let sql = "SELECT e.uuid, h.rest_reason, h.hold_until FROM space s JOIN member m ON m.space = s.id \
                JOIN inbox_head h ON h.agent = m.entity JOIN entity e ON e.id = m.entity \
-               JOIN life l ON l.agent = m.entity \
+               JOIN life l ON l.agent = m.entity JOIN agent a ON a.id = m.entity AND a.damage IS NULL \
                WHERE s.uuid = ?1 AND h.rest_reason IS NOT NULL AND h.hold_until > ?2 \
                AND (instr(coalesce(l.requesters, ''), ?3) > 0 OR EXISTS (SELECT 1 FROM waiting w \
                  JOIN event v ON v.agent = w.agent AND v.seq = w.seq WHERE w.agent = h.agent AND v.space = s.id)) \
                ORDER BY e.uuid";
     let found = all(db, sql, params![bytes(space.0), ms(now), space.to_string()], |row| {
         let agent = AgentId(uuid_at(row, 0)?);
-        Ok(reason_or_none(row, 1)?
-            .zip(time_or_none(row, 2)?)
-            .map(|(reason, until)| (agent, Resting { reason, until })))
+        let resting = || Ok(reason_or_none(row, 1)?.zip(time_or_none(row, 2)?));
+        let resting = resting().map_err(torn(agent))?;
+        Ok(resting.map(|(reason, until)| (agent, Resting { reason, until })))
     })?;
     Ok(found.into_iter().flatten().collect())
 }

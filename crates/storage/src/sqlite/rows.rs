@@ -257,35 +257,31 @@ pub(super) fn wake_on_at(row: &Row<'_>, at: usize) -> Outcome<WakeOn> {
     }
 }
 
-/// Columns and joins of [`message_at`].
-pub(super) const MESSAGE: &str = "SELECT m.uuid, s.uuid, m.seq, m.rev, e.uuid, m.kind, m.text, m.mentions, \
-    m.urgent, m.at, m.cycle, m.call, m.data, m.root, m.hop, \
-    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data \
+/// Columns and joins of [`message_at`], those of [`sums::message_is_whole`] first.
+pub(super) const MESSAGE: &str = "SELECT m.uuid, m.kind, m.at, e.uuid, m.mentions, m.text, m.data, m.crc, \
+    s.uuid, m.seq, m.rev, m.urgent, m.cycle, m.call, m.root, m.hop \
     FROM message m JOIN space s ON s.id = m.space JOIN entity e ON e.id = m.sender";
-
-/// Where [`sums::message_is_whole`] finds its columns among these.
-pub(super) const MESSAGE_SUM: usize = 15;
 
 /// A message; where its bytes have changed by themselves, without what it said.
 pub(super) fn message_at(row: &Row<'_>) -> Outcome<Message> {
-    let whole = sums::message_is_whole(row, MESSAGE_SUM)?;
-    let data: Option<String> = if whole { row.get(12)? } else { None };
+    let whole = sums::message_is_whole(row, 0)?;
+    let data: Option<String> = if whole { row.get(6)? } else { None };
     Ok(Message {
         id: MessageId(uuid_at(row, 0)?),
-        space: SpaceId(uuid_at(row, 1)?),
-        seq: u64_at(row, 2)?,
-        rev: u64_at(row, 3)?,
-        sender: EntityId(uuid_at(row, 4)?),
-        kind: if row.get::<_, i64>(5)? == 0 { MessageKind::Text } else { MessageKind::Tool },
-        text: if whole { row.get(6)? } else { sums::UNREADABLE.to_owned() },
-        mentions: if whole { ids_from(row.get(7)?) } else { Vec::new() },
-        urgent: row.get(8)?,
-        at: time_at(row, 9)?,
-        cycle: uuid_or_none(row, 10)?.map(CycleId),
-        call: row.get::<_, Option<String>>(11)?.map(CallId),
+        space: SpaceId(uuid_at(row, 8)?),
+        seq: u64_at(row, 9)?,
+        rev: u64_at(row, 10)?,
+        sender: EntityId(uuid_at(row, 3)?),
+        kind: if row.get::<_, i64>(1)? == 0 { MessageKind::Text } else { MessageKind::Tool },
+        text: if whole { row.get(5)? } else { sums::UNREADABLE.to_owned() },
+        mentions: if whole { ids_from(row.get(4)?) } else { Vec::new() },
+        urgent: row.get(11)?,
+        at: time_at(row, 2)?,
+        cycle: uuid_or_none(row, 12)?.map(CycleId),
+        call: row.get::<_, Option<String>>(13)?.map(CallId),
         data: data.map(|data| from_json(&data, "a message's data")).transpose()?,
-        root: RootId(key_at(row, 13)?),
-        hop: u32_at(row, 14)?,
+        root: RootId(key_at(row, 14)?),
+        hop: u32_at(row, 15)?,
     })
 }
 

@@ -9,10 +9,10 @@ use agent::event::{Envelope, EventData, EventKind, Fate, Trust};
 use agent::id::{EntityId, RootId};
 use agent::port::{Denial, Waken};
 use agent::space::{Message, MessageKind, NewMessage};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use super::Session;
-use super::apart::{or_apart, or_noted, set_apart};
+use super::apart::{APART, part};
 use super::events::{HEAD, Head, admit};
 use super::fault::{Fault, Outcome};
 use super::held;
@@ -44,6 +44,8 @@ struct Listener {
     facts: MemberFacts,
     row: i64,
     head: Option<Head>,
+    /// Whether it is set apart, or over.
+    apart: bool,
 }
 
 /// Says `message`, or tells why not (then nothing was written).
@@ -67,20 +69,15 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     let mut wake = Vec::new();
     for delivery in deliver(message, seq, &named, &members, place.wake_on, spoken) {
         let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
-        if let Some(head) = listener.and_then(|listener| listener.head.as_mut()) {
-            // A person's word lets go what agents said there before it.
-            if kind != EntityKind::Agent && head.held > 0 {
-                let agent = head.agent;
-                let release = || held::release(db, session, head, place.id, message.at).map(drop);
-                if or_apart(db, agent, release)?.is_none() {
-                    *head = Head::read(db, agent)?;
-                }
-            }
-            let due = hand_over(db, session, head, &delivery, place.id, seq)?;
-            if let Some(at) = due {
-                let urgent = delivery.event.urgent;
-                wake.push(Waken { agent: delivery.agent, at: time(at)?, urgent });
-            }
+        let Some(Listener { head: Some(head), apart, .. }) = listener else { continue };
+        // A person's word lets go what agents said there before it.
+        let released = match kind != EntityKind::Agent && head.held > 0 {
+            true => held::release(db, session, head, place.id, message.at).map(drop),
+            false => Ok(()),
+        };
+        let due = released.and_then(|()| hand_over(db, session, head, &delivery, place.id, seq));
+        if let Some(at) = part(delivery.agent, *apart, due)?.flatten() {
+            wake.push(Waken { agent: delivery.agent, at: time(at)?, urgent: delivery.event.urgent });
         }
     }
     Ok(Spoken::New(stored(message, MessageKind::Text, seq, rev, named), wake))
@@ -102,46 +99,35 @@ pub(super) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Pla
 
 fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
     let sql = format!(
-        "SELECT e.id, e.uuid, e.kind, e.name, a.wake_on, a.hop_limit, l.requesters, {HEAD} \
+        "SELECT e.id, e.uuid, e.kind, e.name, coalesce({APART}, 1), a.wake_on, a.hop_limit, l.requesters, {HEAD} \
          FROM member m JOIN entity e ON e.id = m.entity LEFT JOIN agent a ON a.id = e.id \
          LEFT JOIN inbox_head h ON h.agent = a.id LEFT JOIN life l ON l.agent = a.id WHERE m.space = ?"
     );
-    let mut torn = Vec::new();
-    let found = all(db, &sql, [space], |row| {
-        let (id, kind): (i64, _) = (row.get(0)?, kind_at(row, 2)?);
-        let mut damage = None;
-        let head = match kind {
-            EntityKind::Agent => or_noted(Head::at(row, 7).map(Some), None, &mut damage)?,
-            EntityKind::Human => None,
+    all(db, &sql, [space], |row| {
+        let (entity, kind, apart) = (EntityId(uuid_at(row, 1)?), kind_at(row, 2)?, row.get(4)?);
+        let (head, agent) = match kind {
+            EntityKind::Agent => part(entity.agent(), apart, agent_at(row))?.unzip(),
+            EntityKind::Human => (None, None),
         };
-        torn.extend(damage.map(|why| (id, why)));
-        let agent = head.as_ref().map(|head| -> Outcome<AgentFacts> {
-            let requesters: Option<String> = row.get(6)?;
-            // What cannot be read of these is as if it were not set: others speak here too.
-            Ok(AgentFacts {
-                standing: head.standing,
-                wake_on: wake_on_at(row, 4).unwrap_or(WakeOn::All),
-                hop_limit: u32_at(row, 5).unwrap_or(0),
-                waiting: head.waiting,
-                inbox_max: head.inbox_max,
-                requesters: requesters
-                    .and_then(|text| from_json(&text, "requesters").ok())
-                    .unwrap_or_default(),
-                urgency: head.urgency.clone(),
-            })
-        });
-        let facts = MemberFacts {
-            entity: EntityId(uuid_at(row, 1)?),
-            kind,
-            name: row.get(3)?,
-            agent: agent.transpose()?,
-        };
-        Ok(Listener { facts, row: id, head })
-    })?;
-    for (agent, why) in torn {
-        set_apart(db, agent, &why)?;
-    }
-    Ok(found)
+        let facts = MemberFacts { entity, kind, name: row.get(3)?, agent };
+        Ok(Listener { facts, row: row.get(0)?, head, apart })
+    })
+}
+
+fn agent_at(row: &Row<'_>) -> Outcome<(Head, AgentFacts)> {
+    let head = Head::at(row, 8)?;
+    let requesters: Option<String> = row.get(7)?;
+    let requesters = requesters.map(|text| from_json(&text, "requesters")).transpose()?;
+    let facts = AgentFacts {
+        standing: head.standing,
+        wake_on: wake_on_at(row, 5)?,
+        hop_limit: u32_at(row, 6)?,
+        waiting: head.waiting,
+        inbox_max: head.inbox_max,
+        requesters: requesters.unwrap_or_default(),
+        urgency: head.urgency.clone(),
+    };
+    Ok((head, facts))
 }
 
 /// Why a closed space or a stranger's message is not taken.
@@ -185,7 +171,7 @@ pub(super) fn write(
         id: message.id.0,
         kind: tool,
         at: ms(message.at),
-        sender,
+        sender: message.sender.0,
         mentions: mentions.as_deref(),
         text: &message.text,
         data: data.as_deref(),

@@ -8,26 +8,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
+use super::before;
 use super::fault::Outcome;
-use super::{before, sums};
 
 /// Numbered, run once, in order, never changed after a release.
-const MIGRATIONS: &[&str] = &[
-    include_str!("migrations/0001_first.sql"),
-    include_str!("migrations/0002_costs.sql"),
-    include_str!("migrations/0003_cites.sql"),
-    include_str!("migrations/0004_held.sql"),
-    include_str!("migrations/0005_urgency.sql"),
-    include_str!("migrations/0006_native.sql"),
-    include_str!("migrations/0007_addressed.sql"),
-    include_str!("migrations/0008_calls.sql"),
-    include_str!("migrations/0009_wake_on.sql"),
-    EVENT_SUMS,
-    MORE_SUMS,
-];
-/// Those that are only done once the rows that are there have their checksums.
-const EVENT_SUMS: &str = include_str!("migrations/0010_sums.sql");
-const MORE_SUMS: &str = include_str!("migrations/0011_sums.sql");
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 /// The version of the tables that this one makes (`PRAGMA user_version`).
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The store's file in its data directory.
@@ -355,11 +340,6 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(migration)?;
-        match *migration {
-            EVENT_SUMS => sums::fill_events(db)?,
-            MORE_SUMS => sums::fill_others(db)?,
-            _ => {}
-        }
         db.pragma_update(None, "user_version", index as i64 + 1)?;
         db.pragma_update(None, "application_id", APPLICATION)?;
         for key in ["format", "min_reader"] {

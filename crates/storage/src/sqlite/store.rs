@@ -16,7 +16,7 @@ impl Store for Sqlite {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        let done = self.write(move |db, session| accept::accept(db, session, &what, request.as_ref()));
+        let done = self.among(true, move |db, session| accept::accept(db, session, &what, request.as_ref()));
         Box::pin(async move {
             match done.await {
                 Err(Fault::Denied(denial)) => Ok(Accepted::Denied(denial)),
@@ -31,7 +31,7 @@ impl Store for Sqlite {
         after: Option<Due>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        let done = self.read(move |db, _| due::due(db, now, after, limit));
+        let done = self.among(false, move |db, _| due::due(db, now, after, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -55,8 +55,9 @@ impl Store for Sqlite {
     }
 
     fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
-        let done = self
-            .write(move |db, session| commit::commit(db, session, lease, &changes).map_err(of(lease.agent)));
+        let done = self.among(true, move |db, session| {
+            commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
+        });
         Box::pin(async move {
             match done.await {
                 Err(Fault::Refused(refusals)) => Ok(CommitOutcome::Refused(refusals)),
@@ -71,7 +72,7 @@ impl Store for Sqlite {
     }
 
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        let done = self.look(move |db, _| commit::glance(db, lease));
+        let done = self.look(move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -81,7 +82,7 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        let done = self.write(move |db, session| due::fire_due(db, session, now, limit));
+        let done = self.among(true, move |db, session| due::fire_due(db, session, now, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 }

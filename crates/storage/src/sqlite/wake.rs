@@ -21,7 +21,6 @@ use super::rows::{
     ENTITY, all, bytes, entity_at, first, from_json, int, ms, standing_at, time_at, time_or_none, u32_at,
     u64_at, uuid_at, uuid_or_none,
 };
-use super::sums;
 
 struct Found {
     agent: i64,
@@ -196,20 +195,14 @@ fn calls(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<CallRow>> {
 }
 
 /// Columns of [`call_at`].
-pub(super) const CALL: &str = "id, cycle, step, idx, tool, arguments, effect, tool_version, schema_hash, awaited, state, outcome, crc, outcome_crc";
+pub(super) const CALL: &str =
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, schema_hash, awaited, state, outcome";
 
 pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
     let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 10)?);
     let outcome: Option<String> = row.get(at + 11)?;
-    let id: String = row.get(at)?;
-    let text = |n: usize| row.get_ref(at + n)?.as_str().map_err(rusqlite::Error::from);
-    let crc = sums::call([text(0)?, text(4)?, text(6)?, text(7)?, text(8)?, text(5)?]);
-    if row.get::<_, Option<i64>>(at + 12)? != Some(crc) {
-        return Err(damaged(format!("call {id}: its checksum does not match")));
-    }
-    sums::check_outcome(&id, outcome.as_deref(), row.get(at + 13)?)?;
     Ok(CallRow {
-        id: CallId(id),
+        id: CallId(row.get(at)?),
         cycle: CycleId(uuid_at(row, at + 1)?),
         step: u32_at(row, at + 2)?,
         index: u32_at(row, at + 3)?,

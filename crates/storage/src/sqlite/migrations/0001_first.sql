@@ -23,7 +23,9 @@ CREATE TABLE agent (
   hop_limit INTEGER NOT NULL,
   inbox_max INTEGER NOT NULL,
   debounce INTEGER NOT NULL,
-  facts_rev INTEGER NOT NULL DEFAULT 0 -- raised by whatever changes its facts
+  facts_rev INTEGER NOT NULL DEFAULT 0, -- raised by whatever changes its facts
+  urgency TEXT,                        -- what its config calls urgent, as JSON; NULL where it says nothing
+  damage TEXT                          -- why it was set apart: a record of its own that cannot be read
 ) STRICT;
 
 CREATE TABLE config_rev (
@@ -43,6 +45,7 @@ CREATE TABLE space (
   head_seq INTEGER NOT NULL DEFAULT 0,
   rev INTEGER NOT NULL DEFAULT 0,
   closed INTEGER NOT NULL DEFAULT 0,
+  wake_on INTEGER NOT NULL DEFAULT 0,  -- 0 all, 1 mention; the stricter of this and the agent's own holds
   created_at INTEGER NOT NULL
 ) STRICT;
 
@@ -74,6 +77,7 @@ CREATE TABLE message (
   mentions BLOB,                       -- 16 bytes each; NULL for none
   text TEXT NOT NULL,
   data TEXT,
+  crc INTEGER NOT NULL,                -- CRC-32 of what was said, see `sums.rs`
   PRIMARY KEY (space, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX message_uuid ON message(uuid);
@@ -104,12 +108,16 @@ CREATE TABLE event (
   step INTEGER,
   reason TEXT,                         -- skipped, dead: why
   range_of INTEGER,
+  cites ANY,                           -- the processed event that an operator sent again as this one
+  release_at INTEGER,                  -- held: when time alone lets it go
+  addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
 CREATE INDEX event_range ON event(agent, range_of) WHERE range_of IS NOT NULL;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
+CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
 -- What waits, emptied as events settle.
 CREATE TABLE waiting (
@@ -133,6 +141,7 @@ CREATE TABLE inbox_head (
   due_at INTEGER,                      -- NULL: nothing to do, suspended or retired
   hold_until INTEGER,
   rest_reason INTEGER,                 -- 0 provider, 1 backoff
+  held INTEGER NOT NULL DEFAULT 0,     -- rows of `event` that are held
   cancel BLOB                          -- the cycle that is to be canceled
 ) STRICT;
 CREATE INDEX inbox_due ON inbox_head(due_at) WHERE due_at IS NOT NULL;
@@ -153,6 +162,8 @@ CREATE TABLE life (
   usage_cached INTEGER,
   usage_output INTEGER,
   usage_reasoning INTEGER,
+  cost_micros INTEGER,                 -- what its receipts cost together; NULL: no receipt has a price
+  unpriced INTEGER NOT NULL DEFAULT 0, -- receipts whose cost is unknown
   open_cycle BLOB,
   requesters TEXT,                     -- of the open cycle, read by every accept
   notice TEXT,
@@ -190,9 +201,16 @@ CREATE TABLE call (
   claimed_at INTEGER,
   arguments TEXT NOT NULL,
   outcome TEXT,
+  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle: by whoever claimed it, or canceled
+  root ANY,                            -- open calls: what their answers descend from,
+  hop INTEGER,                         --   and the hop that they carry
+  attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
   PRIMARY KEY (agent, cycle, step, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX call_id ON call(id);
+CREATE INDEX call_outside ON call(agent, cycle) WHERE outside = 1;
+CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
+CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
 
 CREATE TABLE view (
   agent INTEGER NOT NULL,
@@ -200,6 +218,7 @@ CREATE TABLE view (
   commit_n INTEGER NOT NULL,
   tail INTEGER NOT NULL,
   reasoning_from INTEGER NOT NULL,
+  native_from INTEGER NOT NULL DEFAULT 1, -- from which entry on vendors' own blocks are sent; before it one refused
   ranges TEXT NOT NULL,
   summary TEXT,
   PRIMARY KEY (agent, rev)

@@ -9,7 +9,7 @@ use agent::event::EventData;
 use agent::id::{ContentRef, hex};
 use agent::life::OpenCycle;
 use agent::port::StoreError;
-use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,6 @@ use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::rows::{all, first, from_json, to_json, u64_at};
 use crate::sqlite::schema::VERSION;
-use crate::sqlite::sums;
 
 /// A table of which an agent has rows: its order, and columns that are true of one store only.
 pub(super) struct Table {
@@ -163,27 +162,18 @@ impl Writing<'_> {
     /// What was said is named by ids, since places of one store mean nothing in another.
     fn events(&mut self, db: &Connection, agent: i64, columns: &[String]) -> Outcome<()> {
         let plain: Vec<String> = columns.iter().map(|name| format!("e.{name}")).collect();
-        let lasting: Vec<String> =
-            sums::LASTING.split(", ").map(|name| format!("e.{}", name.trim())).collect();
         let sql = format!(
-            "SELECT {COLUMNS}, {}, {} FROM event e {JOINS} WHERE e.agent = {agent} ORDER BY e.seq",
-            lasting.join(", "),
+            "SELECT {COLUMNS}, {} FROM event e {JOINS} WHERE e.agent = {agent} ORDER BY e.seq",
             plain.join(", ")
         );
         let mut statement = db.prepare(&sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let event = event_at(row)?;
-            let mut cells = Vec::with_capacity(sums::COUNT);
-            for at in 0..sums::COUNT {
-                cells.push(row.get::<_, Cell>(NEXT + at)?);
-            }
+            let mut shown = object(row, columns, NEXT)?;
             if matches!(event.data, EventData::Said { .. } | EventData::SaidRange { .. }) {
-                unplaced(&mut cells, to_json(&event.data)?);
+                shown["data"] = Value::String(to_json(&event.data)?);
             }
-            let mut shown = object(row, columns, NEXT + sums::COUNT)?;
-            shown["data"] = value(ValueRef::from(&cells[DATA]))?;
-            shown["crc"] = json!(sums::sum(cells.iter().map(ValueRef::from)));
             self.record("event", shown)?;
         }
         Ok(())
@@ -205,16 +195,6 @@ fn layers(db: &Connection, agent: i64) -> Outcome<Vec<(ContentRef, Value)>> {
         Ok((name, content))
     };
     named.into_iter().map(content).collect()
-}
-
-/// Where these stand among the columns that are summed.
-const PLACE: [usize; 3] = [11, 12, 13];
-pub(super) const DATA: usize = 14;
-
-/// An event that is in no space of this store, but tells of one by its id.
-pub(super) fn unplaced(lasting: &mut [Cell], data: String) {
-    PLACE.iter().for_each(|at| lasting[*at] = Cell::Null);
-    lasting[DATA] = Cell::Text(data);
 }
 
 fn object(row: &Row<'_>, names: &[String], from: usize) -> Outcome<Value> {

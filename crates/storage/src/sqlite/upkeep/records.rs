@@ -8,16 +8,15 @@ use std::collections::HashMap;
 use agent::entity::handle;
 use agent::event::EventData;
 use agent::id::ContentRef;
-use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params, params_from_iter};
 use serde_json::{Map, Value};
 
-use super::export::{DATA, ENTITY, Table, columns, unplaced};
+use super::export::{ENTITY, Table, columns};
 use crate::sqlite::apply::put_blob;
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::rows::{bytes, first, from_json, int, run};
 use crate::sqlite::schema::meta;
-use crate::sqlite::sums;
 
 /// The tables into which records are put.
 pub(super) struct Tables<'a> {
@@ -91,18 +90,9 @@ impl<'a> Tables<'a> {
         run(self.db, &sql, params_from_iter(cells)).map(drop)
     }
 
-    /// Its checksum must be that of what the line says. Where the space that it tells of is here too, it
-    /// is tied to it again.
+    /// Where the space that it tells of is here too, it is tied to it again.
     fn event(&self, names: &mut Vec<String>, cells: &mut Vec<Cell>) -> Outcome<()> {
         let at = |name: &str| names.iter().position(|known| known == name);
-        let mut lasting: Vec<Cell> = sums::LASTING
-            .split(", ")
-            .map(|name| at(name.trim()).map_or(Cell::Null, |at| cells[at].clone()))
-            .collect();
-        let sum = |lasting: &[Cell]| i64::from(sums::sum(lasting.iter().map(ValueRef::from)));
-        let Some(crc) = at("crc").filter(|at| cells[*at] == Cell::Integer(sum(&lasting))) else {
-            return Err(damaged("its checksum does not match: it was changed, or cut"));
-        };
         let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
         let Cell::Text(text) = &cells[data] else { return Err(damaged("wanted a text as `data`")) };
         let told = match from_json::<EventData>(text, "its `data`")? {
@@ -128,20 +118,12 @@ impl<'a> Tables<'a> {
             }
             return Ok(());
         };
-        let text = text.clone();
-        unplaced(&mut lasting, text);
         let to = to.map_or(Cell::Null, |to| int(to).into());
         for (name, value) in [("space", here.into()), ("from_seq", int(from).into()), ("to_seq", to)] {
-            let place = sums::LASTING.split(", ").position(|known| known.trim() == name);
-            if let Some(place) = place {
-                lasting[place] = Cell::clone(&value);
-            }
             names.push(name.into());
             cells.push(value);
         }
-        lasting[DATA] = Cell::Null;
         cells[data] = Cell::Null;
-        cells[crc] = sum(&lasting).into();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::{FILE, Walk, follows};
 use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{MESSAGE, MESSAGE_SUM, SPACE, message_at, space_at, u64_at};
+use crate::sqlite::rows::{MESSAGE, SPACE, message_at, space_at, u64_at};
 use crate::sqlite::schema::open_memory;
 use crate::sqlite::sums;
 
@@ -123,12 +123,12 @@ fn messages(walk: &mut Walk<'_>, space: i64, name: &str, head: u64, newest: u64)
     let mut last = 0;
     let sql = format!("{MESSAGE} WHERE m.space = ? ORDER BY m.seq");
     walk.each("message", &sql, [space], |walk, row| {
-        let gap = follows(&mut last, u64_at(row, 2)?, "message");
+        let gap = follows(&mut last, u64_at(row, 9)?, "message");
         walk.hold(gap.is_none(), "message", format!("{name}/{last}"), || {
             format!("{}, or its sender is", gap.unwrap_or_default())
         });
         let message = message_at(row)?;
-        if !sums::message_is_whole(row, MESSAGE_SUM)? {
+        if !sums::message_is_whole(row, 0)? {
             return Err(damaged(format!("message {} of `{name}`: its checksum does not match", message.seq)));
         }
         walk.hold(message.rev <= newest, "message", message.id, || {
