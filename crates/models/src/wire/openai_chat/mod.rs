@@ -165,7 +165,12 @@ impl Wire for OpenAiChat {
     }
 
     fn head(&self, prompt: &Prompt) -> Bytes {
-        encode::head(self.tool_mode, prompt)
+        match self.tool_mode {
+            ToolMode::Native => encode::head(&encode::tools(prompt), &prompt.system),
+            ToolMode::JsonSchema => {
+                encode::head("", &format!("{}{}", prompt.system, tool_mode::manual(prompt)))
+            }
+        }
     }
 
     fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
