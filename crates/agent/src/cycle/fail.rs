@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{After, Cycle, State};
-use crate::changes::{CommitKind, Settlement};
+use super::{After, Cycle, Rested, State};
+use crate::changes::{Changes, CommitKind, Settlement};
 use crate::event::Fate;
 use crate::life::{Finishing, RestReason};
 use crate::limits;
@@ -54,17 +54,11 @@ impl Cycle {
             self.state = State::Ready;
             return;
         }
-        self.state = match error.fault() {
+        self.state = match fault_after(error, self.failures) {
             Fault::Surroundings => self.wait_for_surroundings(error, now),
             Fault::Content if self.open.lived => self.retry_or_break_off(error, now),
             Fault::Content => self.give_back_smaller(error, now),
         };
-    }
-
-    /// Whether a failure of the step in hand that may be its own doing is worth a second look: it is not the
-    /// first waking in a row that fails, and nobody else is named to be asked.
-    pub fn doubts(&self) -> bool {
-        self.failures > 0 && self.fallen >= self.config.fallback.len()
     }
 
     /// Counts nothing; the agent rests longer each time, or as long as the vendor says. Who was not even
@@ -101,8 +95,7 @@ impl Cycle {
                 After::Rest(self.ended(Ending::Failed, Some(reason))),
             );
         }
-        let rest = Self::rest_until(later(now, pause_after(error, attempts)), RestReason::Backoff);
-        let (mut changes, rested) = self.give_up(rest, &reason, true, now);
+        let (mut changes, rested) = self.back_off(error, attempts, now);
         let half = u32::try_from(self.taken.len() / 2).unwrap_or(u32::MAX).max(1);
         changes.batch_cap = Some(Some(half));
         State::Committing(Box::new(changes), After::Rest(rested))
@@ -115,9 +108,19 @@ impl Cycle {
         if in_vain || self.open.attempts >= self.config.limits.max_attempts {
             return self.broken_off(&error.to_string(), now);
         }
-        let rest = Self::rest_until(later(now, pause_after(error, self.open.attempts)), RestReason::Backoff);
-        let (changes, rested) = self.give_up(rest, &error.to_string(), true, now);
+        let (changes, rested) = self.back_off(error, self.open.attempts, now);
         State::Committing(Box::new(changes), After::Rest(rested))
+    }
+
+    /// Blames the content and rests for a while. What is blamed only for how often it failed goes on being
+    /// counted and rests as long as an outage is waited for: it may be one, and buries nothing in haste.
+    fn back_off(&self, error: &ModelError, attempts: u32, now: Timestamp) -> (Changes, Rested) {
+        let failures = error.is_ambiguous().then_some(self.failures + 1);
+        let pause = rest_after(failures.unwrap_or(attempts));
+        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
+        let (mut changes, rested) = self.give_up(rest, &error.to_string(), true, now);
+        changes.failures = failures;
+        (changes, rested)
     }
 
     /// The cycle cannot go on: the agent reads why in its log.
@@ -134,25 +137,46 @@ impl Cycle {
     }
 }
 
-/// How long is rested after content failed so often. What is only blamed by evidence is given longer: the
-/// server may have been half broken.
-fn pause_after(error: &ModelError, attempts: u32) -> Duration {
-    let longer = if matches!(error, ModelError::OwnDoing(_)) { limits::OWN_DOING_PAUSES } else { 1 };
-    Duration::from_millis(pause_ms(attempts).saturating_mul(longer).min(limits::PARK_MAX_MS))
+/// Whose fault it is, after so many failures in a row. What a server does in an outage and at one request
+/// alike is the request's where it does not end.
+fn fault_after(error: &ModelError, failures: u32) -> Fault {
+    if error.is_ambiguous() && failures + 1 >= limits::AMBIGUOUS_MAX {
+        return Fault::Content;
+    }
+    error.fault()
 }
 
-/// How long is rested after so many failures of the surroundings in a row.
+/// How long is rested after so many failures in a row: doubled for each, within bounds. Jitter is the
+/// driver's: the rules draw nothing.
 pub fn rest_after(failures: u32) -> Duration {
-    Duration::from_millis(pause_ms(failures))
-}
-
-/// Doubled for each failure in a row, within bounds. Jitter is the driver's: the rules draw nothing.
-fn pause_ms(failures: u32) -> u64 {
     let doubled = limits::BACKOFF_BASE_MS.saturating_mul(1u64 << failures.saturating_sub(1).min(20));
-    doubled.min(limits::PARK_MAX_MS)
+    Duration::from_millis(doubled.min(limits::PARK_MAX_MS))
 }
 
 fn later(now: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::from_millis(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX / 2));
     now.checked_add(pause).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_an_outage_is_blamed_on_the_content_only_after_many_failures_in_a_row() {
+        let failed = |retry_after| ModelError::Failed { message: "500".into(), retry_after };
+        let last = limits::AMBIGUOUS_MAX - 1;
+        let rows = [
+            (failed(None), 0, Fault::Surroundings),
+            (failed(None), last - 1, Fault::Surroundings),
+            (failed(None), last, Fault::Content),
+            (ModelError::Cut("there".into()), last, Fault::Content),
+            (failed(Some(Duration::ZERO)), last, Fault::Surroundings),
+            (ModelError::Network("down".into()), 1_000, Fault::Surroundings),
+            (ModelError::Invalid("400".into()), 0, Fault::Content),
+        ];
+        for (error, failures, fault) in rows {
+            assert_eq!(fault_after(&error, failures), fault, "{error} after {failures}");
+        }
+    }
 }

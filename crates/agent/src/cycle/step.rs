@@ -138,7 +138,7 @@ impl Cycle {
     }
 
     /// Nothing comes of what was used.
-    pub fn waste(&mut self, usage: &Usage) {
+    pub(super) fn waste(&mut self, usage: &Usage) {
         self.wasted.add(usage);
         self.open.usage.add(usage);
     }
