@@ -141,16 +141,11 @@ pub const MODEL_IDLE_MS: u64 = 60_000;
 pub const MODEL_TOTAL_MS: u64 = 600_000;
 /// Times that one waking cuts what it sends to half, where a vendor finds it too long.
 pub const TOO_LONG_CUTS: u32 = 3;
-/// Milliseconds within which a model must have answered the request that finds out whether another one is to
-/// blame for its failure.
-pub const TRIAL_MS: u64 = 60_000;
-/// Times that the pauses are longer where content is blamed only because other requests are answered.
-pub const OWN_DOING_PAUSES: u64 = 8;
+/// Activations in a row that failed, the last with what a server does in an outage and at a request it cannot
+/// digest alike, from which on the request is blamed.
+pub const AMBIGUOUS_MAX: u32 = 8;
 /// Providers whose breakers one node keeps.
 pub const BREAKERS_MAX: usize = 1_024;
-/// Agents that must meet what may be one request's own doing (silence, a cut stream) before their
-/// provider's breaker opens.
-pub const BREAKER_STRIKES: usize = 3;
 /// How long at least others wait while one agent asks for all whether a provider is back.
 pub const BREAKER_PROBE_MS: u64 = 5_000;
 /// How much later than the one before each agent that is turned away may come back.

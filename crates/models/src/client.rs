@@ -294,7 +294,6 @@ impl Address {
             ModelError::TooLong(text) => ModelError::TooLong(self.redact(text)),
             ModelError::Invalid(text) => ModelError::Invalid(self.redact(text)),
             ModelError::Garbage(text) => ModelError::Garbage(self.redact(text)),
-            ModelError::OwnDoing(text) => ModelError::OwnDoing(self.redact(text)),
             error @ (ModelError::Network(_)
             | ModelError::TimedOut(_)
             | ModelError::Cut(_)

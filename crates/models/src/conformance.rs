@@ -149,10 +149,7 @@ impl Finding {
                     | ModelError::Failed { .. }
                     | ModelError::Unasked { .. }
                     | ModelError::Garbage(_) => true,
-                    ModelError::Cut(_)
-                    | ModelError::TooLong(_)
-                    | ModelError::Invalid(_)
-                    | ModelError::OwnDoing(_) => false,
+                    ModelError::Cut(_) | ModelError::TooLong(_) | ModelError::Invalid(_) => false,
                 }
         })
     }

@@ -12,7 +12,6 @@ pub mod trace;
 mod beyond;
 mod breaker;
 mod choir;
-mod doubt;
 mod failure;
 mod fates;
 mod hands;

@@ -1,7 +1,7 @@
 //! The loop: one waking of one agent. The machine decides, this file does (HOUSE.md, *the loop fits
 //! on one screen*).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
@@ -12,7 +12,7 @@ use agent::life::{Lease, Resting, Window};
 use agent::limits;
 use agent::port::{Memo, StoreError, specs};
 use agent::prompt::Prompt;
-use agent::run::{Ending, Spent, Usage};
+use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -61,8 +61,6 @@ struct Waking<'a> {
     fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
-    /// What trials have used that are not charged yet.
-    trials: Mutex<Usage>,
     /// When it began, by the clock that never jumps.
     began: u64,
     trace: Trace,
@@ -124,22 +122,8 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
     let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
-    let trials = Mutex::default();
-    let mut waking = Waking {
-        house,
-        agent,
-        cycle,
-        config,
-        choir,
-        knock,
-        outward,
-        suspected,
-        fates,
-        spent,
-        trials,
-        began,
-        trace,
-    };
+    let mut waking =
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, fates, spent, began, trace };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -256,15 +240,12 @@ impl Waking<'_> {
             lease: self.cycle.lease(),
             knock: self.knock,
             stopping: &self.house.stopping,
-            trials: &self.trials,
             step: self.trace.step(self.cycle.step()),
         };
         (asking, memo)
     }
 
     fn heard(&mut self, asked: Asked) {
-        let trials = self.trials.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.cycle.waste(&std::mem::take(trials));
         match asked {
             Asked::Thought(thought) => {
                 self.show(AgentState::Processing);

@@ -2,7 +2,7 @@
 //! failure, and given up the moment the cycle is canceled or news makes it void.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::changes::Glance;
@@ -12,7 +12,6 @@ use agent::life::Lease;
 use agent::limits;
 use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
-use agent::run::Usage;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +19,6 @@ use tracing::{Instrument, Span};
 
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
-use crate::doubt;
 use crate::failure;
 use crate::stage::Stage;
 use crate::trace;
@@ -53,8 +51,6 @@ pub(crate) struct Asking<'a> {
     pub(crate) lease: Lease,
     pub(crate) knock: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
-    /// What trials of the request used.
-    pub(crate) trials: &'a Mutex<Usage>,
     /// The step that the attempts are traced under.
     pub(crate) step: Span,
 }
@@ -98,11 +94,6 @@ impl Asking<'_> {
             stage.void();
             let retries = self.config.limits.model_retries;
             let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
-            match self.is_own_doing(prompt, &error, again, &mut pass).await {
-                Err(interrupt) => return Asked::Interrupted(interrupt, None),
-                Ok(true) => return Asked::Thought(Err(ModelError::OwnDoing(error.to_string()))),
-                Ok(false) => {}
-            }
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
                 Err(error) => return Asked::Thought(Err(error)),
@@ -115,26 +106,6 @@ impl Asking<'_> {
             }
             attempt += 1;
         }
-    }
-
-    /// Whether the request itself, and not the provider, is what fails: looked for by a trial where that is
-    /// due. A first failure may be a moment's; but nobody keeps others out for what only it sends.
-    async fn is_own_doing(
-        &self,
-        prompt: &Prompt,
-        error: &ModelError,
-        again: Option<Duration>,
-        pass: &mut Pass<'_>,
-    ) -> Result<bool, Interrupt> {
-        let suspected = pass.is_last(again) && (self.cycle.doubts() || pass.asks_for_all());
-        if !error.is_doubtful() || !pass.weighs(suspected) {
-            return Ok(false);
-        }
-        let answered = self.unless_interrupted(doubt::trial(self, prompt), 0).await?;
-        let Some(usage) = answered else { return Ok(false) };
-        pass.served();
-        self.trials.lock().unwrap_or_else(PoisonError::into_inner).add(&usage);
-        Ok(suspected)
     }
 
     /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
@@ -175,7 +146,7 @@ impl Asking<'_> {
                     if first.is_none() {
                         failpoint::hit!("stream.first_byte");
                         first = Some(clock.monotonic_ms().saturating_sub(began));
-                        pass.alive();
+                        pass.served();
                     } else {
                         failpoint::hit!("stream.middle");
                     }

@@ -53,7 +53,7 @@ impl Cycle {
     }
 
     pub(super) fn failed(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
-        match error.fault() {
+        match fault_after(error, self.row.failures) {
             Fault::Surroundings if self.outside.fallen < self.who.config.fallback.len() => {
                 // The config names who is asked instead; the receipt says who answered.
                 self.outside.fallen += 1;
@@ -87,10 +87,7 @@ impl Cycle {
         if step.taken.len() <= 1 && attempts >= self.who.config.limits.max_attempts {
             return self.bury(step, error.to_string(), Usage::default(), now);
         }
-        let rest = Self::rest_until(later(now, rest_after(attempts)), RestReason::Backoff);
-        let at = At::Step(step);
-        let (changes, rested) = self.give_up(&at, rest, &error.to_string(), true, now);
-        State::Committing(Box::new(changes), After::Rest(rested, at))
+        self.back_off(step, error, attempts, now)
     }
 
     /// After something was lived: the cycle is retried from its last commit, up to the bound.
@@ -101,11 +98,29 @@ impl Cycle {
         if in_vain || attempts >= self.who.config.limits.max_attempts {
             return self.broken_off(At::Step(step), &error.to_string(), now);
         }
-        let rest = Self::rest_until(later(now, rest_after(attempts)), RestReason::Backoff);
+        self.back_off(step, error, attempts, now)
+    }
+
+    /// Blames the content and rests for a while. What is blamed only for how often it failed goes on being
+    /// counted and rests as long as an outage is waited for: it may be one, and buries nothing in haste.
+    fn back_off(&self, step: Box<Step>, error: &ModelError, attempts: u32, now: Timestamp) -> State {
+        let failures = error.is_ambiguous().then_some(self.row.failures.saturating_add(1));
+        let pause = rest_after(failures.unwrap_or(attempts));
+        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
         let at = At::Step(step);
-        let (changes, rested) = self.give_up(&at, rest, &error.to_string(), true, now);
+        let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), true, now);
+        changes.failures = failures;
         State::Committing(Box::new(changes), After::Rest(rested, at))
     }
+}
+
+/// Whose fault it is, after so many failures in a row. What a server does in an outage and at one request
+/// alike is the request's where it does not end.
+fn fault_after(error: &ModelError, failures: u32) -> Fault {
+    if error.is_ambiguous() && failures.saturating_add(1) >= limits::AMBIGUOUS_MAX {
+        return Fault::Content;
+    }
+    error.fault()
 }
 
 /// How long is rested after so many failures in a row: doubled for each, within bounds. Jitter is the
@@ -118,4 +133,27 @@ pub fn rest_after(failures: u32) -> Duration {
 fn later(now: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::from_millis(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX / 2));
     now.checked_add(pause).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_an_outage_is_blamed_on_the_content_only_after_many_failures_in_a_row() {
+        let failed = |retry_after| ModelError::Failed { message: "500".into(), retry_after };
+        let last = limits::AMBIGUOUS_MAX - 1;
+        let rows = [
+            (failed(None), 0, Fault::Surroundings),
+            (failed(None), last - 1, Fault::Surroundings),
+            (failed(None), last, Fault::Content),
+            (ModelError::Cut("there".into()), last, Fault::Content),
+            (failed(Some(Duration::ZERO)), last, Fault::Surroundings),
+            (ModelError::Network("down".into()), 1_000, Fault::Surroundings),
+            (ModelError::Invalid("400".into()), 0, Fault::Content),
+        ];
+        for (error, failures, fault) in rows {
+            assert_eq!(fault_after(&error, failures), fault, "{error} after {failures}");
+        }
+    }
 }

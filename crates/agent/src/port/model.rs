@@ -209,9 +209,6 @@ pub enum ModelError {
     /// What came back is no reply.
     #[error("garbage: {0}")]
     Garbage(String),
-    /// The server fails at this request and answers another one that asks for nothing.
-    #[error("{0}; other requests to the same model are answered")]
-    OwnDoing(String),
     /// Its provider fails for everybody just now: it was not asked.
     #[error("{message}")]
     Unasked {
@@ -244,13 +241,13 @@ impl ModelError {
             | Self::Auth(_)
             | Self::NoModel(_)
             | Self::Unasked { .. } => Fault::Surroundings,
-            Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) | Self::OwnDoing(_) => Fault::Content,
+            Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) => Fault::Content,
         }
     }
 
     /// Whether a server fails so in an outage and at a single request that it cannot digest alike, so that
-    /// only another request tells which it is.
-    pub fn is_doubtful(&self) -> bool {
+    /// only how often it does so tells which it is.
+    pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Failed { retry_after: None, .. } | Self::Cut(_))
     }
 
@@ -282,7 +279,6 @@ impl ModelError {
             Self::TooLong(_) => "too_long",
             Self::Invalid(_) => "invalid",
             Self::Garbage(_) => "garbage",
-            Self::OwnDoing(_) => "own_doing",
             Self::Unasked { .. } => "unasked",
         }
     }

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 
+mod ambiguous;
 mod aware;
 mod beyond;
 mod calls;
 mod crowd;
-mod doubt;
 mod failures;
 mod garbage;
 mod goals;

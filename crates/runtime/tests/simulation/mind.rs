@@ -287,7 +287,6 @@ impl Model for Mind {
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
         let prompt = request.prompt;
         let (cycle, step) = (prompt.cycle, step(prompt));
-        let trial = !entries(prompt).iter().any(|entry| entry.cycle == cycle);
         let items = self.judge(prompt);
         let beats = self.beats(prompt);
         let fate = match beats.back() {
@@ -316,7 +315,7 @@ impl Model for Mind {
                     }
                     Beat::Fail(error) => return Some((Err(error), (beats, items, nature, pulse, sent))),
                     Beat::Piece(piece) => {
-                        if matches!(piece, Piece::Done(_)) && !trial {
+                        if matches!(piece, Piece::Done(_)) {
                             sent.0.lock().unwrap().insert(cycle, (step, items.clone()));
                         }
                         return Some((Ok(piece), (beats, items, nature, pulse, sent)));
