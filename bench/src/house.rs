@@ -84,7 +84,6 @@ impl House {
             lookup: Arc::new(store.clone()),
             voices: Arc::clone(&voices),
             toolbox: Arc::clone(&toolbox),
-            tokens: Arc::new(models::tokens::O200k::new()),
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
             live: Arc::new(Live::new(bus.clone())),
@@ -199,7 +198,6 @@ impl House {
             ids: Arc::clone(&self.ids),
             voices: Arc::clone(&self.voices),
             toolbox: Arc::clone(&self.toolbox),
-            tokens: Arc::new(models::tokens::O200k::new()),
             // Nobody makes keys here.
             key_source: Box::new(|| [0; 32]),
         };

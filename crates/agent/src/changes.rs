@@ -52,6 +52,22 @@ impl CommitKind {
         }
     }
 
+    /// The named points around such a commit at which a process can be made to die: before it is written,
+    /// and behind it.
+    pub fn points(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Open => ("open.before", "open.committed"),
+            Self::Decide => ("decide.before", "decide.committed"),
+            Self::Start => ("start.before", "start.committed"),
+            Self::Settle => ("settle.before", "settle.committed"),
+            Self::Close => ("close.before", "close.committed"),
+            Self::Park => ("park.before", "park.committed"),
+            Self::View => ("view.before", "view.committed"),
+            Self::Sent => ("sent.before", "sent.committed"),
+            Self::Arrived => ("arrived.before", "arrived.committed"),
+        }
+    }
+
     /// The reverse of [`CommitKind::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         use CommitKind::{Arrived, Close, Decide, Open, Park, Sent, Settle, Start, View};

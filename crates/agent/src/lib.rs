@@ -22,6 +22,7 @@ pub mod tool;
 pub mod changes;
 pub mod cycle;
 pub mod delivery;
+pub mod fencing;
 pub mod goals;
 pub mod inbox;
 pub mod partial;

@@ -158,6 +158,13 @@ impl StepReceipt {
 }
 
 impl Run {
+    /// All generations that were aborted: not in `usage`, but in what the cycle cost.
+    pub fn estimated(&self) -> Usage {
+        let mut all = Usage::default();
+        self.steps.iter().for_each(|step| all.add(&step.aborted));
+        all
+    }
+
     /// Tokens generated in a second, over all steps of which both are known.
     pub fn tokens_per_second(&self) -> Option<f64> {
         let known = self
@@ -226,9 +233,6 @@ pub struct Run {
     pub steps: Vec<StepReceipt>,
     /// All model calls together, as the provider reported them.
     pub usage: Usage,
-    /// All generations that were aborted, estimated: not in `usage`, but in what the cycle cost.
-    #[serde(default, skip_serializing_if = "Usage::is_none")]
-    pub estimated: Usage,
     /// In micro-dollars; `None` where a price or a usage is unknown.
     pub cost_micros: Option<u64>,
     /// The model, as `provider/name`.

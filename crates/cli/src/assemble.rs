@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::port::{Clock, Ids, Store, Tokens, Toolbox, Voices};
+use agent::port::{Clock, Ids, Store, Toolbox, Voices};
 use runtime::bus::LocalBus;
 use runtime::live::Live;
 use runtime::{Keeper, Ports};
@@ -36,7 +36,6 @@ pub(crate) fn assemble(
     #[cfg(feature = "failpoints")]
     let kit = crate::torture::with_counted(kit);
     let toolbox: Arc<dyn Toolbox> = Arc::new(kit);
-    let tokens: Arc<dyn Tokens> = Arc::new(models::tokens::O200k::new());
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let keeper = runtime::start(Ports {
         store: Arc::clone(&shared),
@@ -44,7 +43,6 @@ pub(crate) fn assemble(
         lookup: Arc::new(store.clone()),
         voices: Arc::clone(&voices),
         toolbox: Arc::clone(&toolbox),
-        tokens: Arc::clone(&tokens),
         clock: Arc::clone(&clock),
         ids: Arc::clone(&ids),
         live,
@@ -59,7 +57,6 @@ pub(crate) fn assemble(
         ids,
         voices,
         toolbox,
-        tokens,
         key_source: Box::new(|| {
             let mut random = [0u8; 32];
             // A machine without randomness cannot make keys at all: end this request.

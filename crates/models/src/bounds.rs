@@ -25,7 +25,5 @@ pub const CONFORMANCE_TRIES: u32 = 2;
 pub const CLIENTS_MAX: usize = 8;
 /// Voices kept by name.
 pub const VOICES_MAX: usize = 256;
-/// Texts above this are counted on a blocking thread.
-pub const COUNT_INLINE_MAX_BYTES: usize = 4 * 1024;
 /// Steps in the path of a piece of a call's arguments.
 pub const ARGUMENT_PATH_MAX: usize = 64;

@@ -71,8 +71,7 @@ impl Fates {
 }
 
 fn takes(changes: &Changes, seq: u64) -> bool {
-    matches!(changes.kind, CommitKind::Open | CommitKind::Show)
-        && changes.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
+    changes.kind == CommitKind::Open && changes.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
 }
 
 /// Whether the commit speaks where the event came from, or names it as dealt with.

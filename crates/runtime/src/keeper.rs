@@ -3,7 +3,7 @@
 //! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +76,7 @@ pub fn start(ports: Ports) -> Keeper {
         alarms: BTreeSet::new(),
         next_sweep: 0,
         taken_up: None,
+        panicked: HashSet::new(),
     };
     let task = tokio::spawn(keeping.run());
     Keeper { node, stopping, task }
@@ -104,8 +105,8 @@ impl Keeper {
 
 /// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
 /// others live on.
-async fn lived(house: &House, agent: AgentId, knock: &Notify) -> Result<Rested, StoreError> {
-    let why = match live(house, agent, knock).await {
+async fn lived(house: &House, agent: AgentId, knock: &Notify, panicked: bool) -> Result<Rested, StoreError> {
+    let why = match live(house, agent, knock, panicked).await {
         Err(StoreError::Damaged(why)) => why,
         rested => return rested,
     };
@@ -128,6 +129,8 @@ struct Keeping {
     alarms: BTreeSet<(i64, AgentId)>,
     /// Monotonic time of the next look for due work.
     next_sweep: u64,
+    /// Whose last activation ended by a panic.
+    panicked: HashSet<AgentId>,
     /// Behind which call the next look for calls that nobody runs goes on.
     taken_up: Option<CallId>,
 }
@@ -235,7 +238,8 @@ impl Keeping {
     fn begin(&mut self, agent: AgentId) {
         let knock = Arc::new(Notify::new());
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
-        let task = self.tasks.spawn(async move { (agent, lived(&house, agent, &hear).await) });
+        let panicked = self.panicked.remove(&agent);
+        let task = self.tasks.spawn(async move { (agent, lived(&house, agent, &hear, panicked).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
     }
 
@@ -353,6 +357,7 @@ impl Keeping {
         let Some(agent) = agent else { return };
         tracing::error!(%agent, %error, "a waking broke");
         self.awake.remove(&agent);
+        self.panicked.insert(agent);
         self.house.ports.live.reset_drafts(agent);
         self.house.ports.live.rest(agent, Some("a waking broke".into()));
         let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());

@@ -24,7 +24,7 @@ mod warm;
 
 use std::sync::Arc;
 
-use agent::port::{Calls, Clock, Ids, Lookup, Store, Tokens, Toolbox, Voices};
+use agent::port::{Calls, Clock, Ids, Lookup, Store, Toolbox, Voices};
 
 pub use keeper::{Keeper, start};
 
@@ -41,8 +41,6 @@ pub struct Ports {
     pub voices: Arc<dyn Voices>,
     /// The hands.
     pub toolbox: Arc<dyn Toolbox>,
-    /// The reference estimator.
-    pub tokens: Arc<dyn Tokens>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Novelty.

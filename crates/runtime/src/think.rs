@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::changes::Glance;
+use agent::changes::News;
 use agent::config::AgentConfig;
 use agent::cycle::{Cycle, Thought};
 use agent::life::Lease;
@@ -34,9 +34,9 @@ pub(crate) enum Asked {
 /// Why a generation was dropped.
 pub(crate) enum Interrupt {
     /// The cycle was canceled.
-    Canceled(Glance),
+    Canceled(News),
     /// Something urgent came.
-    News(Glance),
+    News(News),
     /// The node stops, and the model took longer than a stop may.
     Stopping,
 }
@@ -59,8 +59,6 @@ impl Asking<'_> {
     /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
     pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, stage: &mut Stage) -> Asked {
         let clock = &self.ports.clock;
-        // The decision will be counted: what that needs is loaded while the model answers.
-        self.ports.tokens.warm();
         failpoint::poison!(format!("{prompt:?}"));
         let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
             Ok(pass) => pass,
@@ -186,11 +184,11 @@ impl Asking<'_> {
                 () = self.knock.notified() => {
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
-                    let glance = self.ports.store.glance(self.lease).await.ok().flatten();
-                    match glance {
-                        Some(glance) if glance.cancel => return Err(Interrupt::Canceled(glance)),
-                        Some(glance) if self.cycle.outdated_by(&glance) => {
-                            return Err(Interrupt::News(glance));
+                    let news = self.ports.store.glance(self.lease).await.ok().flatten();
+                    match news {
+                        Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),
+                        Some(news) if self.cycle.outdated_by(&news) => {
+                            return Err(Interrupt::News(news));
                         }
                         _ => {}
                     }

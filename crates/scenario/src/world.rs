@@ -11,8 +11,8 @@ use agent::entity::Entity;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::port::{
-    Accept, Accepted, BoxFuture, Calls, Clock, Ids, Lookup, NewAgent, NewHuman, NewSpace, PageRequest,
-    Reader, Registry, Store, Tokens, Toolbox, Voices,
+    Accept, Accepted, Calls, Clock, Ids, Lookup, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry,
+    Store, Toolbox, Voices,
 };
 use agent::space::{Message, NewMessage};
 use runtime::bus::LocalBus;
@@ -48,23 +48,10 @@ pub struct Ground {
     pub toolbox: Arc<dyn Toolbox>,
 }
 
-/// Four bytes to the token: enough where only proportions matter, and nothing to load.
-#[derive(Debug, Default)]
-pub struct ByteTokens;
-
-impl Tokens for ByteTokens {
-    fn count(&self, texts: Vec<String>) -> BoxFuture<'_, Vec<u32>> {
-        let count = |text: &String| u32::try_from(text.len().div_ceil(4)).unwrap_or(u32::MAX);
-        let counts = texts.iter().map(count).collect();
-        Box::pin(async move { counts })
-    }
-}
-
 /// How time passes in a world, and what novelty and sizes are.
 pub struct Time {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    tokens: Arc<dyn Tokens>,
     simulated: Option<SimClock>,
 }
 
@@ -74,14 +61,13 @@ impl Time {
         Self {
             ids: Arc::new(SimIds::new(seed, clock.clone())),
             clock: Arc::new(clock.clone()),
-            tokens: Arc::new(ByteTokens),
             simulated: Some(clock),
         }
     }
 
     /// Real time.
-    pub fn real(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, tokens: Arc<dyn Tokens>) -> Self {
-        Self { clock, ids, tokens, simulated: None }
+    pub fn real(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self { clock, ids, simulated: None }
     }
 }
 
@@ -119,7 +105,7 @@ impl World {
     /// A world on `ground` in the time given, its keeper running. Simulated time wants a
     /// current-thread executor.
     pub fn on(ground: Ground, time: Time) -> Self {
-        let Time { clock, ids, tokens, simulated } = time;
+        let Time { clock, ids, simulated } = time;
         let witness =
             simulated.is_none().then(|| Witness::of(Arc::clone(&ground.voices), Arc::clone(&clock)));
         let voices = witness.clone().map_or(ground.voices, |witness| Arc::new(witness) as Arc<dyn Voices>);
@@ -130,7 +116,6 @@ impl World {
             lookup: ground.lookup,
             voices: Arc::new(outage.clone()),
             toolbox: ground.toolbox,
-            tokens,
             clock,
             ids,
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),

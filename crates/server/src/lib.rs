@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use agent::port::{Bus, Clock, Ids, Reader, Registry, Store, Tokens, Toolbox, Voices};
+use agent::port::{Bus, Clock, Ids, Reader, Registry, Store, Toolbox, Voices};
 use bytes::Bytes;
 use runtime::node::Node;
 use tokio_util::sync::CancellationToken;
@@ -49,8 +49,6 @@ pub struct Doors {
     pub voices: Arc<dyn Voices>,
     /// Which tools exist.
     pub toolbox: Arc<dyn Toolbox>,
-    /// Counts tokens for those who look.
-    pub tokens: Arc<dyn Tokens>,
     /// Randomness of new keys.
     pub key_source: KeySource,
 }

@@ -24,7 +24,6 @@ use runtime::bus::LocalBus;
 use runtime::live::Live;
 use runtime::node::{Node, Signal};
 use scenario::clock::{SimClock, SimIds};
-use scenario::world::ByteTokens;
 use serde_json::{Value, json};
 use server::{Doors, Options, keys, router};
 use storage::sqlite::Sqlite;
@@ -122,7 +121,6 @@ impl World {
             ids: Arc::new(ids),
             voices: Arc::new(Choir),
             toolbox: Arc::new(TestToolbox::with_all(Arc::new(EmptyToolbox), &Counters::new())),
-            tokens: Arc::new(ByteTokens),
             key_source: Box::new(|| [7; 32]),
         });
         let shutdown = CancellationToken::new();

@@ -8,7 +8,7 @@ use super::acting::{self, Acting};
 use super::attempts::{self, End};
 use super::{After, At, Cycle, Log, Next, Outside, Rested, Row, Setup, State, Step, Who};
 use crate::call::{CallRow, CallState, Effect, Outcome};
-use crate::changes::{Changes, CommitKind, Settlement, Tried};
+use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
 use crate::entry::Entry;
 use crate::event::{Fate, Waiting};

@@ -137,7 +137,6 @@ impl Cycle {
             ended_at: now,
             steps: open.steps.clone(),
             usage: open.usage,
-            estimated: open.estimated,
             cost_micros: self.cost_of(open),
             model: self.who.setup.model.name.clone(),
             config_rev: open.config_rev,

@@ -13,7 +13,6 @@ use runtime::bus::LocalBus;
 use runtime::live::Live;
 use runtime::node::Node;
 use runtime::{Keeper, Ports};
-use scenario::world::ByteTokens;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -61,7 +60,6 @@ impl Process {
             lookup: Arc::new(port()),
             voices: Arc::new(minds) as Arc<dyn Voices>,
             toolbox: Arc::new(Toolkit::new(nature, &pulse)) as Arc<dyn Toolbox>,
-            tokens: Arc::new(ByteTokens),
             clock: Arc::new(nature.clock.clone()),
             ids: nature.ids.clone(),
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),

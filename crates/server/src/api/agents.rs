@@ -412,7 +412,7 @@ pub struct SpaceOfAgent {
 
 impl From<agent::life::Facts> for Facts {
     fn from(facts: agent::life::Facts) -> Self {
-        let agent::life::Facts { spaces, memories, goals, plans, pending: _ } = facts;
+        let agent::life::Facts { spaces, memories, goals, plans, .. } = facts;
         let spaces = spaces.into_iter().map(|facts| SpaceOfAgent {
             id: facts.space.id,
             name: facts.space.name,

@@ -82,7 +82,7 @@ pub(super) async fn facts(State(hall): HallState, At(name): At<String>) -> Resul
 pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result<Json<Mind>, Problem> {
     let missing = || Problem::not_found("agent", &name);
     let agent = agent_called(&hall, &name).await?.id;
-    let Doors { store, clock, ids, voices, toolbox, tokens, .. } = &*hall.doors;
+    let Doors { store, clock, ids, voices, toolbox, .. } = &*hall.doors;
     let now = clock.now();
     let mut waking = store.wake(agent, now, None).await?.ok_or_else(missing)?;
     let named = waking.config.model.clone();
@@ -96,19 +96,25 @@ pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result
         Window::Unchanged => Vec::new(),
     };
     let tools = specs(&**toolbox, waking.config.tools.as_deref());
-    let setup = Setup { tools, model: model.clone(), others: Vec::new(), fresh: CycleId(ids.uuid()) };
+    let setup = Setup {
+        tools,
+        model: model.clone(),
+        others: Vec::new(),
+        fresh: CycleId(ids.uuid()),
+        panicked: false,
+    };
     let mind = Cycle::begin(waking, window, setup, now).mind(now);
-    let counts = tokens.count(texts(&mind)).await;
+    let counts = texts(&mind).map(|text| agent::tokens::estimate(&text));
     Ok(Json(Mind::of(agent, &model, &mind, &counts)))
 }
 
 /// What is not counted yet: system, tools, summary, inbox, workspace.
-fn texts(mind: &cycle::Mind) -> Vec<String> {
+fn texts(mind: &cycle::Mind) -> [String; 5] {
     let tools = mind.prompt.tools.iter().map(|tool| {
         let schema: &serde_json::Value = &tool.schema;
         format!("{}\n{}\n{schema}\n", tool.name, tool.description)
     });
-    vec![
+    [
         mind.prompt.system.to_string(),
         tools.collect(),
         mind.summary.clone().unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! The parts of a commit that only append or settle: log, calls, receipts, the ledger.
 
-use agent::changes::{CallChange, Changes, Named};
+use agent::changes::{CallChange, Changes, CommitKind, Named};
 use agent::entry::{Entry, View};
 use agent::event::Fate;
 use agent::id::ContentRef;
@@ -47,14 +47,14 @@ pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry])
 /// cycle has no longer taken.
 pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
-    let spared = i64::from(!changes.blame);
+    let failed = i64::from(changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.fate == Fate::Waiting {
             // How long is rested stands with the agent. Here it would let later words overtake these.
-            let sql = "UPDATE waiting SET taken = 0, attempts = max(attempts - ?, 0) \
+            let sql = "UPDATE waiting SET taken = 0, attempts = attempts + ? \
                        WHERE agent = ? AND seq = ? AND taken = 1";
-            untaken += run(db, sql, params![spared, agent, seq])?;
+            untaken += run(db, sql, params![failed, agent, seq])?;
             continue;
         }
         let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken, attempts";
@@ -100,6 +100,21 @@ pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outco
         }
     }
     Ok(())
+}
+
+/// The receipt of the newest step of an open cycle, in a row of its own; with the last commit the run has all.
+pub(super) fn steps(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let Some(open) = &changes.open else {
+        return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
+    };
+    let Some(receipt) = open.steps.last().filter(|_| writes_receipt(changes.kind)) else { return Ok(()) };
+    let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (agent, cycle, step) DO UPDATE SET receipt = excluded.receipt";
+    run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?]).map(drop)
+}
+
+fn writes_receipt(kind: CommitKind) -> bool {
+    matches!(kind, CommitKind::Decide | CommitKind::Settle)
 }
 
 /// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.

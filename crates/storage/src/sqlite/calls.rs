@@ -12,7 +12,6 @@ use agent::port::{
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
-use uuid::Uuid;
 
 use super::events::{Head, admit};
 use super::fault::{Fault, Outcome, of, torn};
@@ -193,10 +192,21 @@ pub(super) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     }
 }
 
-/// Answers from outside to calls that the cycle waits for.
-pub(super) fn answered(db: &Connection, agent: i64, cycle: Uuid) -> Outcome<Vec<(CallId, Answer)>> {
-    let sql = "SELECT id, outcome FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND awaited = 1";
-    all(db, sql, params![agent, bytes(cycle)], |row| Ok((CallId(row.get(0)?), answer_at(row, 1)?)))
+/// How many calls of a step that its cycle waits for were answered from outside.
+pub(super) fn count_answered(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<u32> {
+    let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
+}
+
+/// These answers.
+pub(super) fn answered(
+    db: &Connection,
+    agent: i64,
+    (cycle, step): (CycleId, u32),
+) -> Outcome<Vec<(CallId, Answer)>> {
+    let sql = "SELECT outcome, id FROM call \
+               WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
 }
 
 /// An outcome from its column.

@@ -314,13 +314,14 @@ pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
         }
     };
     let sql = format!(
-        "SELECT {COLUMNS}, w.attempts FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
+        "SELECT {COLUMNS}, w.attempts, w.deaths FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
          {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
     );
     let rows = all(db, &sql, params![agent, bound, limit], |row| {
         let waiting = Waiting {
             seq: u64_at(row, 0)?,
             attempts: u32_at(row, NEXT)?,
+            deaths: u32_at(row, NEXT + 1)?,
             event: event_at(row)?,
             said: said_at(row)?.into_iter().collect(),
         };

@@ -7,12 +7,15 @@ use rusqlite::{Connection, Row, params};
 
 use super::fault::{Outcome, damaged};
 use super::rows::{
-    ENTITY, SPACE, all, entity_at, from_json, run, space_at, time_at, time_or_none, uuid_at, uuid_or_none,
+    ENTITY, SPACE, all, entity_at, first, from_json, run, space_at, time_at, time_or_none, u64_at, uuid_at,
+    uuid_or_none,
 };
 
 /// Everything that the agent's workspace is rendered from.
 pub(super) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
+    let sql = "SELECT facts_rev FROM agent WHERE id = ?";
     Ok(Facts {
+        rev: first(db, sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0),
         spaces: spaces(db, agent)?,
         memories: memories(db, agent)?,
         goals: goals(db, agent)?,

@@ -75,8 +75,6 @@ pub(super) struct Session {
     boot: i64,
     /// Whether the store was closed cleanly before this opening.
     clean: bool,
-    /// When it was opened this time.
-    started: Timestamp,
     /// Configs by revision: they never change.
     configs: Configs,
     /// What was counted already.
@@ -139,9 +137,9 @@ impl Sqlite {
             writer: Mutex::new(Some(writer)),
             readers: Readers::new(opened.file),
         };
-        let (boot, clean, started) = (opened.boot, opened.clean, clock.now());
+        let (boot, clean) = (opened.boot, opened.clean);
         let (configs, counted) = (Configs::default(), Counted::default());
-        let session = Session { boot, clean, started, configs, counted, clock };
+        let session = Session { boot, clean, configs, counted, clock };
         Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
     }
 
@@ -149,8 +147,8 @@ impl Sqlite {
     /// caller at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
-        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
-        let session = Session { boot: 1, clean: true, started, configs, counted, clock };
+        let (configs, counted) = (Configs::default(), Counted::default());
+        let session = Session { boot: 1, clean: true, configs, counted, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());
@@ -165,8 +163,8 @@ impl Sqlite {
         let clock = Arc::clone(&self.inner.session.clock);
         let begun = if peaceful { schema::mark_clean(&db) } else { Ok(()) };
         let (boot, clean) = begun.and_then(|()| Ok(schema::begin_boot(&db)?))?;
-        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
-        let session = Session { boot, clean, started, configs, counted, clock };
+        let (configs, counted) = (Configs::default(), Counted::default());
+        let session = Session { boot, clean, configs, counted, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
         Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })

@@ -1,6 +1,6 @@
 //! The port of the living: each verb is one command or one question.
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
@@ -54,24 +54,29 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         let done = self.among(true, move |db, session| {
             commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
         });
         Box::pin(async move {
-            match done.await {
-                Err(Fault::Refused(refusals)) => Ok(CommitOutcome::Refused(refusals)),
-                Err(Fault::Lost) => Ok(CommitOutcome::Lost),
-                Err(Fault::Canceled) => Ok(CommitOutcome::Canceled),
-                Err(Fault::Barred) => Ok(CommitOutcome::Barred),
-                Err(Fault::Answered(answers)) => Ok(CommitOutcome::Answered(answers)),
-                Err(Fault::Gone(gone)) => Ok(CommitOutcome::Gone(gone)),
-                other => Ok(other?),
-            }
+            let refused = match done.await {
+                Err(Fault::Refused(refusals)) => CommitOutcome::Refused(refusals),
+                Err(Fault::Lost) => CommitOutcome::Lost,
+                Err(Fault::Canceled) => CommitOutcome::Canceled,
+                Err(Fault::Barred) => CommitOutcome::Barred,
+                Err(Fault::Answered(answers)) => CommitOutcome::Answered(answers),
+                Err(Fault::Gone(gone)) => CommitOutcome::Gone(gone),
+                done => return Ok(done?),
+            };
+            Ok((refused, Echo::default()))
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         let done = self.look(move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
         Box::pin(async move { Ok(done.await?) })
     }

@@ -44,8 +44,7 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result
 /// Plays with a real model, in real time.
 pub(super) async fn real(scenario: &Scenario, voices: Arc<dyn Voices>, most: Duration) -> Result<Outcome> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let tokens = Arc::new(models::tokens::O200k::new());
-    let time = Time::real(Arc::clone(&clock), Arc::new(SystemIds), tokens);
+    let time = Time::real(Arc::clone(&clock), Arc::new(SystemIds));
     let world = World::on(ground(&clock, voices)?, time);
     Ok(play(scenario, world, Minds::Model, most).await)
 }

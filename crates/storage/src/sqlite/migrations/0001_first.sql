@@ -126,7 +126,8 @@ CREATE TABLE waiting (
   tier INTEGER NOT NULL,               -- 0 people and mentions, 1 outcomes, 2 plans, timers, services, 3 agents
   urgent INTEGER NOT NULL,
   not_before INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0,
+  attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
+  deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed
   taken INTEGER NOT NULL DEFAULT 0,    -- by the open cycle
   boot INTEGER NOT NULL,               -- the start of the store during which it was accepted
   PRIMARY KEY (agent, seq)
@@ -154,9 +155,7 @@ CREATE TABLE life (
   head_seq INTEGER NOT NULL DEFAULT 0,
   cycles INTEGER NOT NULL DEFAULT 0,
   skips INTEGER NOT NULL DEFAULT 0,
-  facts_seen INTEGER NOT NULL DEFAULT 0,
   active_space INTEGER,
-  batch_cap INTEGER,
   failures INTEGER NOT NULL DEFAULT 0,
   usage_input INTEGER,
   usage_cached INTEGER,
@@ -165,6 +164,8 @@ CREATE TABLE life (
   cost_micros INTEGER,                 -- what its receipts cost together; NULL: no receipt has a price
   unpriced INTEGER NOT NULL DEFAULT 0, -- receipts whose cost is unknown
   open_cycle BLOB,
+  step INTEGER,                        -- of the open cycle
+  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store during which it was opened or taken over
   requesters TEXT,                     -- of the open cycle, read by every accept
   notice TEXT,
   open TEXT
@@ -208,9 +209,18 @@ CREATE TABLE call (
   PRIMARY KEY (agent, cycle, step, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX call_id ON call(id);
-CREATE INDEX call_outside ON call(agent, cycle) WHERE outside = 1;
+CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1;
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
 CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
+
+-- Receipts of the steps of open cycles; a run holds those of its own.
+CREATE TABLE step (
+  agent INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  step INTEGER NOT NULL,
+  receipt TEXT NOT NULL,
+  PRIMARY KEY (agent, cycle, step)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE view (
   agent INTEGER NOT NULL,

@@ -44,7 +44,7 @@ impl Row {
 
     /// Whether the open cycle has taken the event, or shows it.
     pub(super) fn has_taken(&self, seq: u64) -> bool {
-        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq) || open.shown.contains(&seq))
+        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
     }
 }
 
