@@ -353,6 +353,7 @@ mod tests {
         Waiting {
             seq,
             attempts: 0,
+            deaths: 0,
             event: Event {
                 id: EventId(message.to_string()),
                 kind: EventKind::SpaceMessage,

@@ -147,6 +147,7 @@ mod tests {
         Waiting {
             seq,
             attempts: 0,
+            deaths: 0,
             event: Event {
                 id: EventId(format!("e{seq}")),
                 kind: EventKind::Service,
