@@ -18,5 +18,6 @@ mod local;
 mod memo;
 mod openai;
 mod responses;
+mod splits;
 mod support;
 mod voices;

@@ -13,6 +13,7 @@ mod body;
 mod chain;
 mod feed;
 mod json;
+mod text;
 mod transcript;
 
 use agent::entry::Entry;

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::sse::Event;
 use crate::wire::json::{self, Merged, RawObject};
+use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +31,15 @@ struct Block {
     merged: Merged,
     /// What it says: text, reasoning, or the argument string.
     said: String,
+    pieces: Pieces,
     signature: String,
     /// Its place among the parts, once shown.
     part: Option<u32>,
 }
 
 impl Block {
-    fn keep(&mut self, key: &str, json: &str) {
-        self.merged.merge(key, json, self.fields.get(key));
+    fn keep(&mut self, key: &str, json: &str) -> Result<(), ModelError> {
+        self.merged.merge(key, json, self.fields.get(key))
     }
 }
 
@@ -109,7 +111,7 @@ impl AnthropicDecoder {
         }
     }
 
-    fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) {
+    fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let kind = match fields.text("type").as_deref() {
             Some("text") => Kind::Text,
             Some("thinking") => Kind::Reasoning,
@@ -117,24 +119,27 @@ impl AnthropicDecoder {
             _ => Kind::Other,
         };
         let first = match kind {
-            Kind::Text => fields.text("text"),
-            Kind::Reasoning => fields.text("thinking"),
+            Kind::Text => fields.get("text"),
+            Kind::Reasoning => fields.get("thinking"),
             Kind::Call | Kind::Other => None,
         };
-        let signature = fields.text("signature").unwrap_or_default();
+        let mut pieces = Pieces::default();
+        let first = pieces.take(first)?;
+        let signature = text::whole(fields.get("signature"))?;
         let name = fields.text("name").unwrap_or_default();
         let (merged, said) = (Merged::default(), String::new());
-        self.blocks.push(Block { index, kind, fields, merged, said, signature, part: None });
+        self.blocks.push(Block { index, kind, fields, merged, said, pieces, signature, part: None });
         let at = self.blocks.len() - 1;
         if kind == Kind::Call {
             self.blocks[at].part = Some(self.parts);
             out.push(Piece::Start { part: self.parts, kind: PartKind::ToolCall { name } });
             self.parts += 1;
         }
-        self.say(at, first.unwrap_or_default(), out);
+        self.say(at, first, out);
+        Ok(())
     }
 
-    fn delta(&mut self, index: u64, delta: &RawObject, out: &mut Vec<Piece>) {
+    fn delta(&mut self, index: u64, delta: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let kind = delta.text("type").unwrap_or_default();
         let at = match self.blocks.iter().rposition(|block| block.index == index) {
             Some(at) => at,
@@ -143,30 +148,37 @@ impl AnthropicDecoder {
                 let begun = match kind.as_str() {
                     "text_delta" => r#"{"type":"text","text":""}"#,
                     "thinking_delta" => r#"{"type":"thinking","thinking":""}"#,
-                    _ => return,
+                    _ => return Ok(()),
                 };
-                self.block_start(index, RawObject::parse(begun).unwrap_or_default(), out);
+                self.block_start(index, RawObject::parse(begun).unwrap_or_default(), out)?;
                 self.blocks.len() - 1
             }
         };
-        match kind.as_str() {
-            "text_delta" => self.say(at, delta.text("text").unwrap_or_default(), out),
-            "thinking_delta" => self.say(at, delta.text("thinking").unwrap_or_default(), out),
-            "input_json_delta" => self.say(at, delta.text("partial_json").unwrap_or_default(), out),
+        let block = &mut self.blocks[at];
+        let said = match kind.as_str() {
+            "text_delta" => delta.get("text"),
+            "thinking_delta" => delta.get("thinking"),
+            "input_json_delta" => delta.get("partial_json"),
             "signature_delta" => {
-                self.blocks[at].signature.push_str(&delta.text("signature").unwrap_or_default());
+                block.signature.push_str(&text::whole(delta.get("signature"))?);
+                None
             }
             "citations_delta" => {
                 if let Some(citation) = delta.get("citation") {
-                    self.blocks[at].keep("citations", &format!("[{citation}]"));
+                    block.keep("citations", &format!("[{citation}]"))?;
                 }
+                None
             }
             _ => {
                 for (key, value) in delta.0.iter().filter(|(key, _)| key != "type") {
-                    self.blocks[at].keep(key, value.get());
+                    block.keep(key, value.get())?;
                 }
+                None
             }
-        }
+        };
+        let text = block.pieces.take(said)?;
+        self.say(at, text, out);
+        Ok(())
     }
 
     /// Appends to what a block says, and shows it where it is one that is shown.
@@ -285,11 +297,11 @@ impl Decoder for AnthropicDecoder {
             "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?),
             "content_block_start" => {
                 let fields = message.content_block.ok_or_else(|| lacks("content_block"))?;
-                self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out);
+                self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out)?;
             }
             "content_block_delta" => {
                 let delta = message.delta.ok_or_else(|| lacks("delta"))?;
-                self.delta(message.index.unwrap_or(0), &delta, out);
+                self.delta(message.index.unwrap_or(0), &delta, out)?;
             }
             "content_block_stop" => self.block_stop(message.index.unwrap_or(0), out),
             "message_delta" => {
@@ -316,6 +328,7 @@ impl Decoder for AnthropicDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `stop_reason`".into()));
         };
+        self.blocks.iter().try_for_each(|block| block.pieces.whole().and(block.merged.whole()))?;
         let parts = self.blocks.iter().filter_map(|block| match block.kind {
             Kind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),
             Kind::Reasoning if !block.said.is_empty() => Some(ReplyPart::Reasoning(block.said.clone())),

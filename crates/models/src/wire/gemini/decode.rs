@@ -5,12 +5,12 @@ use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::arguments;
+use super::arguments::{self, Arguments};
 use crate::sse::Event;
 use crate::wire::json::{self, RawObject};
+use crate::wire::text::Pieces;
 use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
@@ -94,7 +94,7 @@ struct Part {
 #[derive(Clone, Debug)]
 struct Growing {
     part: usize,
-    arguments: Value,
+    arguments: Arguments,
 }
 
 /// Decodes one streamed generation.
@@ -103,6 +103,8 @@ pub struct GeminiDecoder {
     origin: Origin,
     parts: Vec<Part>,
     shown: u32,
+    text: Pieces,
+    thought: Pieces,
     growing: Option<Growing>,
     usage: Usage,
     stop: Option<StopReason>,
@@ -111,7 +113,16 @@ pub struct GeminiDecoder {
 impl GeminiDecoder {
     /// At the beginning of a generation of `origin`.
     pub fn new(origin: Origin) -> Self {
-        Self { origin, parts: Vec::new(), shown: 0, growing: None, usage: Usage::default(), stop: None }
+        Self {
+            origin,
+            parts: Vec::new(),
+            shown: 0,
+            text: Pieces::default(),
+            thought: Pieces::default(),
+            growing: None,
+            usage: Usage::default(),
+            stop: None,
+        }
     }
 
     fn part(&mut self, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
@@ -119,11 +130,12 @@ impl GeminiDecoder {
             let call = RawObject::parse(call).ok_or_else(|| garbage("a call is no object"))?;
             return self.call(fields, &call, out);
         }
-        let Some(text) = fields.text("text") else {
+        let Some(raw) = fields.get("text") else {
             self.push(Kind::Other, fields, false);
             return Ok(());
         };
         let thought = fields.get("thought") == Some("true");
+        let text = if thought { &mut self.thought } else { &mut self.text }.take(Some(raw))?;
         let plain = fields.0.iter().all(|(key, _)| key == "text" || key == "thought");
         if plain && text.is_empty() {
             return Ok(());
@@ -148,12 +160,12 @@ impl GeminiDecoder {
         let more = call.get("willContinue") == Some("true");
         match call.text("name").filter(|name| !name.is_empty()) {
             Some(name) => {
-                self.settle(out);
+                self.settle(out)?;
                 let at = self.push(Kind::Call, fields, false);
                 self.begin(at, PartKind::ToolCall { name }, out);
                 let pieces = call.get("partialArgs").is_some();
                 if more || pieces {
-                    self.growing = Some(Growing { part: at, arguments: Value::Null });
+                    self.growing = Some(Growing { part: at, arguments: Arguments::default() });
                 } else {
                     self.say(at, call.get("args").unwrap_or_default().to_owned(), out);
                 }
@@ -166,13 +178,9 @@ impl GeminiDecoder {
         let pieces: Vec<arguments::Piece> = serde_json::from_str(pieces)
             .map_err(|error| garbage(&format!("the pieces of a call's arguments: {error}")))?;
         for piece in pieces {
-            arguments::add(&mut growing.arguments, piece)
-                .ok_or_else(|| garbage("a piece of a call's arguments belongs nowhere"))?;
+            growing.arguments.add(piece)?;
         }
-        if !more {
-            self.settle(out);
-        }
-        Ok(())
+        if more { Ok(()) } else { self.settle(out) }
     }
 
     /// A signature may come with a later piece of its call.
@@ -184,11 +192,12 @@ impl GeminiDecoder {
     }
 
     /// Ends the call whose arguments came in pieces.
-    fn settle(&mut self, out: &mut Vec<Piece>) {
-        let Some(growing) = self.growing.take() else { return };
-        if !growing.arguments.is_null() {
-            self.say(growing.part, growing.arguments.to_string(), out);
+    fn settle(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let Some(growing) = self.growing.take() else { return Ok(()) };
+        if let Some(arguments) = growing.arguments.whole()? {
+            self.say(growing.part, arguments, out);
         }
+        Ok(())
     }
 
     fn begin(&mut self, at: usize, kind: PartKind, out: &mut Vec<Piece>) -> u32 {
@@ -326,7 +335,7 @@ impl Decoder for GeminiDecoder {
             match candidate.finish_reason.as_deref() {
                 None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
                 Some(reason) => {
-                    self.settle(out);
+                    self.settle(out)?;
                     self.finish(reason, candidate.finish_message)?;
                 }
             }
@@ -355,6 +364,7 @@ impl Decoder for GeminiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finishReason`".into()));
         };
+        self.text.whole().and(self.thought.whole())?;
         let parts = self.reply_parts();
         Ok(Reply { parts, native: self.native(), usage: self.usage, stop })
     }

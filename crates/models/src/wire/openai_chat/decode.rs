@@ -12,6 +12,7 @@ use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
 use crate::sse::Event;
 use crate::wire::json::{self, Merged, RawObject};
+use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
@@ -72,12 +73,13 @@ impl Counts {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Call {
     index: Option<u64>,
     id: String,
     name: String,
     arguments: String,
+    pieces: Pieces,
     /// Fields of the call that we do not know, some of which must go back.
     fields: Merged,
 }
@@ -101,6 +103,8 @@ pub struct OpenAiDecoder {
     fields: Merged,
     content: String,
     refusal: String,
+    /// The pieces of content, readable reasoning and refusal.
+    pieces: [Pieces; 3],
     reader: Option<Reader>,
     usage: Usage,
     stop: Option<StopReason>,
@@ -118,6 +122,7 @@ impl OpenAiDecoder {
             fields: Merged::default(),
             content: String::new(),
             refusal: String::new(),
+            pieces: Default::default(),
             reader: (mode == ToolMode::JsonSchema).then(Reader::new),
             usage: Usage::default(),
             stop: None,
@@ -125,53 +130,58 @@ impl OpenAiDecoder {
         }
     }
 
-    fn delta(&mut self, delta: RawObject, out: &mut Vec<Piece>) {
+    fn delta(&mut self, delta: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         // One text may come under two names (vLLM, OpenRouter): the first known one is shown.
-        let shown = REASONING[..2].iter().find(|key| delta.text(key).is_some_and(|text| !text.is_empty()));
+        let says = |key: &&&str| delta.get(key).is_some_and(|raw| raw.starts_with('"') && raw != r#""""#);
+        let shown = REASONING[..2].iter().find(says);
         for (key, value) in &delta.0 {
             match key.as_str() {
                 "role" => {}
-                "content" => self.content_delta(value.get(), out),
+                "content" => self.content_delta(value.get(), out)?,
                 "tool_calls" => {
-                    let calls: Vec<RawObject> = serde_json::from_str(value.get()).unwrap_or_default();
-                    for call in calls {
-                        self.call_delta(&call, out);
+                    for call in list("tool_calls", value.get())? {
+                        self.call_delta(&call, out)?;
                     }
                 }
-                "refusal" => {
-                    self.refusal.push_str(&serde_json::from_str::<String>(value.get()).unwrap_or_default());
-                }
+                "refusal" => self.refusal.push_str(&self.pieces[2].take(Some(value.get()))?),
                 name => {
-                    self.fields.merge(name, value.get(), None);
+                    self.fields.merge(name, value.get(), None)?;
                     if shown.is_some_and(|shown| *shown == name) {
-                        let text: String = serde_json::from_str(value.get()).unwrap_or_default();
-                        self.say(PartKind::Reasoning, text, out);
+                        self.reasoning(Some(value.get()), out)?;
                     }
                 }
             }
         }
+        Ok(())
     }
 
     /// Content is a string, or (Mistral) a list of typed chunks.
-    fn content_delta(&mut self, raw: &str, out: &mut Vec<Piece>) {
-        if let Ok(text) = serde_json::from_str::<String>(raw) {
-            return self.text(text, out);
+    fn content_delta(&mut self, raw: &str, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if !raw.starts_with('[') {
+            return self.text(Some(raw), out);
         }
-        let chunks: Vec<RawObject> = serde_json::from_str(raw).unwrap_or_default();
-        for chunk in chunks {
-            if let Some(text) = chunk.text("text") {
-                self.text(text, out);
-            }
-            let thinking = chunk.get("thinking").unwrap_or("[]");
-            for thought in serde_json::from_str::<Vec<RawObject>>(thinking).unwrap_or_default() {
-                self.say(PartKind::Reasoning, thought.text("text").unwrap_or_default(), out);
+        for chunk in list("content", raw)? {
+            self.text(chunk.get("text"), out)?;
+            for thought in list("thinking", chunk.get("thinking").unwrap_or("null"))? {
+                self.reasoning(thought.get("text"), out)?;
             }
         }
+        Ok(())
     }
 
-    fn text(&mut self, text: String, out: &mut Vec<Piece>) {
+    fn reasoning(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let text = self.pieces[1].take(raw)?;
+        self.say(PartKind::Reasoning, text, out);
+        Ok(())
+    }
+
+    fn text(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let text = self.pieces[0].take(raw)?;
         self.content.push_str(&text);
-        let Some(reader) = self.reader.as_mut() else { return self.say(PartKind::Text, text, out) };
+        let Some(reader) = self.reader.as_mut() else {
+            self.say(PartKind::Text, text, out);
+            return Ok(());
+        };
         let mut seen = Vec::new();
         reader.push(&text, &mut seen);
         for seen in seen {
@@ -180,14 +190,13 @@ impl OpenAiDecoder {
                 Seen::Text => self.begin(Part::Text(String::new()), PartKind::Text, out),
                 Seen::Call(name) => {
                     let id = json::made_up_id(&self.id, 0);
-                    let fields = Merged::default();
-                    let call = Call { index: None, id, name: name.clone(), arguments: String::new(), fields };
-                    self.calls.push(call);
+                    self.calls.push(Call { id, name: name.clone(), ..Call::default() });
                     self.begin(Part::Call(0), PartKind::ToolCall { name }, out);
                 }
                 Seen::More(text) => self.append(text, out),
             }
         }
+        Ok(())
     }
 
     fn begin(&mut self, part: Part, kind: PartKind, out: &mut Vec<Piece>) {
@@ -225,26 +234,15 @@ impl OpenAiDecoder {
         self.append(text, out);
     }
 
-    fn call_delta(&mut self, delta: &RawObject, out: &mut Vec<Piece>) {
+    fn call_delta(&mut self, delta: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let function = delta.get("function").and_then(RawObject::parse).unwrap_or_default();
         let (index, id) = (delta.number("index"), delta.text("id").unwrap_or_default());
-        let name = function.text("name").unwrap_or_default();
-        // Arguments are a string; a server that gives an object means its text.
-        let arguments = match function.get("arguments") {
-            Some(raw) if raw.starts_with('{') => raw.to_owned(),
-            Some(raw) => serde_json::from_str(raw).unwrap_or_default(),
-            None => String::new(),
-        };
-        let at = match self.same_call(index, &id, &name, &arguments) {
+        let name = text::whole(function.get("name"))?;
+        let raw = function.get("arguments");
+        let at = match self.same_call(index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
-                self.calls.push(Call {
-                    index,
-                    id: id.clone(),
-                    name: name.clone(),
-                    arguments: String::new(),
-                    fields: Merged::default(),
-                });
+                self.calls.push(Call { index, id: id.clone(), name: name.clone(), ..Call::default() });
                 let at = self.calls.len() - 1;
                 self.begin(Part::Call(at), PartKind::ToolCall { name: name.clone() }, out);
                 at
@@ -259,20 +257,26 @@ impl OpenAiDecoder {
         }
         for (key, value) in &delta.0 {
             if !matches!(key.as_str(), "index" | "id" | "type" | "function") {
-                call.fields.merge(key, value.get(), None);
+                call.fields.merge(key, value.get(), None)?;
             }
         }
+        // Arguments are a string; a server that gives an object means its text.
+        let arguments = match raw {
+            Some(raw) if raw.starts_with('{') => raw.to_owned(),
+            raw => call.pieces.take(raw)?,
+        };
         if arguments.is_empty() {
-            return;
+            return Ok(());
         }
         call.arguments.push_str(&arguments);
         let part = self.parts.iter().position(|part| matches!(part, Part::Call(call) if *call == at));
         out.push(Piece::Delta { part: part.unwrap_or(0) as u32, text: arguments });
+        Ok(())
     }
 
     /// Which call a delta goes on with; `None` where it begins one. Servers count calls by `index`,
     /// or give every call the same index, or none; they name the call once, or in every delta.
-    fn same_call(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+    fn same_call(&self, index: Option<u64>, id: &str, name: &str, raw: &str) -> Option<usize> {
         let at = match index {
             Some(_) => self.calls.iter().rposition(|call| call.index == index)?,
             None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id)?,
@@ -289,7 +293,9 @@ impl OpenAiDecoder {
         let other_name = name != call.name && !call.name.is_empty();
         // Only a delta that leaves it open pays for reading all that came before.
         let renamed = || other_name && (call.arguments.is_empty() || whole());
-        let second = untold && (renamed() || arguments.trim_start().starts_with('{') && whole());
+        let opens = |text: &str| text.trim_start().starts_with('{');
+        let begins = || opens(raw) || text::whole(Some(raw)).is_ok_and(|text| opens(&text));
+        let second = untold && (renamed() || begins() && whole());
         (!second).then_some(at)
     }
 
@@ -405,7 +411,7 @@ impl Decoder for OpenAiDecoder {
             if let Some(error) = choice.error {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
-            self.delta(choice.delta.unwrap_or_default(), out);
+            self.delta(choice.delta.unwrap_or_default(), out)?;
             match choice.finish_reason.as_deref() {
                 None | Some("") => {}
                 Some(reason) => self.finish(reason)?,
@@ -431,6 +437,13 @@ impl Decoder for OpenAiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finish_reason`".into()));
         };
+        let calls = self.calls.iter().map(|call| call.pieces.whole().and(call.fields.whole()));
+        self.pieces
+            .iter()
+            .map(Pieces::whole)
+            .chain(calls)
+            .chain([self.fields.whole()])
+            .collect::<Result<(), _>>()?;
         let stop = match (stop, self.refusal.is_empty()) {
             (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
             (stop, _) => stop,
@@ -439,4 +452,12 @@ impl Decoder for OpenAiDecoder {
         let parts = self.reply_parts();
         Ok(Reply { parts, native: Some(self.native()), usage: self.usage, stop })
     }
+}
+
+/// A list of objects, or nothing.
+fn list(what: &str, raw: &str) -> Result<Vec<RawObject>, ModelError> {
+    let read = serde_json::from_str::<Option<Vec<RawObject>>>(raw);
+    let list =
+        read.map_err(|error| ModelError::Garbage(format!("`{what}` is not what was wanted: {error}")))?;
+    Ok(list.unwrap_or_default())
 }
