@@ -18,6 +18,7 @@ mod local;
 mod memo;
 mod openai;
 mod responses;
+mod spliced;
 mod splits;
 mod support;
 mod voices;

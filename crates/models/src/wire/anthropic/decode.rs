@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::sse::Event;
+use crate::wire::ids;
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
@@ -81,6 +82,8 @@ struct Start {
 pub struct AnthropicDecoder {
     origin: Origin,
     id: String,
+    /// Messages that began.
+    begun: u32,
     blocks: Vec<Block>,
     parts: u32,
     counts: Counts,
@@ -94,6 +97,7 @@ impl AnthropicDecoder {
         Self {
             origin,
             id: String::new(),
+            begun: 0,
             blocks: Vec::new(),
             parts: 0,
             counts: Counts::default(),
@@ -102,13 +106,20 @@ impl AnthropicDecoder {
         }
     }
 
-    fn start(&mut self, start: Start) {
+    fn start(&mut self, start: Start) -> Result<(), ModelError> {
+        self.begun = self.begun.saturating_add(1);
+        self.one()?;
         self.id = start.id.unwrap_or_default();
         log_drops(start.input_transformations);
         if let Some(counts) = counts(start.usage) {
             // The number of generated tokens stands in the end; here it only says that it began.
             self.counts = Counts { output_tokens: None, output_tokens_details: None, ..counts };
         }
+        Ok(())
+    }
+
+    fn one(&self) -> Result<(), ModelError> {
+        if self.begun > 1 { Err(ids::second()) } else { Ok(()) }
     }
 
     fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
@@ -294,7 +305,7 @@ impl Decoder for AnthropicDecoder {
         let message: Message = serde_json::from_str(&event.data)
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         match message.kind.as_str() {
-            "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?),
+            "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?)?,
             "content_block_start" => {
                 let fields = message.content_block.ok_or_else(|| lacks("content_block"))?;
                 self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out)?;
@@ -328,6 +339,7 @@ impl Decoder for AnthropicDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `stop_reason`".into()));
         };
+        self.one()?;
         self.blocks.iter().try_for_each(|block| block.pieces.whole().and(block.merged.whole()))?;
         let parts = self.blocks.iter().filter_map(|block| match block.kind {
             Kind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),

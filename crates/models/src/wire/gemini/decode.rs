@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::arguments::{self, Arguments};
 use crate::sse::Event;
+use crate::wire::ids::Ids;
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::Pieces;
 use crate::wire::{Decoder, failure};
@@ -16,6 +17,7 @@ use crate::wire::{Decoder, failure};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
+    response_id: Option<String>,
     candidates: Option<Vec<Candidate>>,
     usage_metadata: Option<Box<RawValue>>,
     prompt_feedback: Option<Feedback>,
@@ -101,6 +103,7 @@ struct Growing {
 #[derive(Clone, Debug)]
 pub struct GeminiDecoder {
     origin: Origin,
+    ids: Ids,
     parts: Vec<Part>,
     shown: u32,
     text: Pieces,
@@ -115,6 +118,7 @@ impl GeminiDecoder {
     pub fn new(origin: Origin) -> Self {
         Self {
             origin,
+            ids: Ids::default(),
             parts: Vec::new(),
             shown: 0,
             text: Pieces::default(),
@@ -329,6 +333,9 @@ impl Decoder for GeminiDecoder {
                 continue;
             }
             let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+            if !parts.is_empty() {
+                self.ids.take(chunk.response_id.as_deref().unwrap_or_default())?;
+            }
             for part in parts {
                 self.part(part, out)?;
             }
@@ -364,6 +371,7 @@ impl Decoder for GeminiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finishReason`".into()));
         };
+        self.ids.one()?;
         self.text.whole().and(self.thought.whole())?;
         let parts = self.reply_parts();
         Ok(Reply { parts, native: self.native(), usage: self.usage, stop })

@@ -11,6 +11,7 @@ use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
 use crate::sse::Event;
+use crate::wire::ids::Ids;
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
@@ -96,7 +97,9 @@ enum Part {
 #[derive(Clone, Debug)]
 pub struct OpenAiDecoder {
     origin: Origin,
+    /// The first chunk's.
     id: String,
+    ids: Ids,
     parts: Vec<Part>,
     calls: Vec<Call>,
     /// Fields of the message besides content and calls, merged over all deltas.
@@ -117,6 +120,7 @@ impl OpenAiDecoder {
         Self {
             origin,
             id: String::new(),
+            ids: Ids::default(),
             parts: Vec::new(),
             calls: Vec::new(),
             fields: Merged::default(),
@@ -400,8 +404,9 @@ impl Decoder for OpenAiDecoder {
         if chunk.error.is_some() {
             return Err(failure::in_stream(&event.data));
         }
-        if let (true, Some(id)) = (self.id.is_empty(), chunk.id) {
-            self.id = id.get().trim_matches('"').to_owned();
+        let id = chunk.id.as_ref().map_or("", |id| id.get().trim_matches('"'));
+        if self.id.is_empty() {
+            id.clone_into(&mut self.id);
         }
         for choice in chunk.choices.unwrap_or_default() {
             // More than one choice was not asked for.
@@ -411,7 +416,11 @@ impl Decoder for OpenAiDecoder {
             if let Some(error) = choice.error {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
-            self.delta(choice.delta.unwrap_or_default(), out)?;
+            let delta = choice.delta.unwrap_or_default();
+            if says_something(&delta) {
+                self.ids.take(id)?;
+            }
+            self.delta(delta, out)?;
             match choice.finish_reason.as_deref() {
                 None | Some("") => {}
                 Some(reason) => self.finish(reason)?,
@@ -437,6 +446,7 @@ impl Decoder for OpenAiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finish_reason`".into()));
         };
+        self.ids.one()?;
         let calls = self.calls.iter().map(|call| call.pieces.whole().and(call.fields.whole()));
         self.pieces
             .iter()
@@ -452,6 +462,12 @@ impl Decoder for OpenAiDecoder {
         let parts = self.reply_parts();
         Ok(Reply { parts, native: Some(self.native()), usage: self.usage, stop })
     }
+}
+
+/// Whether a delta holds more than who speaks.
+fn says_something(delta: &RawObject) -> bool {
+    let nothing = ["null", "\"\"", "[]", "{}"];
+    delta.0.iter().any(|(key, value)| key != "role" && !nothing.contains(&value.get()))
 }
 
 /// A list of objects, or nothing.

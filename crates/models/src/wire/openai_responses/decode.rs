@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{encode, wrapper};
 use crate::sse::Event;
+use crate::wire::ids;
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
@@ -85,6 +86,7 @@ struct OutputItem {
 pub struct ResponsesDecoder {
     origin: Origin,
     id: String,
+    begun: bool,
     items: Vec<OutputItem>,
     parts: u32,
     refusal: String,
@@ -99,6 +101,7 @@ impl ResponsesDecoder {
         Self {
             origin,
             id: String::new(),
+            begun: false,
             items: Vec::new(),
             parts: 0,
             refusal: String::new(),
@@ -334,7 +337,13 @@ impl Decoder for ResponsesDecoder {
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         let response = message.response.take().unwrap_or_default();
         match message.kind.as_str() {
-            "response.created" => self.id = response.text("id").unwrap_or_default(),
+            "response.created" => {
+                let id = response.text("id").unwrap_or_default();
+                if self.begun && (id != self.id || !self.items.is_empty()) {
+                    return Err(ids::second());
+                }
+                (self.begun, self.id) = (true, id);
+            }
             "response.output_item.added" => {
                 let fields = message.item.ok_or_else(|| lacks("item"))?;
                 self.added(message.output_index.unwrap_or(self.items.len() as u64), fields, out);
