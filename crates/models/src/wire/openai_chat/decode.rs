@@ -102,6 +102,8 @@ pub struct OpenAiDecoder {
     ids: Ids,
     parts: Vec<Part>,
     calls: Vec<Call>,
+    /// The last part, where it is a call that is not shown yet: more of its name may come.
+    unshown: bool,
     /// Fields of the message besides content and calls, merged over all deltas.
     fields: Merged,
     content: String,
@@ -123,6 +125,7 @@ impl OpenAiDecoder {
             ids: Ids::default(),
             parts: Vec::new(),
             calls: Vec::new(),
+            unshown: false,
             fields: Merged::default(),
             content: String::new(),
             refusal: String::new(),
@@ -204,8 +207,24 @@ impl OpenAiDecoder {
     }
 
     fn begin(&mut self, part: Part, kind: PartKind, out: &mut Vec<Piece>) {
+        self.show_call(out);
         out.push(Piece::Start { part: self.parts.len() as u32, kind });
         self.parts.push(part);
+    }
+
+    fn begin_call(&mut self, call: Call, out: &mut Vec<Piece>) {
+        self.show_call(out);
+        self.parts.push(Part::Call(self.calls.len()));
+        self.calls.push(call);
+        self.unshown = true;
+    }
+
+    /// Shows the call whose name was still coming.
+    fn show_call(&mut self, out: &mut Vec<Piece>) {
+        if let (true, Some(Part::Call(at))) = (std::mem::take(&mut self.unshown), self.parts.last()) {
+            let kind = PartKind::ToolCall { name: self.calls[*at].name.clone() };
+            out.push(Piece::Start { part: self.parts.len() as u32 - 1, kind });
+        }
     }
 
     /// Appends to the last part.
@@ -246,18 +265,17 @@ impl OpenAiDecoder {
         let at = match self.same_call(index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
-                self.calls.push(Call { index, id: id.clone(), name: name.clone(), ..Call::default() });
-                let at = self.calls.len() - 1;
-                self.begin(Part::Call(at), PartKind::ToolCall { name: name.clone() }, out);
-                at
+                self.begin_call(Call { index, ..Call::default() }, out);
+                self.calls.len() - 1
             }
         };
         let call = &mut self.calls[at];
         if call.id.is_empty() {
             call.id = id;
         }
-        if call.name.is_empty() {
-            call.name = name;
+        // A name comes before the arguments, in pieces here and whole in every delta there.
+        if call.arguments.is_empty() && call.name != name {
+            call.name.push_str(&name);
         }
         for (key, value) in &delta.0 {
             if !matches!(key.as_str(), "index" | "id" | "type" | "function") {
@@ -273,6 +291,7 @@ impl OpenAiDecoder {
             return Ok(());
         }
         call.arguments.push_str(&arguments);
+        self.show_call(out);
         let part = self.parts.iter().position(|part| matches!(part, Part::Call(call) if *call == at));
         out.push(Piece::Delta { part: part.unwrap_or(0) as u32, text: arguments });
         Ok(())
@@ -296,7 +315,8 @@ impl OpenAiDecoder {
         let whole = || json::is_object(&call.arguments);
         let other_name = name != call.name && !call.name.is_empty();
         // Only a delta that leaves it open pays for reading all that came before.
-        let renamed = || other_name && (call.arguments.is_empty() || whole());
+        let unnamed = call.arguments.is_empty() && index.is_some();
+        let renamed = || other_name && !unnamed && (call.arguments.is_empty() || whole());
         let opens = |text: &str| text.trim_start().starts_with('{');
         let begins = || opens(raw) || text::whole(Some(raw)).is_ok_and(|text| opens(&text));
         let second = untold && (renamed() || begins() && whole());
@@ -423,7 +443,10 @@ impl Decoder for OpenAiDecoder {
             self.delta(delta, out)?;
             match choice.finish_reason.as_deref() {
                 None | Some("") => {}
-                Some(reason) => self.finish(reason)?,
+                Some(reason) => {
+                    self.show_call(out);
+                    self.finish(reason)?;
+                }
             }
         }
         // Before the finish it is a running count; what counts comes with it or after.

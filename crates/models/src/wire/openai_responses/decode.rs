@@ -129,11 +129,30 @@ impl ResponsesDecoder {
         at
     }
 
+    /// The item that an event speaks of: the last that is not done, where the event does not say.
     fn at(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(index) => self.items.iter().rposition(|item| item.index == index),
-            None => self.items.len().checked_sub(1),
+            None => self.items.iter().rposition(|item| !item.done),
         }
+    }
+
+    /// The item that ends as `fields`, where the event does not say its index: the same by all that both
+    /// tell of it, and not done unless it bears that very id.
+    fn alike(&self, fields: &RawObject) -> Option<usize> {
+        let same = |item: &OutputItem, key: &str| match (item.fields.get(key), fields.get(key)) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        self.items.iter().position(|item| {
+            let by_id = item.fields.get("id").is_some() && fields.get("id").is_some();
+            ["type", "id", "call_id"].iter().all(|key| same(item, key)) && (by_id || !item.done)
+        })
+    }
+
+    /// An index that no item bears.
+    fn next_index(&self) -> u64 {
+        self.items.iter().map(|item| item.index.saturating_add(1)).max().unwrap_or(0)
     }
 
     fn begin(&mut self, at: usize, kind: PartKind, out: &mut Vec<Piece>) -> u32 {
@@ -155,7 +174,7 @@ impl ResponsesDecoder {
                     Kind::Reasoning => r#"{"type":"reasoning"}"#,
                     _ => return Ok(()),
                 };
-                let index = message.output_index.unwrap_or(self.items.len() as u64);
+                let index = message.output_index.unwrap_or_else(|| self.next_index());
                 self.added(index, RawObject::parse(begun).unwrap_or_default(), out)
             }
         };
@@ -192,11 +211,16 @@ impl ResponsesDecoder {
     }
 
     /// An item as it stands in the end. What was not streamed of it is said now.
-    fn done(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
-        let at = match self.at(Some(index)) {
+    fn done(
+        &mut self,
+        index: Option<u64>,
+        fields: RawObject,
+        out: &mut Vec<Piece>,
+    ) -> Result<(), ModelError> {
+        let at = match index.map_or_else(|| self.alike(&fields), |index| self.at(Some(index))) {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
-            None => self.added(index, fields.clone(), out),
+            None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out),
         };
         let whole = match self.items[at].kind {
             Kind::Text => section_texts(&fields, "content", "text")?.concat(),
@@ -256,7 +280,7 @@ impl ResponsesDecoder {
         let output = response.get("output").and_then(|raw| serde_json::from_str::<Vec<RawObject>>(raw).ok());
         if let (true, Some(output)) = (self.items.is_empty(), output) {
             for (index, fields) in output.into_iter().enumerate() {
-                self.done(index as u64, fields, out)?;
+                self.done(Some(index as u64), fields, out)?;
             }
         }
         for at in (0..self.items.len()).rev() {
@@ -346,12 +370,11 @@ impl Decoder for ResponsesDecoder {
             }
             "response.output_item.added" => {
                 let fields = message.item.ok_or_else(|| lacks("item"))?;
-                self.added(message.output_index.unwrap_or(self.items.len() as u64), fields, out);
+                self.added(message.output_index.unwrap_or_else(|| self.next_index()), fields, out);
             }
             "response.output_item.done" => {
                 let fields = message.item.ok_or_else(|| lacks("item"))?;
-                let last = self.items.last().map_or(0, |item| item.index);
-                self.done(message.output_index.unwrap_or(last), fields, out)?;
+                self.done(message.output_index, fields, out)?;
             }
             "response.output_text.delta" => self.delta(Kind::Text, &message, out)?,
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
