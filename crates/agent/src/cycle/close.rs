@@ -60,7 +60,9 @@ impl Cycle {
             usage.add(&step.aborted);
             usage
         };
-        open.steps.iter().map(|step| cost(price_of(&step.model)?, &all(step))).sum()
+        open.steps
+            .iter()
+            .try_fold(0u64, |sum, step| Some(sum.saturating_add(cost(price_of(&step.model)?, &all(step))?)))
     }
 
     fn receipt(

@@ -219,7 +219,7 @@ impl Cycle {
         let usage = decision.thought.reply.usage;
         for entry in &decision.entries {
             let generated = if entry.kind == EntryKind::Assistant { usage.output.unwrap_or(0) } else { 0 };
-            open.tokens += u64::from(entry.tokens).max(generated);
+            open.tokens = open.tokens.saturating_add(u64::from(entry.tokens).max(generated));
         }
         open.usage.add(&usage);
         open.steps.push(self.step_receipt(decision));

@@ -142,7 +142,7 @@ impl Cycle {
         let mut changes = self.changes(CommitKind::Settle, now);
         changes.call_changes = self.arrivals();
         let mut open = self.open.clone();
-        open.tokens += u64::from(entry.tokens);
+        open.tokens = open.tokens.saturating_add(entry.tokens.into());
         self.note_calls(&mut open, &changes.call_changes);
         let outcomes = self.told();
         self.step_over(&mut open, outcomes.iter().map(|(row, outcome)| (row.tool.as_str(), outcome)));

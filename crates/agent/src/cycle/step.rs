@@ -133,7 +133,7 @@ impl Cycle {
         let Some(output) = tokens else { return };
         let window: u64 = self.window.iter().map(|entry| u64::from(entry.tokens)).sum();
         let input = window + self.fixed_tokens + super::think::estimate(self.shown_bytes());
-        self.open.tokens += output;
+        self.open.tokens = self.open.tokens.saturating_add(output);
         self.waste(&Usage { input: Some(input), output: Some(output), ..Usage::default() });
     }
 
