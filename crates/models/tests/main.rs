@@ -21,4 +21,5 @@ mod responses;
 mod spliced;
 mod splits;
 mod support;
+mod usage;
 mod voices;

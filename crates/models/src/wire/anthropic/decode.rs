@@ -241,11 +241,10 @@ impl AnthropicDecoder {
     fn usage(&self) -> Usage {
         let counts = &self.counts;
         // The vendor counts cached tokens beside the others; a receipt counts them among them.
-        let input = counts.input_tokens.map(|fresh| {
-            fresh
-                + counts.cache_creation_input_tokens.unwrap_or(0)
-                + counts.cache_read_input_tokens.unwrap_or(0)
-        });
+        let cached = [counts.cache_creation_input_tokens, counts.cache_read_input_tokens];
+        let input = counts
+            .input_tokens
+            .map(|fresh| cached.into_iter().flatten().fold(fresh, |sum, tokens| sum.saturating_add(tokens)));
         Usage {
             input,
             cached: counts.cache_read_input_tokens,

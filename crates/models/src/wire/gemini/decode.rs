@@ -60,7 +60,7 @@ impl Counts {
     fn usage(&self) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
         Usage {
             input: sum(self.prompt_token_count, self.tool_use_prompt_token_count),

@@ -59,7 +59,7 @@ impl Counts {
         // Some (xAI) count reasoning beside the completion; their total tells.
         let beside = match (self.total_tokens, self.prompt_tokens, self.completion_tokens, reasoning) {
             (Some(total), Some(input), Some(output), Some(reasoning))
-                if total == input + output + reasoning =>
+                if input.checked_add(output).and_then(|sum| sum.checked_add(reasoning)) == Some(total) =>
             {
                 reasoning
             }
@@ -68,7 +68,7 @@ impl Counts {
         Usage {
             input: self.prompt_tokens,
             cached: cached.or(self.prompt_cache_hit_tokens),
-            output: self.completion_tokens.map(|output| output + beside),
+            output: self.completion_tokens.map(|output| output.saturating_add(beside)),
             reasoning,
         }
     }
