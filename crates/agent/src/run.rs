@@ -171,7 +171,8 @@ impl Run {
             .steps
             .iter()
             .filter_map(|step| Some((step.usage.output?, step.model_ms.checked_sub(step.first_ms?)?)));
-        let (tokens, ms) = known.fold((0, 0), |sum, step| (sum.0 + step.0, sum.1 + step.1));
+        let (tokens, ms) = known
+            .fold((0u64, 0u64), |sum, step| (sum.0.saturating_add(step.0), sum.1.saturating_add(step.1)));
         speed(tokens, ms)
     }
 }

@@ -5,6 +5,9 @@
 pub const EVENT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// One whole generation, as received.
 pub const REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// What is waited for behind a vendor's word for why it stopped: usage, and the closing mark. Some servers
+/// send none and keep the connection open.
+pub const FINISH_GRACE_MS: u64 = 2_000;
 /// What is read of an error's body.
 pub const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 /// What is shown of a vendor's words.

@@ -6,10 +6,11 @@ use std::time::Duration;
 use agent::config::ModelTimeouts;
 use agent::port::{Memo, ModelError, ModelRequest, Piece};
 use futures_util::StreamExt as _;
-use testkit::stubs::{Answer, Stub, Vendor};
+use serde_json::Value;
+use testkit::stubs::{Answer, Stub, Vendor, bytes_of};
 use tokio::sync::Semaphore;
 
-use crate::support::{Life, voice_at};
+use crate::support::{Life, collect, voice_at};
 
 const ALL: [(Vendor, &str); 4] = [
     (Vendor::OpenAi, "openai/gpt-5"),
@@ -108,6 +109,33 @@ async fn bytes_that_show_nothing_are_signs_of_life() {
     permits.close();
     let rest: Vec<_> = stream.collect().await;
     assert!(matches!(rest.last(), Some(Ok(Piece::Done(_)))));
+}
+
+/// What the vendor would send, without its closing mark.
+fn unclosed(vendor: Vendor) -> Vec<u8> {
+    let answer = Answer::new().text("whole").call("c1", "done", "{}", 1).usage(9, 0, 4);
+    let text = String::from_utf8(bytes_of(vendor, &answer, &Value::Null)).unwrap();
+    let end = ["data: [DONE]", "event: message_stop"].iter().find_map(|mark| text.find(mark));
+    text[..end.unwrap_or(text.len())].into()
+}
+
+#[tokio::test]
+async fn a_finished_reply_counts_though_the_connection_stays_open() {
+    for (vendor, name) in ALL {
+        let stub = Stub::start(vendor).await;
+        stub.push(Answer::raw(unclosed(vendor)).hangs());
+        let mut life = Life::new();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let timeouts = ModelTimeouts { idle: 100, ..ModelTimeouts::default() };
+        let request = ModelRequest { prompt: &life.prompt, memo: &mut life.memo, timeouts: &timeouts };
+        let heard = tokio::time::timeout(
+            Duration::from_secs(20),
+            collect(voice_at(name, &stub.url()).stream(request)),
+        );
+        let (_, reply) = heard.await.unwrap_or_else(|_| panic!("{name} is waited for for ever")).unwrap();
+        assert_eq!((reply.parts.len(), reply.usage.output), (2, Some(4)), "{name}");
+        stub.hung_up().await;
+    }
 }
 
 #[tokio::test]

@@ -18,5 +18,8 @@ mod local;
 mod memo;
 mod openai;
 mod responses;
+mod spliced;
+mod splits;
 mod support;
+mod usage;
 mod voices;

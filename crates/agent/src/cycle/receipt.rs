@@ -166,8 +166,10 @@ impl Cycle {
             usage.add(&step.discarded);
             usage
         };
-        let costs = open.steps.iter().map(|step| cost(price_of(&step.model)?, &all(step)));
-        costs.sum::<Option<u64>>().filter(|_| !open.steps.is_empty())
+        let add = |sum: u64, step: &StepReceipt| {
+            Some(sum.saturating_add(cost(price_of(&step.model)?, &all(step))?))
+        };
+        open.steps.iter().try_fold(0, add).filter(|_| !open.steps.is_empty())
     }
 
     /// Tokens and money of a cycle that has no receipt.

@@ -56,11 +56,16 @@ impl<D: Decoder + ?Sized> Feed<D> {
             out.extend(self.spoiled(error)?);
             return Ok(out);
         }
-        if let (Some(word), Some(false)) = (broken, self.decoder.as_ref().map(|d| d.finished())) {
+        if let (Some(word), false, false) = (broken, self.is_over(), self.is_finished()) {
             return Err(ModelError::Cut(word));
         }
         out.extend(self.finish()?);
         Ok(out)
+    }
+
+    /// Whether the vendor said why it stopped: the reply is whole, and only what is said about it may come.
+    pub fn is_finished(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|decoder| decoder.finished())
     }
 
     /// Whether the reply was handed out (or never will be).
@@ -78,7 +83,7 @@ impl<D: Decoder + ?Sized> Feed<D> {
 
     /// An error after the finish loses nothing: the reply stands.
     fn spoiled(&mut self, error: ModelError) -> Result<Vec<Piece>, ModelError> {
-        if self.decoder.as_ref().is_some_and(|decoder| decoder.finished()) {
+        if self.is_finished() {
             return self.finish();
         }
         self.decoder = None;

@@ -12,7 +12,9 @@ pub mod openai_responses;
 mod body;
 mod chain;
 mod feed;
+mod ids;
 mod json;
+mod text;
 mod transcript;
 
 use agent::entry::Entry;

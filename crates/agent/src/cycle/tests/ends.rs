@@ -145,3 +145,18 @@ fn what_an_aborted_generation_used_is_in_the_run() {
     assert_eq!((run.usage.input, run.usage.output), (Some(1_000), Some(5)), "as the provider reports");
     assert_eq!(run.estimated(), aborted);
 }
+
+#[test]
+fn a_usage_near_the_largest_number_overflows_nothing() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let mut thought = reply(vec![call("note"), call("look")]);
+    thought.reply.usage = Usage { input: Some(u64::MAX), output: Some(u64::MAX), ..Usage::default() };
+    cycle.thought(Ok(thought), at(2_000));
+    let (_, next) = drive(&mut cycle);
+    let Next::Outward(rows) = next else { panic!("wanted the call, got {next:?}") };
+    cycle.settled(rows[0].id.clone(), Outcome::ok("seen"));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Exhausted);
+    assert_eq!(commits.last().unwrap().run.as_ref().unwrap().usage.input, Some(u64::MAX));
+}

@@ -8,8 +8,9 @@ use crate::wire::json::{self, RawObject};
 use crate::wire::transcript::{self, asked, matching, orphan, output};
 use crate::wire::{Between, Lane, Live};
 
-/// Items that wait for an answer which nobody gives: tools of these kinds are never offered.
-const UNANSWERED: [&str; 6] = [
+/// Items that wait for an answer. Tools of these kinds are never offered, so nobody gives one but the
+/// vendor, in an item of its own.
+const ANSWERED_BY_VENDOR: [&str; 6] = [
     "custom_tool_call",
     "computer_call",
     "local_shell_call",
@@ -90,6 +91,8 @@ fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<St
 /// left out the ids go too, since the vendor would miss the reasoning that an id was given with.
 fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     let items: Vec<RawObject> = serde_json::from_str(&native.body).unwrap_or_default();
+    let named = |item: &RawObject| (item.text("type").unwrap_or_default(), item.text("call_id"));
+    let names: Vec<_> = items.iter().map(named).collect();
     let mut left = calls;
     let mut kept: Vec<(bool, RawObject)> = Vec::new();
     let mut whole = false;
@@ -102,7 +105,11 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
             "function_call" if left == 0 => continue,
             "function_call" => left -= 1,
             "message" if !says_something(&item) => continue,
-            other if UNANSWERED.contains(&other) => continue,
+            kind if counterpart(kind)
+                .is_some_and(|other| !names.contains(&(other, item.text("call_id")))) =>
+            {
+                continue;
+            }
             _ => {}
         }
         kept.push((is_reasoning, item));
@@ -121,6 +128,14 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
         text
     };
     kept.into_iter().filter(|(is_reasoning, _)| whole || !is_reasoning).map(write).collect()
+}
+
+/// The kind of item without which one of this kind would be refused.
+fn counterpart(kind: &str) -> Option<String> {
+    if ANSWERED_BY_VENDOR.contains(&kind) {
+        return Some(format!("{kind}_output"));
+    }
+    kind.strip_suffix("_output").filter(|call| ANSWERED_BY_VENDOR.contains(call)).map(str::to_owned)
 }
 
 fn says_something(message: &RawObject) -> bool {
