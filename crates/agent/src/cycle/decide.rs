@@ -11,7 +11,7 @@ use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind, View};
-use crate::id::{CallId, ContentRef, EventId};
+use crate::id::{CallId, EventId};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
@@ -77,7 +77,6 @@ impl Cycle {
                     arguments: kept(arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
-                    schema_hash: spec.map(|spec| schema_hash(&spec.schema)).unwrap_or_default(),
                     awaited: !goes_on || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,
@@ -389,10 +388,6 @@ fn addressed_by(decision: &Decision, listed: &[u64]) -> Vec<Named> {
 pub(super) fn text_field(arguments: &str, field: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(arguments).ok()?;
     Some(value.get(field)?.as_str()?.to_owned())
-}
-
-fn schema_hash(schema: &serde_json::Value) -> String {
-    ContentRef::of(schema.to_string().as_bytes()).0[..16].to_owned()
 }
 
 fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {

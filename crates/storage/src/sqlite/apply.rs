@@ -104,9 +104,9 @@ pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outco
 
 /// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
 pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
-    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, schema_hash, awaited, \
+    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
                state, arguments, outcome, root, hop) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
@@ -119,7 +119,6 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
             call.tool,
             call.effect.as_str(),
             call.tool_version,
-            call.schema_hash,
             call.awaited,
             call.state.as_str(),
             call.arguments,

@@ -196,11 +196,11 @@ fn calls(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<CallRow>> {
 
 /// Columns of [`call_at`].
 pub(super) const CALL: &str =
-    "id, cycle, step, idx, tool, arguments, effect, tool_version, schema_hash, awaited, state, outcome";
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome";
 
 pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
-    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 10)?);
-    let outcome: Option<String> = row.get(at + 11)?;
+    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
+    let outcome: Option<String> = row.get(at + 10)?;
     Ok(CallRow {
         id: CallId(row.get(at)?),
         cycle: CycleId(uuid_at(row, at + 1)?),
@@ -210,8 +210,7 @@ pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         arguments: row.get(at + 5)?,
         effect: Effect::parse(&effect).ok_or_else(|| damaged(format!("`{effect}` is no effect")))?,
         tool_version: row.get(at + 7)?,
-        schema_hash: row.get(at + 8)?,
-        awaited: row.get(at + 9)?,
+        awaited: row.get(at + 8)?,
         state: CallState::parse(&state).ok_or_else(|| damaged(format!("`{state}` is no state of a call")))?,
         outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
     })

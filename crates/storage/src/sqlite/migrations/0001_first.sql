@@ -194,14 +194,11 @@ CREATE TABLE call (
   tool TEXT NOT NULL,
   effect TEXT NOT NULL,
   tool_version TEXT NOT NULL,
-  schema_hash TEXT NOT NULL,
   awaited INTEGER NOT NULL,
   state TEXT NOT NULL,
-  worker TEXT,
-  claimed_at INTEGER,
   arguments TEXT NOT NULL,
   outcome TEXT,
-  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle: by whoever claimed it, or canceled
+  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle, or canceled
   root ANY,                            -- open calls: what their answers descend from,
   hop INTEGER,                         --   and the hop that they carry
   attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
