@@ -85,7 +85,7 @@ pub struct Requester {
 pub struct LayerRef {
     /// Stands right behind this entry.
     pub after: u64,
-    /// Its text's address among the blobs.
+    /// The address of its text.
     pub content: ContentRef,
 }
 

@@ -10,10 +10,9 @@ use agent::id::{AgentId, CallId, CycleId, SpaceId};
 use agent::life::{Layer, Life, OpenCycle, Standing, Waking, Window};
 use agent::message::ModelMessage;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::Session;
-use super::apply::unhex;
 use super::events::{Which, waiting};
 use super::facts::facts;
 use super::fault::{Outcome, damaged};
@@ -92,7 +91,7 @@ pub(super) fn wake(
         events.sort_by_key(|event| event.seq);
     }
     let (calls, layers) = match &life.open {
-        Some(open) => (calls(db, row, open.id)?, layers(db, open)?),
+        Some(open) => (calls(db, row, open.id)?, layers(db, row, open.id)?),
         None => (Vec::new(), Vec::new()),
     };
     Ok(Some(Waking {
@@ -216,18 +215,12 @@ pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
     })
 }
 
-fn layers(db: &Connection, open: &OpenCycle) -> Outcome<Vec<Layer>> {
-    open.layers
-        .iter()
-        .map(|layer| {
-            let sql = "SELECT content FROM blob WHERE hash = ?";
-            let content: Option<Vec<u8>> =
-                db.prepare_cached(sql)?.query_row([unhex(&layer.content)], |row| row.get(0)).optional()?;
-            let text = content.and_then(|content| String::from_utf8(content).ok());
-            let text = text.ok_or_else(|| damaged(format!("the layer `{}` is gone", layer.content)))?;
-            Ok(Layer { after: layer.after, text: text.into() })
-        })
-        .collect()
+/// What the model was sent in a cycle besides its entries, in the order in which it was.
+pub(super) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
+    let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| {
+        Ok(Layer { after: u64_at(row, 0)?, text: row.get::<_, String>(1)?.into() })
+    })
 }
 
 /// An open cycle from its column.

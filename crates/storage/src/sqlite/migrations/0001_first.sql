@@ -302,7 +302,17 @@ CREATE INDEX plan_id ON plan(id);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
 CREATE INDEX plan_due ON plan(next_at) WHERE to_commit IS NULL AND next_at IS NOT NULL;
 
-CREATE TABLE blob (hash BLOB NOT NULL UNIQUE, content BLOB NOT NULL) STRICT;
+-- What models were sent besides the log. That of an agent's newest requests is kept.
+CREATE TABLE layer (
+  agent INTEGER NOT NULL,
+  request INTEGER NOT NULL,            -- counts the agent's requests that brought one
+  idx INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  after INTEGER NOT NULL,              -- stands right behind this entry
+  text TEXT NOT NULL,
+  PRIMARY KEY (agent, request, idx)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX layer_cycle ON layer(agent, cycle);
 
 -- Idempotency keys, for ever.
 CREATE TABLE request (
