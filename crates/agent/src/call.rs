@@ -246,8 +246,6 @@ pub struct CallRow {
     pub effect: Effect,
     /// Version of the tool that it was decided under.
     pub tool_version: String,
-    /// Hash of the tool's schema then.
-    pub schema_hash: String,
     /// Whether the open cycle waits for it (`false`: its outcome becomes an event).
     pub awaited: bool,
     /// Where it stands.
@@ -270,7 +268,6 @@ mod tests {
             arguments: "{}".into(),
             effect,
             tool_version: "1".into(),
-            schema_hash: String::new(),
             awaited: false,
             state: CallState::Detached,
             outcome: None,

@@ -232,7 +232,7 @@ pub struct Changes {
     /// are no reason to refuse: one whose agent may not (any more) speak in its space is left out. From
     /// then on each outcome that is written to a call row changes its message in the same transaction.
     pub shows: Vec<NewMessage>,
-    /// Volatile layers to keep as blobs; the open cycle names them.
+    /// Volatile layers to keep with the cycle.
     pub layers: Vec<Layer>,
     /// A new view row.
     pub view: Option<View>,

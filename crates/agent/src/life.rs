@@ -10,7 +10,7 @@ use crate::config::AgentConfig;
 use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Principal, Trust, Waiting};
-use crate::id::{AgentId, CallId, ContentRef, CycleId, GoalId, PlanId, RootId, SpaceId};
+use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::run::{StepReceipt, Usage};
 
 /// Whether the agent may live at all.
@@ -79,15 +79,6 @@ pub struct Requester {
     pub space: Option<SpaceId>,
 }
 
-/// A volatile layer that was sent, named by content (SYSTEM.md §5).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LayerRef {
-    /// Stands right behind this entry.
-    pub after: u64,
-    /// Its text's address among the blobs.
-    pub content: ContentRef,
-}
-
 /// A volatile layer with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
@@ -144,8 +135,6 @@ pub struct OpenCycle {
     pub finishing: Option<Finishing>,
     /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
-    /// Volatile layers sent so far.
-    pub layers: Vec<LayerRef>,
     /// What each step did; the store keeps each in a row of its own.
     #[serde(skip)]
     pub steps: Vec<StepReceipt>,
@@ -217,7 +206,6 @@ impl OpenCycle {
             continued: false,
             finishing: None,
             addressed: Vec::new(),
-            layers: Vec::new(),
             steps: Vec::new(),
             usage: Usage::default(),
             estimated: Usage::default(),

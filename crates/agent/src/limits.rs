@@ -120,6 +120,8 @@ pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 
 /// The workspace, rendered.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
+/// Requests of one agent of which is kept what models were sent besides the log.
+pub const LAYERS_KEPT: u64 = 1_000;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.

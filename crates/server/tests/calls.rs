@@ -36,7 +36,6 @@ async fn calling(world: &World) -> CallId {
         arguments: r#"{"target":"all"}"#.into(),
         effect: Effect::Unsafe,
         tool_version: "1".into(),
-        schema_hash: "hash".into(),
         awaited: true,
         state: CallState::Planned,
         outcome: None,

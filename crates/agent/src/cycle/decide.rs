@@ -100,7 +100,6 @@ impl Cycle {
                     arguments: kept(arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
-                    schema_hash: String::new(),
                     awaited: !goes_on || outcome.is_some(),
                     state: if outcome.is_some() { CallState::Done } else { CallState::Planned },
                     outcome,

@@ -17,6 +17,8 @@ pub(super) struct Log {
     /// The last entry of the log, whether it is shown or not.
     pub(super) head_seq: u64,
     pub(super) layers: Vec<Layer>,
+    /// How many of these, the first ones, the store has.
+    stored: usize,
     /// View and window as they stand in the store, where less of them is sent as long as nothing of the
     /// cycle is lived.
     pub(super) full: Option<(View, Vec<Arc<Entry>>)>,
@@ -28,7 +30,8 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn new(view: View, window: Vec<Arc<Entry>>, head_seq: u64, layers: Vec<Layer>) -> Self {
         let window = transcript::without_refused(window, &view);
-        Self { view, window, head_seq, layers, full: None, cuts: 0, rebuilt: false }
+        let stored = layers.len();
+        Self { view, window, head_seq, layers, stored, full: None, cuts: 0, rebuilt: false }
     }
 
     /// Appends what a commit wrote.
@@ -85,10 +88,14 @@ impl Log {
         self.layers.iter().map(|layer| layer.text.len()).sum()
     }
 
-    pub(super) fn keep(&mut self, layer: &Layer) {
-        if !self.layers.iter().any(|known| known.after == layer.after && known.text == layer.text) {
-            self.layers.push(layer.clone());
-        }
+    /// Layers that the store does not have yet.
+    pub(super) fn new_layers(&self) -> Vec<Layer> {
+        self.layers[self.stored..].to_vec()
+    }
+
+    /// The store has these too now.
+    pub(super) fn layers_stored(&mut self, new: usize) {
+        self.stored += new;
     }
 
     /// Whether the log ends with calls whose outcomes entry is not appended.

@@ -77,7 +77,7 @@ impl Cycle {
     pub(super) fn applied(&mut self, changes: &Changes) {
         self.row.commit_n = changes.expect + 1;
         self.log.append(&changes.entries);
-        changes.layers.iter().for_each(|layer| self.log.keep(layer));
+        self.log.layers_stored(changes.layers.len());
         self.row.active_space = changes.inward.active_space.or(self.row.active_space);
         if let Some(view) = &changes.view {
             self.log.replace(view.clone());

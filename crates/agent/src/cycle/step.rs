@@ -10,9 +10,8 @@ use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
 use crate::entry::{Entry, EntryKind};
 use crate::event::{Fate, Waiting};
-use crate::id::ContentRef;
 use crate::inbox::{self, Batch};
-use crate::life::{Glimpse, Layer, LayerRef, OpenCycle};
+use crate::life::{Glimpse, Layer, OpenCycle};
 use crate::message::ModelMessage;
 use crate::prepare::{Prepared, Situation, prepare};
 use crate::prompt::ToolChoice;
@@ -255,14 +254,7 @@ impl Cycle {
     /// kept for whoever continues the cycle.
     pub(super) fn live_shown(&self, step: &Step, changes: &mut Changes, open: &mut OpenCycle) {
         changes.settle = step.settled(&Fate::Lived { cycle: open.id, step: open.step });
-        for layer in &self.log.layers {
-            let content = ContentRef::of(layer.text.as_bytes());
-            let named = LayerRef { after: layer.after, content };
-            if !open.layers.contains(&named) {
-                open.layers.push(named);
-                changes.layers.push(layer.clone());
-            }
-        }
+        changes.layers = self.log.new_layers();
         open.listed = step.listed(open);
         open.previewed = step.previewed;
         open.voice.clone_from(&step.voice);

@@ -8,14 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::call::Outcome;
 use agent::changes::{Changes, CommitOutcome, Echo, Glance};
-use agent::entry::Entry;
 use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::{Lease, Waking};
 use agent::port::{
-    Accept, Accepted, BoxFuture, CallError, Calls, Claim, Clock as _, Detached, Due, Finish, FinishedCall,
-    Lookup, Messages, RequestKey, Store, StoreError, Waken,
+    Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
+    Messages, RequestKey, Store, StoreError, Waken,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -292,11 +290,6 @@ fn known<T>(answer: Result<T, CallError>) -> Result<Result<T, CallId>, StoreErro
 }
 
 impl Calls for Port {
-    fn claim(&self, call: CallId, worker: String, at: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
-        let done = self.write(move |sqlite| known(now(sqlite.claim(call, worker, at))));
-        Box::pin(async move { done.await?.map_err(CallError::Unknown) })
-    }
-
     fn detached(
         &self,
         after: Option<CallId>,
@@ -335,19 +328,6 @@ impl Lookup for Port {
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
         Box::pin(self.read(move |sqlite| now(Lookup::runs(sqlite, agent, limit))))
-    }
-
-    fn archive(
-        &self,
-        agent: AgentId,
-        from: u64,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::archive(sqlite, agent, from, limit))))
-    }
-
-    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::outcome(sqlite, agent, call))))
     }
 }
 

@@ -3,8 +3,7 @@
 use agent::changes::{CallChange, Changes, CommitKind, Named};
 use agent::entry::{Entry, View};
 use agent::event::Fate;
-use agent::id::ContentRef;
-use agent::life::Layer;
+use agent::limits;
 use agent::run::Run;
 use rusqlite::{Connection, params};
 
@@ -119,9 +118,9 @@ fn writes_receipt(kind: CommitKind) -> bool {
 
 /// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
 pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
-    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, schema_hash, awaited, \
+    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
                state, arguments, outcome, root, hop) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
@@ -134,7 +133,6 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
             call.tool,
             call.effect.as_str(),
             call.tool_version,
-            call.schema_hash,
             call.awaited,
             call.state.as_str(),
             call.arguments,
@@ -160,23 +158,25 @@ pub(super) fn call_changes(db: &Connection, agent: i64, changes: &[CallChange]) 
     Ok(())
 }
 
-/// Keeps volatile layers by content.
-pub(super) fn layers(db: &Connection, layers: &[Layer]) -> Outcome<()> {
-    layers.iter().try_for_each(|layer| put_blob(db, layer.text.as_bytes()).map(drop))
-}
-
-/// Keeps bytes by content; a repeat is free.
-pub(super) fn put_blob(db: &Connection, content: &[u8]) -> Outcome<ContentRef> {
-    let name = ContentRef::of(content);
-    run(db, "INSERT OR IGNORE INTO blob (hash, content) VALUES (?, ?)", params![unhex(&name), content])?;
-    Ok(name)
-}
-
-/// The bytes of a content address; empty where it is none.
-pub(super) fn unhex(name: &ContentRef) -> Vec<u8> {
-    let digits: Option<Vec<u8>> =
-        name.0.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
-    digits.unwrap_or_default().chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+/// Keeps what the model was sent besides its entries. Once the cycle is over, that of old requests goes.
+pub(super) fn layers(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let over = changes.open.is_none() && changes.kind != CommitKind::View;
+    if changes.layers.is_empty() && !over {
+        return Ok(());
+    }
+    let sql = "SELECT coalesce(max(request), 0) FROM layer WHERE agent = ?";
+    let newest: i64 = db.prepare_cached(sql)?.query_row([agent], |row| row.get(0))?;
+    let request = newest + i64::from(!changes.layers.is_empty());
+    let sql = "INSERT INTO layer (agent, request, idx, cycle, after, text) VALUES (?, ?, ?, ?, ?, ?)";
+    for (idx, layer) in changes.layers.iter().enumerate() {
+        let (idx, cycle) = (int(idx as u64), bytes(changes.cycle.0));
+        run(db, sql, params![agent, request, idx, cycle, int(layer.after), &*layer.text])?;
+    }
+    if over {
+        let sql = "DELETE FROM layer WHERE agent = ? AND request <= ?";
+        run(db, sql, params![agent, request - int(limits::LAYERS_KEPT)])?;
+    }
+    Ok(())
 }
 
 /// A new view row.
@@ -238,4 +238,36 @@ pub(super) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
         reasoning
     ];
     run(db, sql, row).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::id::CycleId;
+    use agent::life::Layer;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::super::{schema, wake};
+    use super::*;
+
+    #[test]
+    fn what_was_sent_besides_the_log_is_kept_of_the_newest_requests_only_once_its_cycle_is_over() {
+        let db = schema::open_memory().unwrap();
+        let kept = |cycle| wake::layers(&db, 1, CycleId(Uuid::from_u128(cycle))).unwrap().len() as u64;
+        let commit = |kind, cycle, texts: &[&str]| {
+            let mut changes =
+                Changes::new(kind, CycleId(Uuid::from_u128(cycle)), 0, 0, Timestamp::UNIX_EPOCH);
+            changes.layers = texts.iter().map(|text| Layer { after: 1, text: (*text).into() }).collect();
+            layers(&db, 1, &changes).unwrap();
+        };
+        // A commit without an open cycle closes it, but for a view.
+        for _ in 0..limits::LAYERS_KEPT + 5 {
+            commit(CommitKind::View, 1, &["workspace", "preview"]);
+        }
+        assert_eq!(kept(1), 2 * (limits::LAYERS_KEPT + 5));
+        commit(CommitKind::Close, 1, &[]);
+        assert_eq!(kept(1), 2 * limits::LAYERS_KEPT);
+        commit(CommitKind::Close, 2, &["workspace"]);
+        assert_eq!((kept(1), kept(2)), (2 * (limits::LAYERS_KEPT - 1), 1));
+    }
 }

@@ -7,8 +7,7 @@ use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
 use agent::life::Standing;
 use agent::limits;
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Claim, Denial, Detached, Finish, FinishedCall, StoreError,
-    Waken,
+    BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Waken,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -24,12 +23,6 @@ use super::wake::{CALL, call_at};
 use super::{Session, Sqlite, show};
 
 impl Calls for Sqlite {
-    fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
-        let id = call.clone();
-        let done = self.write(move |db, _| claim(db, &id, &worker, now));
-        Box::pin(async move { done.await?.ok_or(CallError::Unknown(call)) })
-    }
-
     fn detached(
         &self,
         after: Option<CallId>,
@@ -52,18 +45,6 @@ impl Calls for Sqlite {
         let done = self.write(move |db, session| finish(db, session, &answer));
         Box::pin(async move { done.await?.ok_or(CallError::Unknown(id)) })
     }
-}
-
-fn claim(db: &Connection, call: &CallId, worker: &str, now: Timestamp) -> Outcome<Option<Claim>> {
-    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
-    let Some(mut row) = first(db, &sql, [&call.0], |row| call_at(row, 0))? else { return Ok(None) };
-    let sql =
-        "UPDATE call SET state = 'started', worker = ?, claimed_at = ? WHERE id = ? AND state = 'planned'";
-    if run(db, sql, params![worker, ms(now), call.0])? == 0 {
-        return Ok(Some(Claim::Taken));
-    }
-    row.state = CallState::Started;
-    Ok(Some(Claim::Yours(Box::new(row))))
 }
 
 /// By the index over detached calls alone.

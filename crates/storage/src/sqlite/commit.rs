@@ -103,7 +103,7 @@ pub(super) fn commit(
     apply::calls(db, life.agent, changes)?;
     apply::call_changes(db, life.agent, &changes.call_changes)?;
     said.extend(show::updates(db, &changes.call_changes)?);
-    apply::layers(db, &changes.layers)?;
+    apply::layers(db, life.agent, changes)?;
     if let Some(view) = &changes.view {
         apply::view(db, life.agent, n, view)?;
     }

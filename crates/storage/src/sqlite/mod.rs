@@ -3,7 +3,7 @@
 //! runs inline on `:memory:`, synchronously on its caller.
 //!
 //! File by file: `writer` and `readers` move commands; `schema` opens and migrates; `rows`
-//! translates; `accept`, `wake`, `commit`, `due`, `calls`, `lookup`, `registry`, `reader`, `blobs`
+//! translates; `accept`, `wake`, `commit`, `due`, `calls`, `lookup`, `registry`, `reader`
 //! are the ports; `upkeep` and `verify` are for whoever keeps a store running. A later backend keeps
 //! these names.
 
@@ -11,7 +11,6 @@ mod accept;
 mod apart;
 mod apply;
 mod before;
-mod blobs;
 mod calls;
 mod commit;
 #[cfg(feature = "failpoints")]

@@ -11,10 +11,9 @@ use agent::life::{Layer, Life, OpenCycle, Standing, Waking, Window};
 use agent::message::ModelMessage;
 use agent::run::StepReceipt;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::Session;
-use super::apply::unhex;
 use super::events::{Which, waiting};
 use super::facts::facts;
 use super::fault::{Outcome, damaged};
@@ -97,7 +96,7 @@ pub(super) fn wake(
     let (mut calls_, mut layers_) = (Vec::new(), Vec::new());
     if let Some(open) = &mut life.open {
         calls_ = calls(db, row, open)?;
-        layers_ = layers(db, open)?;
+        layers_ = layers(db, row, open.id)?;
         open.steps = steps(db, row, open.id)?;
     }
     let before = life.open.is_some() && boot < session.boot;
@@ -204,11 +203,11 @@ fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt
 
 /// Columns of [`call_at`].
 pub(super) const CALL: &str =
-    "id, cycle, step, idx, tool, arguments, effect, tool_version, schema_hash, awaited, state, outcome";
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome";
 
 pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
-    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 10)?);
-    let outcome: Option<String> = row.get(at + 11)?;
+    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
+    let outcome: Option<String> = row.get(at + 10)?;
     Ok(CallRow {
         id: CallId(row.get(at)?),
         cycle: CycleId(uuid_at(row, at + 1)?),
@@ -218,25 +217,18 @@ pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         arguments: row.get(at + 5)?,
         effect: Effect::parse(&effect).ok_or_else(|| damaged(format!("`{effect}` is no effect")))?,
         tool_version: row.get(at + 7)?,
-        schema_hash: row.get(at + 8)?,
-        awaited: row.get(at + 9)?,
+        awaited: row.get(at + 8)?,
         state: CallState::parse(&state).ok_or_else(|| damaged(format!("`{state}` is no state of a call")))?,
         outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
     })
 }
 
-fn layers(db: &Connection, open: &OpenCycle) -> Outcome<Vec<Layer>> {
-    open.layers
-        .iter()
-        .map(|layer| {
-            let sql = "SELECT content FROM blob WHERE hash = ?";
-            let content: Option<Vec<u8>> =
-                db.prepare_cached(sql)?.query_row([unhex(&layer.content)], |row| row.get(0)).optional()?;
-            let text = content.and_then(|content| String::from_utf8(content).ok());
-            let text = text.ok_or_else(|| damaged(format!("the layer `{}` is gone", layer.content)))?;
-            Ok(Layer { after: layer.after, text: text.into() })
-        })
-        .collect()
+/// What the model was sent in a cycle besides its entries, in the order in which it was.
+pub(super) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
+    let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| {
+        Ok(Layer { after: u64_at(row, 0)?, text: row.get::<_, String>(1)?.into() })
+    })
 }
 
 /// An open cycle from its column.

@@ -41,7 +41,7 @@ pub async fn a_canceled_call_is_answered_at_once_and_only_once(b: Backend) {
     let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
     assert_eq!(glance.answered, [(id.clone(), outcome.clone())]);
     assert!(!glance.cancel, "the cycle itself goes on");
-    assert_eq!(w.b.lookup.outcome(w.ada, id.clone()).await.unwrap(), Some(outcome));
+    assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(outcome));
     assert_eq!(denied(&w, w.ada, &id).await, Denial::CallOver { call: id.clone(), ended: "canceled" });
     let missing = |id: &CallId| Denial::NotFound { what: "call", name: id.to_string() };
     assert_eq!(denied(&w, w.bob, &id).await, missing(&id));
@@ -79,7 +79,7 @@ pub async fn an_outcome_that_comes_after_a_cancel_is_not_written(b: Backend) {
     let answered = CommitOutcome::Answered(vec![(id.clone(), canceled.clone())]);
     assert_eq!(w.commit(living.lease, settle).await, answered);
     assert_eq!(w.dump(w.ada).await, before);
-    assert_eq!(w.b.lookup.outcome(w.ada, id.clone()).await.unwrap(), Some(canceled));
+    assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(canceled));
     // The other way round the cancel is what comes too late.
     let (mut living, id) = asked(&w, true).await;
     let settle = change(&living, CommitKind::Settle, &id, Some(Outcome::ok("found")));

@@ -98,7 +98,7 @@ pub async fn an_answer_that_comes_before_the_detachment_is_told_once(b: Backend)
     assert!(matches!(finish(&w, &id, "very soon").await, Finish::Late(..)));
     detach(&w, &mut living, &id).await;
     assert_eq!((told(&w).await.len(), found(&w, None).await), (1, vec![]));
-    assert_eq!(w.b.lookup.outcome(w.ada, id).await.unwrap(), Some(Outcome::ok("very soon")));
+    assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok("very soon")));
 }
 
 /// Head and tail; the row has all of it.
@@ -110,7 +110,7 @@ pub async fn a_late_answer_is_told_in_short_and_kept_whole(b: Backend) {
     finish(&w, &id, &text).await;
     let [EventData::ToolResult { text: short, .. }] = &told(&w).await[..] else { panic!("wanted one") };
     assert!(short.len() < limits::RESULT_MAX_BYTES + 100 && short.contains("bytes left out"));
-    assert_eq!(w.b.lookup.outcome(w.ada, id).await.unwrap(), Some(Outcome::ok(text)));
+    assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok(text)));
 }
 
 /// Else two agents that answer by way of calls would never come to their end.

@@ -303,7 +303,7 @@ pub async fn a_due_plan_fires_one_event_once(b: Backend) {
     assert!(pending[0].next_at > Some(now), "{pending:?}");
 }
 
-/// The waking reads what the view shows, the archive all of it.
+/// The waking reads what the view shows, a reader all of it.
 pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
@@ -328,8 +328,8 @@ pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
     assert_eq!(waking.view, view);
     let Window::Loaded(entries) = waking.window else { panic!("wanted the entries") };
     assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 4]);
-    let archive = w.b.lookup.archive(w.ada, 2, 2).await.unwrap();
-    assert_eq!(archive.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [2, 3]);
+    let log = w.b.reader.entries(w.ada, 1, 2).await.unwrap();
+    assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [2, 3]);
 }
 
 /// Kept by content, named by the open cycle.

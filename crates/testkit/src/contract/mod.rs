@@ -24,13 +24,13 @@ mod world;
 
 use std::sync::Arc;
 
-use agent::port::{Blobs, BoxFuture, Calls, Lookup, Reader, Registry, Store};
+use agent::port::{BoxFuture, Calls, Lookup, Reader, Registry, Store};
 
 /// A store under test: all its ports, and how it is ended and opened again.
 pub struct Backend {
     /// The durable truth of the living.
     pub store: Arc<dyn Store>,
-    /// Claims and answers.
+    /// Answers to calls.
     pub calls: Arc<dyn Calls>,
     /// Reading on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
@@ -38,8 +38,6 @@ pub struct Backend {
     pub registry: Arc<dyn Registry>,
     /// Paged questions.
     pub reader: Arc<dyn Reader>,
-    /// Bytes by content.
-    pub blobs: Arc<dyn Blobs>,
     /// How many transactions that wrote something were committed so far.
     pub transactions: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Ends it in peace.
@@ -149,11 +147,10 @@ macro_rules! contract_tests {
             detached::an_answer_that_comes_before_the_detachment_is_told_once,
             detached::a_late_answer_is_told_in_short_and_kept_whole,
             detached::a_late_answer_descends_from_what_asked_for_it,
-            outside::a_call_is_claimed_once_and_answered_once,
+            outside::a_call_is_answered_once,
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,
             outside::an_agent_reads_only_what_is_its_own,
-            outside::blobs_are_found_by_their_content,
             outside::pages_lead_through_everything_once,
             outside::the_recent_past_is_read_across_spaces_and_agents,
             registry::the_world_is_founded_once,

@@ -213,7 +213,6 @@ impl<'a> Walk<'a> {
             arguments: "{}".into(),
             effect,
             tool_version: "1".into(),
-            schema_hash: "hash".into(),
             awaited: true,
             state: CallState::Planned,
             outcome: None,

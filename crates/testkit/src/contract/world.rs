@@ -312,7 +312,6 @@ impl Living {
             arguments: "{}".into(),
             effect: Effect::Inward,
             tool_version: "1".into(),
-            schema_hash: "hash".into(),
             awaited: true,
             state: CallState::Done,
             outcome: Some(Outcome::ok("sent")),

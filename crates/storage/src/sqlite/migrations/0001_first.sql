@@ -195,14 +195,11 @@ CREATE TABLE call (
   tool TEXT NOT NULL,
   effect TEXT NOT NULL,
   tool_version TEXT NOT NULL,
-  schema_hash TEXT NOT NULL,
   awaited INTEGER NOT NULL,
   state TEXT NOT NULL,
-  worker TEXT,
-  claimed_at INTEGER,
   arguments TEXT NOT NULL,
   outcome TEXT,
-  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle: by whoever claimed it, or canceled
+  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle, or canceled
   root ANY,                            -- open calls: what their answers descend from,
   hop INTEGER,                         --   and the hop that they carry
   attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
@@ -315,7 +312,17 @@ CREATE INDEX plan_id ON plan(id);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
 CREATE INDEX plan_due ON plan(next_at) WHERE to_commit IS NULL AND next_at IS NOT NULL;
 
-CREATE TABLE blob (hash BLOB NOT NULL UNIQUE, content BLOB NOT NULL) STRICT;
+-- What models were sent besides the log. That of an agent's newest requests is kept.
+CREATE TABLE layer (
+  agent INTEGER NOT NULL,
+  request INTEGER NOT NULL,            -- counts the agent's requests that brought one
+  idx INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  after INTEGER NOT NULL,              -- stands right behind this entry
+  text TEXT NOT NULL,
+  PRIMARY KEY (agent, request, idx)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX layer_cycle ON layer(agent, cycle);
 
 -- Idempotency keys, for ever.
 CREATE TABLE request (

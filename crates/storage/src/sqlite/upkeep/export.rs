@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use agent::event::EventData;
-use agent::id::{ContentRef, hex};
-use agent::life::OpenCycle;
+use agent::id::hex;
 use agent::port::StoreError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -16,10 +15,9 @@ use serde_json::{Map, Value, json};
 use super::UpkeepError;
 use super::beside::Beside;
 use super::frame::{END, HEADER, Header, Seen};
-use crate::sqlite::apply::unhex;
 use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{all, first, from_json, to_json, u64_at};
+use crate::sqlite::rows::{all, first, to_json, u64_at};
 use crate::sqlite::schema::VERSION;
 
 /// A table of which an agent has rows: its order, and columns that are true of one store only.
@@ -41,7 +39,7 @@ const fn table(name: &'static str, order: &'static str, local: &'static [&'stati
 }
 
 /// In the order in which they are written.
-pub(super) const TABLES: [Table; 14] = [
+pub(super) const TABLES: [Table; 15] = [
     table("agent", "id", &["id", "facts_rev"]),
     table("config_rev", "rev", &["agent"]),
     table("life", "agent", &["agent", "active_space", "facts_seen"]),
@@ -50,6 +48,7 @@ pub(super) const TABLES: [Table; 14] = [
     table("event", "seq", &["agent", "space", "from_seq", "to_seq"]),
     table("waiting", "seq", &["agent", "boot"]),
     table("call", "cycle, step, idx", &["agent"]),
+    table("layer", "request, idx", &["agent"]),
     table("view", "rev", &["agent"]),
     table("commits", "n", &["agent"]),
     table("run", "ordinal", &["agent"]),
@@ -125,8 +124,7 @@ impl Writing<'_> {
     }
 
     fn all(&mut self, db: &Connection, agent: i64, name: &str) -> Outcome<()> {
-        let layers = layers(db, agent)?;
-        let mut records = 1 + layers.len() as u64;
+        let mut records = 1;
         for table in &TABLES {
             let sql = format!("SELECT count(*) FROM {} WHERE {} = ?", table.name, table.key());
             records += first(db, &sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0);
@@ -143,9 +141,6 @@ impl Writing<'_> {
             let (names, name, order) = (columns.join(", "), table.name, table.order);
             let sql = format!("SELECT {names} FROM {name} WHERE {} = {agent} ORDER BY {order}", table.key());
             self.rows(db, name, &sql, &columns)?;
-        }
-        for (hash, content) in layers {
-            self.record("blob", json!({"hash": hash, "content": content}))?;
         }
         self.line(END, json!(self.seen.footer()))
     }
@@ -178,23 +173,6 @@ impl Writing<'_> {
         }
         Ok(())
     }
-}
-
-/// What the open cycle was sent besides its entries, by name.
-fn layers(db: &Connection, agent: i64) -> Outcome<Vec<(ContentRef, Value)>> {
-    let open = first(db, "SELECT open FROM life WHERE agent = ?", [agent], |row| Ok(row.get(0)?))?;
-    let Some(open): Option<String> = open.flatten() else { return Ok(Vec::new()) };
-    let open: OpenCycle = from_json(&open, "its open cycle")?;
-    let mut named: Vec<ContentRef> = open.layers.into_iter().map(|layer| layer.content).collect();
-    named.sort();
-    named.dedup();
-    let content = |name: ContentRef| {
-        let sql = "SELECT content FROM blob WHERE hash = ?";
-        let content = first(db, sql, [unhex(&name)], |row| value(row.get_ref(0)?))?;
-        let content = content.ok_or_else(|| damaged(format!("the layer `{name}` is gone")))?;
-        Ok((name, content))
-    };
-    named.into_iter().map(content).collect()
 }
 
 fn object(row: &Row<'_>, names: &[String], from: usize) -> Outcome<Value> {

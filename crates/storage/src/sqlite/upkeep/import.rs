@@ -213,9 +213,6 @@ impl Reading<'_> {
             "entity" => return Err(damaged("it is a second `entity`: one file holds one agent")),
             _ => self.seen.record(&what),
         }
-        if what == "blob" {
-            return self.tables.blob(&row).map(|()| true);
-        }
         match TABLES.iter().find(|table| table.name == what) {
             Some(table) => self.tables.row(table, agent, row).map(|()| true),
             None => Err(damaged(format!("`{what}` is nothing that an agent has"))),

@@ -7,13 +7,11 @@ use std::collections::HashMap;
 
 use agent::entity::handle;
 use agent::event::EventData;
-use agent::id::ContentRef;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params, params_from_iter};
 use serde_json::{Map, Value};
 
 use super::export::{ENTITY, Table, columns};
-use crate::sqlite::apply::put_blob;
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::rows::{bytes, first, from_json, int, run};
 use crate::sqlite::schema::meta;
@@ -125,19 +123,6 @@ impl<'a> Tables<'a> {
         }
         cells[data] = Cell::Null;
         Ok(())
-    }
-
-    /// Bytes that the open cycle was sent, under their name.
-    pub(super) fn blob(&self, row: &Map<String, Value>) -> Outcome<()> {
-        let content = match row.get("content").map(cell).transpose()? {
-            Some(Cell::Blob(bytes)) => bytes,
-            Some(Cell::Text(text)) => text.into_bytes(),
-            _ => return Err(damaged("wanted bytes as `content`")),
-        };
-        if row.get("hash").and_then(Value::as_str) != Some(&ContentRef::of(&content).0) {
-            return Err(damaged("its content is not what its `hash` says"));
-        }
-        put_blob(self.db, &content).map(drop)
     }
 }
 

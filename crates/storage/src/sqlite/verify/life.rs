@@ -4,19 +4,17 @@
 use agent::changes::CommitKind;
 use agent::config::Urgency;
 use agent::id::{ContentRef, CycleId};
-use agent::life::{GoalStatus, OpenCycle, Requester, Schedule, Standing};
-use rusqlite::params;
+use agent::life::{GoalStatus, Layer, LayerRef, OpenCycle, Requester, Schedule, Standing};
 use rusqlite::types::Value;
 
 use super::{Walk, follows, ledger, log, words};
-use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::reader_lives::{RUN, run_at};
 use crate::sqlite::rows::{
     config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at,
     uuid_or_none, wake_on_at,
 };
-use crate::sqlite::wake::open_at;
+use crate::sqlite::wake::{self, open_at};
 
 /// The rows of a life, as far as others are held against them.
 pub(super) struct Row {
@@ -62,7 +60,7 @@ pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     runs(walk, &life);
     notes(walk, &life);
     if let Some(open) = &life.open {
-        layers(walk, open);
+        layers(walk, &life, open);
     }
 }
 
@@ -226,10 +224,15 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
 }
 
 /// What the open cycle was sent besides its entries.
-fn layers(walk: &mut Walk<'_>, open: &OpenCycle) {
-    for ContentRef(name) in open.layers.iter().map(|layer| layer.content.clone()) {
-        let hash = unhex(&ContentRef(name.clone()));
-        let there = walk.number("blob", "SELECT count(*) FROM blob WHERE hash = ?", params![hash]);
-        walk.hold(there == Some(1), "life", "open", || format!("the layer `{name}` is gone"));
+fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
+    let named =
+        |layer: Layer| LayerRef { after: layer.after, content: ContentRef::of(layer.text.as_bytes()) };
+    match wake::layers(walk.db, life.agent, open.id) {
+        Ok(kept) => {
+            let kept: Vec<LayerRef> = kept.into_iter().map(named).collect();
+            let what = || "its layers are not what it names".into();
+            walk.hold(kept == open.layers, "life", "open", what);
+        }
+        Err(fault) => walk.flaw("life", "open", words(fault)),
     }
 }
