@@ -3,7 +3,7 @@
 //! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,24 +17,28 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::alarms::Alarms;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
-use crate::line::Line;
-use crate::living::{House, live};
+use crate::health::Health;
+use crate::living::{House, Unwritten, live};
 use crate::node::{Node, Signal};
+use crate::turns::{Turn, Turns};
 use crate::warm::Warm;
 
 /// Everything that can wake the node.
 enum Event {
     Signal(Signal),
     Tick,
-    Finished(AgentId, Result<Rested, StoreError>),
+    /// The store takes commits again.
+    StoreWorks,
+    Finished(AgentId, Result<Rested, Unwritten>),
     Broke(tokio::task::Id, JoinError),
     Stop,
 }
 
 /// What came of a waking: whose, and how it went.
-type Lived = (AgentId, Result<Rested, StoreError>);
+type Lived = (AgentId, Result<Rested, Unwritten>);
 
 struct Awake {
     task: AbortHandle,
@@ -63,6 +67,7 @@ pub fn start(ports: Ports) -> Keeper {
         beyond,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
+        health: Arc::new(Health::default()),
         suspects: Arc::new(Semaphore::new(1)),
         stopping: stopping.clone(),
     });
@@ -71,9 +76,9 @@ pub fn start(ports: Ports) -> Keeper {
         signals,
         awake: HashMap::new(),
         tasks: JoinSet::new(),
-        line: Line::default(),
+        turns: Turns::default(),
         found_to: None,
-        alarms: BTreeSet::new(),
+        alarms: Alarms::default(),
         next_sweep: 0,
         taken_up: None,
     };
@@ -104,9 +109,10 @@ impl Keeper {
 
 /// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
 /// others live on.
-async fn lived(house: &House, agent: AgentId, knock: &Notify) -> Result<Rested, StoreError> {
-    let why = match live(house, agent, knock).await {
-        Err(StoreError::Damaged(why)) => why,
+async fn lived(house: &House, turn: Turn, knock: &Notify) -> Result<Rested, Unwritten> {
+    let agent = turn.agent;
+    let why = match live(house, turn, knock).await {
+        Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
         rested => return rested,
     };
     tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
@@ -120,12 +126,11 @@ struct Keeping {
     signals: mpsc::Receiver<Signal>,
     awake: HashMap<AgentId, Awake>,
     tasks: JoinSet<Lived>,
-    /// Due, but as many are awake as may be.
-    line: Line,
+    /// Due, and not awake yet.
+    turns: Turns,
     /// Behind whom the look for due work goes on; begins again where it is `None`.
     found_to: Option<Due>,
-    /// Agents to look at, at a time to come (milliseconds of the wall clock).
-    alarms: BTreeSet<(i64, AgentId)>,
+    alarms: Alarms,
     /// Monotonic time of the next look for due work.
     next_sweep: u64,
     /// Behind which call the next look for calls that nobody runs goes on.
@@ -140,10 +145,15 @@ impl Keeping {
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Signal(Signal::Resume(agent)) => {
                     self.house.breakers.grant(agent);
+                    self.turns.hurry(agent);
                     self.look(agent);
                 }
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
+                Event::StoreWorks => {
+                    self.turns.store_works();
+                    self.admit();
+                }
                 Event::Finished(agent, result) => {
                     self.finished(agent, result);
                     self.refill().await;
@@ -161,6 +171,7 @@ impl Keeping {
         let pause = self.pause();
         let stopping = self.house.stopping.clone();
         let sleep = self.house.ports.clock.sleep(pause);
+        let health = Arc::clone(&self.house.health);
         tokio::select! {
             biased;
             () = stopping.cancelled() => Event::Stop,
@@ -168,18 +179,22 @@ impl Keeping {
                 Ok((_, (agent, result))) => Event::Finished(agent, result),
                 Err(error) => Event::Broke(error.id(), error),
             },
+            () = health.works() => Event::StoreWorks,
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
         }
     }
 
-    /// Until the next alarm or sweep.
+    /// Until the next alarm, turn or sweep.
     fn pause(&self) -> Duration {
-        let clock = &self.house.ports.clock;
-        let to_sweep = self.next_sweep.saturating_sub(clock.monotonic_ms());
-        let now = clock.now().as_millisecond();
-        let to_alarm = self.alarms.first().map_or(u64::MAX, |(at, _)| u64::try_from(at - now).unwrap_or(0));
-        Duration::from_millis(to_sweep.min(to_alarm))
+        let next = [self.alarms.next(), self.turns.next_at()].into_iter().flatten().min();
+        let next = next.map_or(self.next_sweep, |next| next.min(self.next_sweep));
+        Duration::from_millis(next.saturating_sub(self.clock_ms()))
+    }
+
+    /// The clock that never jumps.
+    fn clock_ms(&self) -> u64 {
+        self.house.ports.clock.monotonic_ms()
     }
 
     /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
@@ -195,13 +210,19 @@ impl Keeping {
     }
 
     fn due(&mut self, agent: AgentId, at: Timestamp) {
-        if at > self.house.ports.clock.now() {
-            if self.alarms.len() < limits::SIGNALS_MAX {
-                self.alarms.insert((at.as_millisecond(), agent));
-            }
+        if self.turns.rests(agent, self.clock_ms()) {
             return;
         }
-        self.activate(agent);
+        match self.ahead(at) {
+            0 => self.activate(agent),
+            ahead => self.alarms.set(agent, self.clock_ms() + ahead),
+        }
+    }
+
+    /// Milliseconds until then.
+    fn ahead(&self, at: Timestamp) -> u64 {
+        let now = self.house.ports.clock.now().as_millisecond();
+        u64::try_from(at.as_millisecond() - now).unwrap_or(0)
     }
 
     /// Something about an agent changed: tell its waking, or see whether there is one to begin.
@@ -220,36 +241,36 @@ impl Keeping {
             awake.again = true;
             return;
         }
-        self.line.join(agent);
+        self.turns.join(agent, self.clock_ms());
         self.admit();
     }
 
     /// Wakes those whose turn it is, as many as may be awake.
     fn admit(&mut self) {
         while self.awake.len() < limits::AWAKE_MAX {
-            let Some(agent) = self.line.next() else { return };
-            self.begin(agent);
+            let Some(turn) = self.turns.next(self.clock_ms()) else { return };
+            self.begin(turn);
         }
     }
 
-    fn begin(&mut self, agent: AgentId) {
-        let knock = Arc::new(Notify::new());
+    fn begin(&mut self, turn: Turn) {
+        let (agent, knock) = (turn.agent, Arc::new(Notify::new()));
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
-        let task = self.tasks.spawn(async move { (agent, lived(&house, agent, &hear).await) });
+        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, &hear).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
     }
 
     /// Looks for due work by index, whatever was signalled.
     async fn tick(&mut self) {
-        let now = self.house.ports.clock.now();
-        let later = self.alarms.split_off(&(now.as_millisecond() + 1, AgentId(uuid::Uuid::nil())));
-        for (_, agent) in std::mem::replace(&mut self.alarms, later) {
+        while let Some(agent) = self.alarms.rung(self.clock_ms()) {
             self.activate(agent);
         }
-        if self.house.ports.clock.monotonic_ms() < self.next_sweep {
+        self.admit();
+        if self.clock_ms() < self.next_sweep {
             return;
         }
-        self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS;
+        self.next_sweep = self.clock_ms() + limits::SWEEP_MS;
+        let now = self.house.ports.clock.now();
         let store = Arc::clone(&self.house.ports.store);
         let found = async {
             let fired = store.fire_due(now, limits::DUE_BATCH).await?;
@@ -275,7 +296,7 @@ impl Keeping {
     /// One page of those who are due, behind the page before; after the last one it begins again. So
     /// whoever stays due for long, awake or not, hides nobody behind it.
     async fn look_for_due(&mut self) {
-        if !self.line.has_room() {
+        if !self.turns.has_room() {
             return;
         }
         let now = self.house.ports.clock.now();
@@ -295,13 +316,13 @@ impl Keeping {
     /// Goes on with a look that found more than a page, as soon as the line is short: no place stays
     /// empty until the next sweep.
     async fn refill(&mut self) {
-        while self.found_to.is_some() && self.line.is_short() {
+        while self.found_to.is_some() && self.turns.is_short() {
             self.look_for_due().await;
         }
     }
 
     fn sweep_soon(&mut self) {
-        let soon = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
+        let soon = self.clock_ms() + limits::SWEEP_MS / 10;
         self.next_sweep = self.next_sweep.min(soon);
     }
 
@@ -318,26 +339,27 @@ impl Keeping {
 
     /// Looks for due work at that time, should it come before the next sweep.
     fn wake_up_at(&mut self, at: Timestamp) {
-        let clock = &self.house.ports.clock;
-        let ahead = u64::try_from(at.as_millisecond() - clock.now().as_millisecond()).unwrap_or(0);
-        self.next_sweep = self.next_sweep.min(clock.monotonic_ms() + ahead);
+        self.next_sweep = self.next_sweep.min(self.clock_ms() + self.ahead(at));
     }
 
-    fn finished(&mut self, agent: AgentId, result: Result<Rested, StoreError>) {
+    fn finished(&mut self, agent: AgentId, result: Result<Rested, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
+        let now = self.clock_ms();
         match result {
-            Ok(Rested::Parked { until: Some(at), reason, .. }) => {
-                tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
-                self.due(agent, at);
+            Ok(rested) => {
+                self.turns.ended(agent, now);
+                if let Rested::Parked { until: Some(at), reason, .. } = rested {
+                    tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
+                    // Whatever rang earlier would find nothing to do.
+                    self.alarms.clear(agent);
+                    self.due(agent, at);
+                }
             }
-            Ok(_) => {}
-            Err(error) => {
+            Err(Unwritten { error, opened }) => {
                 tracing::error!(%agent, %error, "a waking ended by the store");
-                let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());
-                let now = self.house.ports.clock.now();
-                self.due(agent, now.checked_add(pause).unwrap_or(now));
-                self.admit();
-                return;
+                self.house.health.refused();
+                let until = self.turns.refused(agent, opened, now, &*self.house.ports.ids);
+                self.rests_until(agent, until);
             }
         }
         if again {
@@ -355,10 +377,17 @@ impl Keeping {
         self.awake.remove(&agent);
         self.house.ports.live.reset_drafts(agent);
         self.house.ports.live.rest(agent, Some("a waking broke".into()));
-        let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());
-        let now = self.house.ports.clock.now();
-        self.due(agent, now.checked_add(pause).unwrap_or(now));
+        let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);
+        self.rests_until(agent, Some(until));
         self.admit();
+    }
+
+    /// The agent's last activation failed: it is looked at then, whatever comes for it before.
+    fn rests_until(&mut self, agent: AgentId, until: Option<u64>) {
+        self.alarms.clear(agent);
+        if let Some(until) = until {
+            self.alarms.set(agent, until);
+        }
     }
 
     async fn drain(mut self) {

@@ -9,17 +9,20 @@ pub mod live;
 pub mod node;
 pub mod trace;
 
+mod alarms;
 mod beyond;
 mod breaker;
 mod choir;
 mod failure;
 mod fates;
 mod hands;
+mod health;
 mod keeper;
 mod line;
 mod living;
 mod stage;
 mod think;
+mod turns;
 mod warm;
 
 use std::sync::Arc;

@@ -32,6 +32,11 @@ impl Line {
         Some(agent)
     }
 
+    /// Whether nobody stands in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     /// Whether so few are left that more should be looked for.
     pub(crate) fn is_short(&self) -> bool {
         self.order.len() < limits::DUE_BATCH as usize / 2

@@ -24,10 +24,12 @@ use crate::choir::Choir;
 use crate::failure;
 use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
+use crate::health::Health;
 use crate::node::Node;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
+use crate::turns::Turn;
 use crate::warm::{Kept, Warm};
 
 /// Why wakings end when the node does.
@@ -38,12 +40,26 @@ pub(crate) struct House {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) warm: Warm,
+    pub(crate) health: Arc<Health>,
     pub(crate) breakers: Breakers,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
     /// After an unclean stop, agents that may have been the cause live one at a time.
     pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
+}
+
+/// That a waking ended by the store.
+pub(crate) struct Unwritten {
+    pub(crate) error: StoreError,
+    /// Whether its opening had been taken.
+    pub(crate) opened: bool,
+}
+
+impl From<StoreError> for Unwritten {
+    fn from(error: StoreError) -> Self {
+        Self { error, opened: false }
+    }
 }
 
 /// One waking in hand.
@@ -58,6 +74,8 @@ struct Waking<'a> {
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
     suspected: Option<DropGuard>,
+    /// Whether its opening is committed.
+    opened: bool,
     fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
@@ -88,8 +106,8 @@ impl House {
 }
 
 /// Lives one agent until it rests. `knock` says: look again now (cancel, suspend).
-pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Result<Rested, StoreError> {
-    let ports = &house.ports;
+pub(crate) async fn live(house: &House, turn: Turn, knock: &Notify) -> Result<Rested, Unwritten> {
+    let (ports, agent) = (&house.ports, turn.agent);
     let kept = house.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
@@ -104,6 +122,8 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
             None => return Ok(Rested::Idle),
         }
     }
+    // What is thought before it is known whether the store takes it may be paid in vain.
+    read.clean &= !(turn.careful || house.health.refuses());
     let now = ports.clock.now();
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
@@ -122,11 +142,26 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
     let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
-    let mut waking =
-        Waking { house, agent, cycle, config, choir, knock, outward, suspected, fates, spent, began, trace };
+    let opened = false;
+    let mut waking = Waking {
+        house,
+        agent,
+        cycle,
+        config,
+        choir,
+        knock,
+        outward,
+        suspected,
+        opened,
+        fates,
+        spent,
+        began,
+        trace,
+    };
     let rested = waking.run().await;
+    let opened = waking.opened;
     ports.live.reset_drafts(agent);
-    waking.part(rested)
+    waking.part(rested).map_err(|error| Unwritten { error, opened })
 }
 
 impl Waking<'_> {
@@ -340,6 +375,7 @@ impl Waking<'_> {
     fn told(&mut self, outcome: CommitOutcome, changes: &Changes) -> Verdict {
         match outcome {
             CommitOutcome::Committed { n, glance, echo } => {
+                self.opened = true;
                 if !matches!(changes.kind, CommitKind::Open | CommitKind::Show) {
                     self.suspected = None;
                 }
@@ -439,7 +475,7 @@ impl Waking<'_> {
 type Submitted = tokio::task::JoinHandle<Result<CommitOutcome, StoreError>>;
 
 fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
-    let ports = house.ports.clone();
+    let (ports, health) = (house.ports.clone(), Arc::clone(&house.health));
     tokio::spawn(async move {
         let mut attempt = 1;
         loop {
@@ -448,6 +484,7 @@ fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
                     StoreError::Busy("the answer was lost".into())
                 }
                 Ok(outcome) => {
+                    health.took();
                     failpoint::hit!(match changes.kind {
                         CommitKind::Open => "open.committed",
                         CommitKind::Decide => "decide.committed",
