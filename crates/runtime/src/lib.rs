@@ -9,7 +9,6 @@ pub mod live;
 pub mod node;
 pub mod trace;
 
-mod alarms;
 mod beyond;
 mod breaker;
 mod choir;
@@ -18,11 +17,9 @@ mod fates;
 mod hands;
 mod health;
 mod keeper;
-mod line;
 mod living;
 mod stage;
 mod think;
-mod turns;
 mod warm;
 
 use std::sync::Arc;

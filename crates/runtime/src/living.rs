@@ -14,7 +14,7 @@ use agent::port::{Memo, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
@@ -25,11 +25,11 @@ use crate::failure;
 use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
+use crate::keeper::Turn;
 use crate::node::Node;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
-use crate::turns::Turn;
 use crate::warm::{Kept, Warm};
 
 /// Why wakings end when the node does.
@@ -44,9 +44,15 @@ pub(crate) struct House {
     pub(crate) breakers: Breakers,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
-    /// After an unclean stop, agents that may have been the cause live one at a time.
-    pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
+}
+
+/// How a waking ended.
+pub(crate) enum Lived {
+    /// Its agent rests.
+    Rested(Rested),
+    /// Its agent may have been the death of the process before: nothing was done, it waits for a turn alone.
+    Suspect,
 }
 
 /// That a waking ended by the store.
@@ -84,44 +90,24 @@ struct Waking<'a> {
     trace: Trace,
 }
 
-impl House {
-    /// Waits until no other suspect is watched, and lets the next one come when the guard is dropped
-    /// or after a while: what is feared is the death of the process, not slowness.
-    async fn suspect(&self) -> DropGuard {
-        let cleared = CancellationToken::new();
-        let guard = cleared.clone().drop_guard();
-        if let Ok(permit) = Arc::clone(&self.suspects).acquire_owned().await {
-            let enough = self.ports.clock.sleep(Duration::from_millis(limits::SUSPECT_MS));
-            tokio::spawn(async move {
-                tokio::select! {
-                    biased;
-                    () = cleared.cancelled() => {}
-                    () = enough => {}
-                }
-                drop(permit);
-            });
-        }
-        guard
-    }
-}
-
-/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend).
-pub(crate) async fn live(house: &House, turn: Turn, knock: &Notify) -> Result<Rested, Unwritten> {
+/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend). `watch` is held by a
+/// suspect until it has shown that it is none.
+pub(crate) async fn live(
+    house: &House,
+    turn: Turn,
+    watch: Option<DropGuard>,
+    knock: &Notify,
+) -> Result<Lived, Unwritten> {
     let (ports, agent) = (&house.ports, turn.agent);
     let kept = house.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
-        return Ok(Rested::Idle);
+        return Ok(Lived::Rested(Rested::Idle));
     };
-    let mut suspected = None;
-    if read.is_suspect() {
-        suspected = Some(house.suspect().await);
-        // It may have waited for long: what it lives is what is true now.
-        match ports.store.wake(agent, ports.clock.now(), known).await? {
-            Some(again) => read = again,
-            None => return Ok(Rested::Idle),
-        }
+    if read.is_suspect() && !turn.alone {
+        return Ok(Lived::Suspect);
     }
+    let suspected = watch.filter(|_| read.is_suspect());
     // What is thought before it is known whether the store takes it may be paid in vain.
     read.clean &= !(turn.careful || house.health.refuses());
     let now = ports.clock.now();
@@ -161,7 +147,8 @@ pub(crate) async fn live(house: &House, turn: Turn, knock: &Notify) -> Result<Re
     let rested = waking.run().await;
     let opened = waking.opened;
     ports.live.reset_drafts(agent);
-    waking.part(rested).map_err(|error| Unwritten { error, opened })
+    let rested = waking.part(rested);
+    rested.map(Lived::Rested).map_err(|error| Unwritten { error, opened })
 }
 
 impl Waking<'_> {

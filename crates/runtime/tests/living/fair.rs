@@ -1,6 +1,7 @@
 //! Nobody pays, waits or is kept out for what befalls somebody else: a store that refuses, agents that may
 //! have been the death of the process, a provider that says nothing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,18 +61,19 @@ fn bell(n: usize) -> String {
     format!("bell-{n:03}")
 }
 
-/// Agents that each have something to do, a model that takes a while, and a store that can be told to
-/// refuse.
+/// Agents that each can be given something to do, and a model that takes a while.
 struct House {
     play: Play,
-    store: Refusing,
     agents: Vec<AgentId>,
 }
 
 impl House {
-    async fn of(count: usize, thought: Duration) -> Self {
+    async fn of(count: usize, thought: Duration) -> (Self, Refusing) {
         let store = Refusing::default();
-        let by = store.clone();
+        (Self::behind(count, thought, store.clone()).await, store)
+    }
+
+    async fn behind(count: usize, thought: Duration, by: impl Between + Clone + 'static) -> Self {
         let time = Arc::new(Mutex::new(None::<Arc<dyn Clock>>));
         let seen = Arc::clone(&time);
         let model = Scripted::answering(move |_| {
@@ -84,7 +86,7 @@ impl House {
         for n in 0..count {
             agents.push(play.world.agent(&format!("agent-{n}"), AgentConfig::default()).await.unwrap());
         }
-        Self { play, store, agents }
+        Self { play, agents }
     }
 
     async fn call_all(&self) {
@@ -107,14 +109,14 @@ impl House {
 
 /// A minute in which the store refuses, and what comes after it.
 async fn a_minute_of(what: Refuses, requests: usize, served: Duration) {
-    let house = House::of(20, SECOND / 10).await;
-    house.store.refuse(what);
+    let (house, store) = House::of(20, SECOND / 10).await;
+    store.refuse(what);
     house.call_all().await;
     house.play.world.pass(30 * SECOND).await.unwrap();
     // Whoever is told something more meanwhile asks no more often for it.
     house.play.world.pass(30 * SECOND).await.unwrap();
     assert_eq!(house.waiting().await, 20, "{what:?}");
-    house.store.refuse(Refuses::Nothing);
+    store.refuse(Refuses::Nothing);
     house.play.world.pass(served).await.unwrap();
     assert_eq!(house.waiting().await, 0, "{what:?}: all are served");
     let most = house.most_requests();
@@ -134,8 +136,8 @@ async fn a_store_that_refuses_only_what_was_thought_costs_ever_fewer_requests() 
 
 #[tokio::test]
 async fn an_agent_that_was_refused_is_opened_before_it_thinks_again() {
-    let house = House::of(1, SECOND / 10).await;
-    house.store.refuse(Refuses::All);
+    let (house, store) = House::of(1, SECOND / 10).await;
+    store.refuse(Refuses::All);
     house.call_all().await;
     house.play.world.pass(20 * SECOND).await.unwrap();
     assert_eq!(house.play.model.prompts().len(), 1, "one had begun before anybody knew");
@@ -143,7 +145,7 @@ async fn an_agent_that_was_refused_is_opened_before_it_thinks_again() {
     house.play.world.service(id, "again", "bell", json!({})).await.unwrap();
     house.play.world.pass(20 * SECOND).await.unwrap();
     assert_eq!(house.play.model.prompts().len(), 1, "nothing new that comes makes it ask");
-    house.store.refuse(Refuses::Nothing);
+    store.refuse(Refuses::Nothing);
     house.play.world.pass(2 * SECOND).await.unwrap();
     assert_eq!((house.waiting().await, house.play.model.prompts().len()), (0, 2));
 }
@@ -190,4 +192,53 @@ async fn an_activation_that_breaks_again_and_again_is_tried_ever_less_often_and_
         0,
         "an operator's word ends the pause"
     );
+}
+
+/// Tells of agents that the last process left open that it may have died of them, as a store does after an
+/// unclean stop: until their first decision.
+#[derive(Clone, Default)]
+struct Crashed(Arc<Mutex<BTreeSet<AgentId>>>);
+
+impl Between for Crashed {
+    fn wake<'a>(&'a self, agent: AgentId, read: Woken<'a>) -> Woken<'a> {
+        let suspect = self.0.lock().unwrap().contains(&agent);
+        Box::pin(async move {
+            let mut read = read.await?;
+            read.iter_mut().filter(|_| suspect).for_each(|waking| waking.clean = false);
+            Ok(read)
+        })
+    }
+
+    fn commit<'a>(&'a self, store: &'a dyn Store, lease: Lease, changes: Changes) -> Committed<'a> {
+        if changes.kind != CommitKind::Open {
+            self.0.lock().unwrap().remove(&lease.agent);
+        }
+        store.commit(lease, changes)
+    }
+}
+
+#[tokio::test]
+async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_suspects_one_by_one() {
+    const OPEN: usize = 200;
+    let crashed = Crashed::default();
+    let by = crashed.clone();
+    let mut house = House::behind(OPEN + 1, 3 * SECOND, by).await;
+    let healthy = house.agents.pop().unwrap();
+    house.call_all().await;
+    house.play.world.pass(SECOND).await.unwrap();
+    house.play.world.kill();
+    assert_eq!(house.play.world.reader().totals().await.unwrap().open_cycles, OPEN as u64);
+    crashed.0.lock().unwrap().extend(&house.agents);
+    let before = house.play.model.prompts().len();
+    house.play.world.start();
+    house.play.world.pass(SECOND).await.unwrap();
+    house.play.world.service(healthy, "new", "new", json!({})).await.unwrap();
+    house.play.world.pass(2 * SECOND).await.unwrap();
+    let asked = house.play.model.prompts().split_off(before);
+    assert!(asked.iter().any(|prompt| inbox(prompt).contains("new")), "its model was asked within 2 s");
+    assert!(asked.len() <= 3, "one suspect at a time, beside the one that is none: {} requests", asked.len());
+    house.play.world.pass(2 * SECOND).await.unwrap();
+    assert_eq!(house.play.world.reader().agent(healthy).await.unwrap().unwrap().waiting, 0);
+    house.play.world.pass(SECOND * 4 * u32::try_from(OPEN).unwrap()).await.unwrap();
+    assert_eq!(house.waiting().await, 0, "and all of them are served at last");
 }

@@ -3,6 +3,11 @@
 //! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
+mod alarms;
+mod line;
+mod sweep;
+mod turns;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +17,20 @@ use agent::id::{AgentId, CallId};
 use agent::limits;
 use agent::port::{Due, StoreError, Waken};
 use jiff::Timestamp;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
-use crate::alarms::Alarms;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::health::Health;
-use crate::living::{House, Unwritten, live};
+use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
-use crate::turns::{Turn, Turns};
 use crate::warm::Warm;
+use alarms::Alarms;
+pub(crate) use turns::Turn;
+use turns::Turns;
 
 /// Everything that can wake the node.
 enum Event {
@@ -32,13 +38,15 @@ enum Event {
     Tick,
     /// The store takes commits again.
     StoreWorks,
-    Finished(AgentId, Result<Rested, Unwritten>),
+    /// The suspect that lives now has shown that it is none.
+    Cleared,
+    Finished(AgentId, Result<Lived, Unwritten>),
     Broke(tokio::task::Id, JoinError),
     Stop,
 }
 
 /// What came of a waking: whose, and how it went.
-type Lived = (AgentId, Result<Rested, Unwritten>);
+type Finished = (AgentId, Result<Lived, Unwritten>);
 
 struct Awake {
     task: AbortHandle,
@@ -68,7 +76,6 @@ pub fn start(ports: Ports) -> Keeper {
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         health: Arc::new(Health::default()),
-        suspects: Arc::new(Semaphore::new(1)),
         stopping: stopping.clone(),
     });
     let keeping = Keeping {
@@ -77,6 +84,7 @@ pub fn start(ports: Ports) -> Keeper {
         awake: HashMap::new(),
         tasks: JoinSet::new(),
         turns: Turns::default(),
+        watch: None,
         found_to: None,
         alarms: Alarms::default(),
         next_sweep: 0,
@@ -109,25 +117,32 @@ impl Keeper {
 
 /// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
 /// others live on.
-async fn lived(house: &House, turn: Turn, knock: &Notify) -> Result<Rested, Unwritten> {
+async fn lived(
+    house: &House,
+    turn: Turn,
+    watch: Option<DropGuard>,
+    knock: &Notify,
+) -> Result<Lived, Unwritten> {
     let agent = turn.agent;
-    let why = match live(house, turn, knock).await {
+    let why = match live(house, turn, watch, knock).await {
         Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
-        rested => return rested,
+        lived => return lived,
     };
     tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
     house.ports.store.set_apart(agent, why.clone()).await?;
     house.ports.live.rest(agent, Some(why));
-    Ok(Rested::Idle)
+    Ok(Lived::Rested(Rested::Idle))
 }
 
 struct Keeping {
     house: Arc<House>,
     signals: mpsc::Receiver<Signal>,
     awake: HashMap<AgentId, Awake>,
-    tasks: JoinSet<Lived>,
+    tasks: JoinSet<Finished>,
     /// Due, and not awake yet.
     turns: Turns,
+    /// Ends when the suspect that lives now has shown that it is none.
+    watch: Option<CancellationToken>,
     /// Behind whom the look for due work goes on; begins again where it is `None`.
     found_to: Option<Due>,
     alarms: Alarms,
@@ -154,6 +169,11 @@ impl Keeping {
                     self.turns.store_works();
                     self.admit();
                 }
+                Event::Cleared => {
+                    self.watch = None;
+                    self.turns.cleared();
+                    self.admit();
+                }
                 Event::Finished(agent, result) => {
                     self.finished(agent, result);
                     self.refill().await;
@@ -172,6 +192,13 @@ impl Keeping {
         let stopping = self.house.stopping.clone();
         let sleep = self.house.ports.clock.sleep(pause);
         let health = Arc::clone(&self.house.health);
+        let watch = self.watch.clone();
+        let cleared = async {
+            match watch {
+                Some(watch) => watch.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = stopping.cancelled() => Event::Stop,
@@ -180,6 +207,7 @@ impl Keeping {
                 Err(error) => Event::Broke(error.id(), error),
             },
             () = health.works() => Event::StoreWorks,
+            () = cleared => Event::Cleared,
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
         }
@@ -247,8 +275,10 @@ impl Keeping {
 
     /// Wakes those whose turn it is, as many as may be awake.
     fn admit(&mut self) {
-        while self.awake.len() < limits::AWAKE_MAX {
-            let Some(turn) = self.turns.next(self.clock_ms()) else { return };
+        loop {
+            let awake = self.awake.len().saturating_sub(self.turns.beside());
+            let turn = self.turns.next(self.clock_ms(), awake < limits::AWAKE_MAX);
+            let Some(turn) = turn else { return };
             self.begin(turn);
         }
     }
@@ -256,97 +286,19 @@ impl Keeping {
     fn begin(&mut self, turn: Turn) {
         let (agent, knock) = (turn.agent, Arc::new(Notify::new()));
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
-        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, &hear).await) });
+        let watch = turn.alone.then(CancellationToken::new);
+        let guard = watch.clone().map(CancellationToken::drop_guard);
+        self.watch = watch.or(self.watch.take());
+        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, guard, &hear).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
     }
 
-    /// Looks for due work by index, whatever was signalled.
-    async fn tick(&mut self) {
-        while let Some(agent) = self.alarms.rung(self.clock_ms()) {
-            self.activate(agent);
-        }
-        self.admit();
-        if self.clock_ms() < self.next_sweep {
-            return;
-        }
-        self.next_sweep = self.clock_ms() + limits::SWEEP_MS;
-        let now = self.house.ports.clock.now();
-        let store = Arc::clone(&self.house.ports.store);
-        let found = async {
-            let fired = store.fire_due(now, limits::DUE_BATCH).await?;
-            let next = store.next_due(now).await?;
-            Ok::<_, StoreError>((fired, next))
-        };
-        match found.await {
-            Ok((fired, next)) => {
-                fired.into_iter().for_each(|waken| self.due(waken.agent, waken.at));
-                if let Some(at) = next {
-                    self.wake_up_at(at);
-                }
-            }
-            Err(error) => tracing::error!(%error, "the store could not be asked for due work"),
-        }
-        self.look_for_due().await;
-        if self.found_to.is_some() {
-            self.sweep_soon();
-        }
-        self.take_up().await;
-    }
-
-    /// One page of those who are due, behind the page before; after the last one it begins again. So
-    /// whoever stays due for long, awake or not, hides nobody behind it.
-    async fn look_for_due(&mut self) {
-        if !self.turns.has_room() {
-            return;
-        }
-        let now = self.house.ports.clock.now();
-        let due = match self.house.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await {
-            Ok(due) => due,
-            Err(error) => return tracing::error!(%error, "the store could not be asked who is due"),
-        };
-        self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
-        // One that is awake has its own reasons to look again; the sweep adds none.
-        for Due { agent, .. } in due {
-            if !self.awake.contains_key(&agent) {
-                self.activate(agent);
-            }
-        }
-    }
-
-    /// Goes on with a look that found more than a page, as soon as the line is short: no place stays
-    /// empty until the next sweep.
-    async fn refill(&mut self) {
-        while self.found_to.is_some() && self.turns.is_short() {
-            self.look_for_due().await;
-        }
-    }
-
-    fn sweep_soon(&mut self) {
-        let soon = self.clock_ms() + limits::SWEEP_MS / 10;
-        self.next_sweep = self.next_sweep.min(soon);
-    }
-
-    /// Looks for calls that go on beyond their cycle and that nobody runs, some at a time.
-    async fn take_up(&mut self) {
-        match self.house.beyond.take_up(self.taken_up.take()).await {
-            Ok(next) => self.taken_up = next,
-            Err(error) => tracing::error!(%error, "the store could not be asked for calls that nobody runs"),
-        }
-        if self.taken_up.is_some() {
-            self.sweep_soon();
-        }
-    }
-
-    /// Looks for due work at that time, should it come before the next sweep.
-    fn wake_up_at(&mut self, at: Timestamp) {
-        self.next_sweep = self.next_sweep.min(self.clock_ms() + self.ahead(at));
-    }
-
-    fn finished(&mut self, agent: AgentId, result: Result<Rested, Unwritten>) {
+    fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
         match result {
-            Ok(rested) => {
+            Ok(Lived::Suspect) => self.turns.suspect(agent, now),
+            Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
                 if let Rested::Parked { until: Some(at), reason, .. } = rested {
                     tracing::info!(%agent, until = %at, reason, "an agent rests for a while");

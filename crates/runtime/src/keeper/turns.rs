@@ -1,7 +1,8 @@
 //! Whose turn it is to be woken. Who is due stands in line, first come, first served. Whose last activation
 //! broke, or was refused by the store after it had opened, rests before it is tried again, twice as long
 //! each time. While the store refuses, nobody's turn comes but that of one at a time, now and then: its
-//! first commit that is taken lets all others go on.
+//! first commit that is taken lets all others go on. Who may have been the death of the process before
+//! waits apart: one at a time, beside the places of all others.
 //!
 //! In memory only, by the clock that never jumps. It must not know what being awake is, nor why an agent
 //! is due.
@@ -12,12 +13,16 @@ use agent::id::AgentId;
 use agent::limits;
 use agent::port::Ids;
 
-use crate::line::Line;
+use super::line::Line;
 
 /// The turns of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     line: Line,
+    /// Agents that may have been the death of the process.
+    suspects: Line,
+    /// Which of them lives now, watched, and until when at most.
+    watched: Option<(AgentId, u64)>,
     /// Agents whose last activation failed.
     faults: HashMap<AgentId, Fault>,
     /// The store refuses commits.
@@ -48,14 +53,32 @@ pub(crate) struct Turn {
     pub(crate) agent: AgentId,
     /// Whether its cycle is to be opened before it thinks: what it asked for the last time was in vain.
     pub(crate) careful: bool,
+    /// Whether it may have been the death of the process, and lives while no other suspect does.
+    pub(crate) alone: bool,
 }
 
 impl Turns {
     /// The agent is due; its turn comes, unless it rests.
     pub(crate) fn join(&mut self, agent: AgentId, now: u64) {
-        if !self.rests(agent, now) {
+        if !self.rests(agent, now) && !self.suspects.contains(agent) {
             self.line.join(agent);
         }
+    }
+
+    /// The agent was woken, and may have been the death of the process: it waits for a turn alone.
+    pub(crate) fn suspect(&mut self, agent: AgentId, now: u64) {
+        self.left(agent, now);
+        self.suspects.join(agent);
+    }
+
+    /// The suspect that lives now has shown that it is none, or the next one need not wait for it any more.
+    pub(crate) fn cleared(&mut self) {
+        self.watched = None;
+    }
+
+    /// How many that are awake take nobody's place: the suspect that is watched.
+    pub(crate) fn beside(&self) -> usize {
+        usize::from(self.watched.is_some())
     }
 
     /// Whether the agent rests since its last activation failed. Somebody has to look again when that is
@@ -64,40 +87,55 @@ impl Turns {
         self.faults.get(&agent).is_some_and(|fault| fault.until > now)
     }
 
-    /// An operator's word: the agent does not rest any longer.
+    /// An operator's word: the agent does not rest any longer, nor wait behind other suspects.
     pub(crate) fn hurry(&mut self, agent: AgentId) {
+        self.suspects.hurry(agent);
         if let Some(fault) = self.faults.get_mut(&agent) {
             fault.until = 0;
         }
     }
 
-    /// Whose turn it is.
-    pub(crate) fn next(&mut self, now: u64) -> Option<Turn> {
+    /// Whose turn it is; only a suspect's where no place is `free`.
+    pub(crate) fn next(&mut self, now: u64, free: bool) -> Option<Turn> {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.probe.is_some() || refusal.next > now) {
             return None;
         }
-        let agent = self.line.next()?;
+        if self.watched.is_some_and(|(_, until)| until <= now) {
+            self.watched = None;
+        }
+        let suspect = if self.watched.is_none() { self.suspects.next() } else { None };
+        let agent = match suspect {
+            Some(agent) => agent,
+            None if free => self.line.next()?,
+            None => return None,
+        };
+        if suspect.is_some() {
+            self.watched = Some((agent, now + limits::SUSPECT_MS));
+        }
         if let Some(refusal) = &mut self.refusal {
             refusal.probe = Some(agent);
         }
-        Some(Turn { agent, careful: self.refusal.is_some() || self.faults.contains_key(&agent) })
+        let careful = self.refusal.is_some() || self.faults.contains_key(&agent);
+        Some(Turn { agent, careful, alone: suspect.is_some() })
     }
 
     /// When the next turn comes, where those in line wait for a time.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        let refusal = self.refusal.as_ref().filter(|refusal| refusal.probe.is_none())?;
-        (!self.line.is_empty()).then_some(refusal.next)
+        let watched = self.watched.filter(|_| !self.suspects.is_empty()).map(|(_, until)| until);
+        let in_line = !(self.line.is_empty() && self.suspects.is_empty());
+        let refusal = self.refusal.as_ref().filter(|refusal| in_line && refusal.probe.is_none());
+        refusal.map(|refusal| refusal.next).or(watched)
     }
 
     /// The agent's activation is over, and nothing failed.
     pub(crate) fn ended(&mut self, agent: AgentId, now: u64) {
         self.faults.remove(&agent);
-        self.probed(agent, now);
+        self.left(agent, now);
     }
 
     /// The agent's activation broke. Until when it rests.
     pub(crate) fn broke(&mut self, agent: AgentId, now: u64, ids: &dyn Ids) -> u64 {
-        self.probed(agent, now);
+        self.left(agent, now);
         self.blame(agent, now, ids)
     }
 
@@ -106,7 +144,7 @@ impl Turns {
     pub(crate) fn refused(&mut self, agent: AgentId, opened: bool, now: u64, ids: &dyn Ids) -> Option<u64> {
         let next = now + limits::STORE_PROBE_MS;
         let known = self.refusal.is_some();
-        self.probed(agent, next);
+        self.left(agent, next);
         self.refusal.get_or_insert(Refusal { probe: None, next });
         if known && !opened {
             self.fault(agent);
@@ -131,8 +169,12 @@ impl Turns {
         self.line.has_room()
     }
 
-    /// Whoever tried for all does not any more; somebody may from `next` on.
-    fn probed(&mut self, agent: AgentId, next: u64) {
+    /// The agent is not awake any more. If it tried for all whether the store works, somebody else may from
+    /// `next` on.
+    fn left(&mut self, agent: AgentId, next: u64) {
+        if self.watched.is_some_and(|(watched, _)| watched == agent) {
+            self.watched = None;
+        }
         if let Some(refusal) = self.refusal.as_mut().filter(|refusal| refusal.probe == Some(agent)) {
             (refusal.probe, refusal.next) = (None, next);
         }
@@ -186,7 +228,7 @@ mod tests {
     }
 
     fn turn(n: u128, careful: bool) -> Option<Turn> {
-        Some(Turn { agent: agent(n), careful })
+        Some(Turn { agent: agent(n), careful, alone: false })
     }
 
     #[test]
@@ -194,16 +236,16 @@ mod tests {
         let mut turns = of(1);
         let (mut now, mut pauses) = (0, Vec::new());
         for _ in 0..8 {
-            assert!(turns.next(now).is_some());
+            assert!(turns.next(now, true).is_some());
             let until = turns.broke(agent(1), now, &NoJitter);
             turns.join(agent(1), until - 1);
-            assert_eq!(turns.next(until - 1), None, "whatever is new for it");
+            assert_eq!(turns.next(until - 1, true), None, "whatever is new for it");
             turns.join(agent(1), until);
             pauses.push(until - now);
             now = until;
         }
         assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(turns.next(now), turn(1, true));
+        assert_eq!(turns.next(now, true), turn(1, true));
         turns.ended(agent(1), now);
         assert_eq!(turns.broke(agent(1), now, &NoJitter) - now, 1_000);
         turns.hurry(agent(1));
@@ -213,31 +255,31 @@ mod tests {
     #[test]
     fn while_the_store_refuses_one_tries_each_second_and_its_success_lets_all_go_on() {
         let mut turns = of(5);
-        assert_eq!(turns.next(0), turn(1, false));
-        assert_eq!(turns.next(0), turn(2, false));
+        assert_eq!(turns.next(0, true), turn(1, false));
+        assert_eq!(turns.next(0, true), turn(2, false));
         assert_eq!(turns.refused(agent(1), false, 0, &NoJitter), Some(1_000), "whoever finds out rests");
         assert_eq!(turns.refused(agent(2), false, 0, &NoJitter), None, "the others stand in line");
-        assert_eq!((turns.next(999), turns.next_at()), (None, Some(1_000)));
-        assert_eq!(turns.next(1_000), turn(3, true));
-        assert_eq!((turns.next(5_000), turns.next_at()), (None, None), "one, not two");
+        assert_eq!((turns.next(999, true), turns.next_at()), (None, Some(1_000)));
+        assert_eq!(turns.next(1_000, true), turn(3, true));
+        assert_eq!((turns.next(5_000, true), turns.next_at()), (None, None), "one, not two");
         assert_eq!(turns.refused(agent(3), false, 5_000, &NoJitter), None);
-        assert_eq!((turns.next(5_999), turns.next(6_000)), (None, turn(4, true)));
+        assert_eq!((turns.next(5_999, true), turns.next(6_000, true)), (None, turn(4, true)));
         turns.store_works();
-        let rest: Vec<_> = std::iter::from_fn(|| turns.next(6_000)).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| turns.next(6_000, true)).collect();
         assert_eq!(rest, [turn(5, false), turn(2, true), turn(3, true)].map(Option::unwrap));
     }
 
     #[test]
     fn a_try_that_shows_nothing_of_the_store_makes_room_for_the_next_at_once() {
         let mut turns = of(3);
-        let _ = turns.next(0);
+        let _ = turns.next(0, true);
         let _ = turns.refused(agent(1), false, 0, &NoJitter);
-        assert_eq!(turns.next(1_000), turn(2, true));
+        assert_eq!(turns.next(1_000, true), turn(2, true));
         turns.ended(agent(2), 1_001);
-        assert_eq!(turns.next(1_001), turn(3, true));
+        assert_eq!(turns.next(1_001, true), turn(3, true));
         let _ = turns.broke(agent(3), 1_002, &NoJitter);
         turns.join(agent(4), 1_002);
-        assert_eq!(turns.next(1_002), turn(4, true));
+        assert_eq!(turns.next(1_002, true), turn(4, true));
     }
 
     #[test]
@@ -245,7 +287,7 @@ mod tests {
         let mut turns = of(1);
         let (mut now, mut pauses) = (0, Vec::new());
         for _ in 0..3 {
-            assert!(turns.next(now).is_some());
+            assert!(turns.next(now, true).is_some());
             turns.store_works();
             let until = turns.refused(agent(1), true, now, &NoJitter).unwrap();
             turns.join(agent(1), until);
@@ -253,5 +295,27 @@ mod tests {
             now = until;
         }
         assert_eq!(pauses, [1_000, 2_000, 4_000]);
+    }
+
+    #[test]
+    fn suspects_live_one_at_a_time_beside_all_others() {
+        let mut turns = of(4);
+        (1..=3).for_each(|n| assert_eq!(turns.next(0, true), turn(n, false)));
+        for n in 1..=3 {
+            turns.suspect(agent(n), 0);
+            turns.join(agent(n), 0);
+        }
+        let alone = |n| Some(Turn { agent: agent(n), careful: false, alone: true });
+        assert_eq!((turns.next(0, false), turns.beside()), (alone(1), 1));
+        assert_eq!((turns.next(0, true), turns.next(0, true)), (turn(4, false), None), "nobody else waits");
+        assert_eq!(turns.next_at(), Some(limits::SUSPECT_MS));
+        turns.hurry(agent(3));
+        turns.cleared();
+        assert_eq!(turns.next(1, false), alone(3), "an operator's word goes before");
+        turns.ended(agent(3), 2);
+        assert_eq!((turns.next(2, false), turns.next_at()), (alone(2), None));
+        turns.join(agent(5), 3);
+        turns.suspect(agent(5), 3);
+        assert_eq!(turns.next(3 + limits::SUSPECT_MS, false), alone(5), "slowness is not what is feared");
     }
 }
