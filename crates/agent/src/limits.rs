@@ -191,8 +191,12 @@ pub const WARM_FRAGMENTS_MIN_BYTES: usize = 16 * 1024;
 pub const WARM_HEAD_BYTES: usize = 24 * 1024;
 /// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
 pub const SIGNALS_MAX: usize = 65_536;
-/// Pause of an agent whose waking failed by the store.
-pub const STORE_PAUSE_MS: u64 = 2_000;
+/// First pause of an agent whose waking broke, or was refused what it had thought; doubled each time in a row.
+pub const FAULT_PAUSE_MS: u64 = 1_000;
+/// The longest of these pauses.
+pub const FAULT_PAUSE_MAX_MS: u64 = 60_000;
+/// While the store refuses commits, how long all wait until one of them tries again.
+pub const STORE_PROBE_MS: u64 = 1_000;
 /// Agents that one look for due work returns.
 pub const DUE_BATCH: u32 = 256;
 /// The sweep that finds due work where every signal was lost.

@@ -13,7 +13,7 @@ use agent::port::{Memo, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
@@ -23,6 +23,8 @@ use crate::choir::Choir;
 use crate::failure;
 use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
+use crate::health::Health;
+use crate::keeper::Turn;
 use crate::node::Node;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
@@ -37,12 +39,32 @@ pub(crate) struct House {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) warm: Warm,
+    pub(crate) health: Arc<Health>,
     pub(crate) breakers: Breakers,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
-    /// After an unclean stop, agents that may have been the cause live one at a time.
-    pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
+}
+
+/// How a waking ended.
+pub(crate) enum Lived {
+    /// Its agent rests.
+    Rested(Rested),
+    /// Its agent may have been the death of the process before: nothing was done, it waits for a turn alone.
+    Suspect,
+}
+
+/// That a waking ended by the store.
+pub(crate) struct Unwritten {
+    pub(crate) error: StoreError,
+    /// Whether its opening had been taken.
+    pub(crate) opened: bool,
+}
+
+impl From<StoreError> for Unwritten {
+    fn from(error: StoreError) -> Self {
+        Self { error, opened: false }
+    }
 }
 
 /// One waking in hand.
@@ -57,6 +79,8 @@ struct Waking<'a> {
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
     suspected: Option<DropGuard>,
+    /// Whether its opening is committed.
+    opened: bool,
     fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
@@ -65,50 +89,26 @@ struct Waking<'a> {
     trace: Trace,
 }
 
-impl House {
-    /// Waits until no other suspect is watched, and lets the next one come when the guard is dropped
-    /// or after a while: what is feared is the death of the process, not slowness.
-    async fn suspect(&self) -> DropGuard {
-        let cleared = CancellationToken::new();
-        let guard = cleared.clone().drop_guard();
-        if let Ok(permit) = Arc::clone(&self.suspects).acquire_owned().await {
-            let enough = self.ports.clock.sleep(Duration::from_millis(limits::SUSPECT_MS));
-            tokio::spawn(async move {
-                tokio::select! {
-                    biased;
-                    () = cleared.cancelled() => {}
-                    () = enough => {}
-                }
-                drop(permit);
-            });
-        }
-        guard
-    }
-}
-
-/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend).
-/// `panicked`: the activation before this one did.
+/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend). `watch` is held by a
+/// suspect until it has shown that it is none.
 pub(crate) async fn live(
     house: &House,
-    agent: AgentId,
+    turn: Turn,
+    watch: Option<DropGuard>,
     knock: &Notify,
-    panicked: bool,
-) -> Result<Rested, StoreError> {
-    let ports = &house.ports;
+) -> Result<Lived, Unwritten> {
+    let (ports, agent) = (&house.ports, turn.agent);
     let kept = house.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
-        return Ok(Rested::Idle);
+        return Ok(Lived::Rested(Rested::Idle));
     };
-    let mut suspected = None;
-    if read.is_suspect() {
-        suspected = Some(house.suspect().await);
-        // It may have waited for long: what it lives is what is true now.
-        match ports.store.wake(agent, ports.clock.now(), known).await? {
-            Some(again) => read = again,
-            None => return Ok(Rested::Idle),
-        }
+    if read.is_suspect() && !turn.alone {
+        return Ok(Lived::Suspect);
     }
+    let suspected = watch.filter(|_| read.is_suspect());
+    // What is thought before it is known whether the store takes it may be paid in vain.
+    read.clean &= !(turn.careful || house.health.refuses());
     let now = ports.clock.now();
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
@@ -122,17 +122,33 @@ pub(crate) async fn live(
         model: choir.own().clone(),
         others: choir.others(),
         fresh: CycleId(ports.ids.uuid()),
-        panicked,
+        panicked: turn.panicked,
     };
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
     let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
-    let mut waking =
-        Waking { house, agent, cycle, config, choir, knock, outward, suspected, fates, spent, began, trace };
+    let opened = false;
+    let mut waking = Waking {
+        house,
+        agent,
+        cycle,
+        config,
+        choir,
+        knock,
+        outward,
+        suspected,
+        opened,
+        fates,
+        spent,
+        began,
+        trace,
+    };
     let rested = waking.run().await;
+    let opened = waking.opened;
     ports.live.reset_drafts(agent);
-    waking.part(rested)
+    let rested = waking.part(rested);
+    rested.map(Lived::Rested).map_err(|error| Unwritten { error, opened })
 }
 
 impl Waking<'_> {
@@ -372,6 +388,7 @@ impl Waking<'_> {
     /// Tells watchers and sleepers what a commit caused.
     fn published(&mut self, (outcome, echo): Committed, changes: &Changes) -> CommitOutcome {
         if let CommitOutcome::Committed { n, .. } = outcome {
+            self.opened = true;
             if !matches!(changes.kind, CommitKind::Open | CommitKind::Sent | CommitKind::Arrived) {
                 self.suspected = None;
             }
@@ -465,7 +482,7 @@ type Committed = (CommitOutcome, Echo);
 type Submitted = tokio::task::JoinHandle<Result<Committed, StoreError>>;
 
 fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
-    let ports = house.ports.clone();
+    let (ports, health) = (house.ports.clone(), Arc::clone(&house.health));
     tokio::spawn(async move {
         let mut attempt = 1;
         loop {
@@ -474,6 +491,7 @@ fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
                     StoreError::Busy("the answer was lost".into())
                 }
                 Ok(outcome) => {
+                    health.took();
                     failpoint::hit!(changes.kind.points().1);
                     return Ok(outcome);
                 }

@@ -5,74 +5,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitOutcome, Glance};
 use agent::config::{AgentConfig, Limits};
 use agent::id::AgentId;
-use agent::life::{Lease, Waking};
 use agent::limits;
-use agent::port::{Accept, Accepted, BoxFuture, Clock, Due, RequestKey, Store, StoreError, Waken};
+use agent::port::Clock;
 use agent::prompt::Prompt;
-use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 
+use crate::between::{Behind, Between, Woken};
 use crate::play::{Play, unaware};
 
 /// What one thought takes.
 const THOUGHT: Duration = Duration::from_millis(100);
 
-/// A store that notes who is woken, and when.
-struct Noting {
-    inner: Arc<dyn Store>,
-    woken: Arc<Mutex<Vec<AgentId>>>,
-}
+/// Notes who is woken, in their order.
+struct Noting(Arc<Mutex<Vec<AgentId>>>);
 
-impl Store for Noting {
-    fn accept(
-        &self,
-        what: Accept,
-        request: Option<RequestKey>,
-    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        self.inner.accept(what, request)
-    }
-
-    fn due(
-        &self,
-        now: Timestamp,
-        after: Option<Due>,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        self.inner.due(now, after, limit)
-    }
-
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        self.inner.next_due(now)
-    }
-
-    fn wake(
-        &self,
-        agent: AgentId,
-        now: Timestamp,
-        known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        self.woken.lock().unwrap().push(agent);
-        self.inner.wake(agent, now, known)
-    }
-
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
-        self.inner.commit(lease, changes)
-    }
-
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        self.inner.glance(lease)
-    }
-
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.set_apart(agent, why)
-    }
-
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        self.inner.fire_due(now, limit)
+impl Between for Noting {
+    fn wake<'a>(&'a self, agent: AgentId, read: Woken<'a>) -> Woken<'a> {
+        self.0.lock().unwrap().push(agent);
+        read
     }
 }
 
@@ -96,8 +49,9 @@ impl Crowd {
             Script::new().pause(&clock, THOUGHT).call("skip", &json!({}))
         });
         let noted = Arc::clone(&woken);
-        let play =
-            Play::with(model, move |inner| Arc::new(Noting { inner, woken: Arc::clone(&noted) }) as Arc<_>);
+        let play = Play::with(model, move |inner| {
+            Arc::new(Behind { inner, by: Noting(Arc::clone(&noted)) }) as Arc<_>
+        });
         *time.lock().unwrap() = Some(Arc::clone(play.world.clock()));
         Self { play, woken, thought }
     }

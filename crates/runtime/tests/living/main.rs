@@ -5,10 +5,12 @@
 
 mod ambiguous;
 mod aware;
+mod between;
 mod beyond;
 mod calls;
 mod crowd;
 mod failures;
+mod fair;
 mod garbage;
 mod goals;
 mod inbox;

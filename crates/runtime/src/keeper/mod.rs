@@ -3,7 +3,12 @@
 //! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod alarms;
+mod line;
+mod sweep;
+mod turns;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,29 +17,36 @@ use agent::id::{AgentId, CallId};
 use agent::limits;
 use agent::port::{Due, StoreError, Waken};
 use jiff::Timestamp;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
-use crate::line::Line;
-use crate::living::{House, live};
+use crate::health::Health;
+use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::warm::Warm;
+use alarms::Alarms;
+pub(crate) use turns::Turn;
+use turns::Turns;
 
 /// Everything that can wake the node.
 enum Event {
     Signal(Signal),
     Tick,
-    Finished(AgentId, Result<Rested, StoreError>),
+    /// The store takes commits again.
+    StoreWorks,
+    /// The suspect that lives now has shown that it is none.
+    Cleared,
+    Finished(AgentId, Result<Lived, Unwritten>),
     Broke(tokio::task::Id, JoinError),
     Stop,
 }
 
 /// What came of a waking: whose, and how it went.
-type Lived = (AgentId, Result<Rested, StoreError>);
+type Finished = (AgentId, Result<Lived, Unwritten>);
 
 struct Awake {
     task: AbortHandle,
@@ -63,7 +75,7 @@ pub fn start(ports: Ports) -> Keeper {
         beyond,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
-        suspects: Arc::new(Semaphore::new(1)),
+        health: Arc::new(Health::default()),
         stopping: stopping.clone(),
     });
     let keeping = Keeping {
@@ -71,12 +83,12 @@ pub fn start(ports: Ports) -> Keeper {
         signals,
         awake: HashMap::new(),
         tasks: JoinSet::new(),
-        line: Line::default(),
+        turns: Turns::default(),
+        watch: None,
         found_to: None,
-        alarms: BTreeSet::new(),
+        alarms: Alarms::default(),
         next_sweep: 0,
         taken_up: None,
-        panicked: HashSet::new(),
     };
     let task = tokio::spawn(keeping.run());
     Keeper { node, stopping, task }
@@ -105,32 +117,37 @@ impl Keeper {
 
 /// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
 /// others live on.
-async fn lived(house: &House, agent: AgentId, knock: &Notify, panicked: bool) -> Result<Rested, StoreError> {
-    let why = match live(house, agent, knock, panicked).await {
-        Err(StoreError::Damaged(why)) => why,
-        rested => return rested,
+async fn lived(
+    house: &House,
+    turn: Turn,
+    watch: Option<DropGuard>,
+    knock: &Notify,
+) -> Result<Lived, Unwritten> {
+    let agent = turn.agent;
+    let why = match live(house, turn, watch, knock).await {
+        Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
+        lived => return lived,
     };
     tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
     house.ports.store.set_apart(agent, why.clone()).await?;
     house.ports.live.rest(agent, Some(why));
-    Ok(Rested::Idle)
+    Ok(Lived::Rested(Rested::Idle))
 }
 
 struct Keeping {
     house: Arc<House>,
     signals: mpsc::Receiver<Signal>,
     awake: HashMap<AgentId, Awake>,
-    tasks: JoinSet<Lived>,
-    /// Due, but as many are awake as may be.
-    line: Line,
+    tasks: JoinSet<Finished>,
+    /// Due, and not awake yet.
+    turns: Turns,
+    /// Ends when the suspect that lives now has shown that it is none.
+    watch: Option<CancellationToken>,
     /// Behind whom the look for due work goes on; begins again where it is `None`.
     found_to: Option<Due>,
-    /// Agents to look at, at a time to come (milliseconds of the wall clock).
-    alarms: BTreeSet<(i64, AgentId)>,
+    alarms: Alarms,
     /// Monotonic time of the next look for due work.
     next_sweep: u64,
-    /// Whose last activation ended by a panic.
-    panicked: HashSet<AgentId>,
     /// Behind which call the next look for calls that nobody runs goes on.
     taken_up: Option<CallId>,
 }
@@ -143,10 +160,20 @@ impl Keeping {
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Signal(Signal::Resume(agent)) => {
                     self.house.breakers.grant(agent);
+                    self.turns.hurry(agent);
                     self.look(agent);
                 }
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
+                Event::StoreWorks => {
+                    self.turns.store_works();
+                    self.admit();
+                }
+                Event::Cleared => {
+                    self.watch = None;
+                    self.turns.cleared();
+                    self.admit();
+                }
                 Event::Finished(agent, result) => {
                     self.finished(agent, result);
                     self.refill().await;
@@ -164,6 +191,14 @@ impl Keeping {
         let pause = self.pause();
         let stopping = self.house.stopping.clone();
         let sleep = self.house.ports.clock.sleep(pause);
+        let health = Arc::clone(&self.house.health);
+        let watch = self.watch.clone();
+        let cleared = async {
+            match watch {
+                Some(watch) => watch.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = stopping.cancelled() => Event::Stop,
@@ -171,18 +206,23 @@ impl Keeping {
                 Ok((_, (agent, result))) => Event::Finished(agent, result),
                 Err(error) => Event::Broke(error.id(), error),
             },
+            () = health.works() => Event::StoreWorks,
+            () = cleared => Event::Cleared,
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
         }
     }
 
-    /// Until the next alarm or sweep.
+    /// Until the next alarm, turn or sweep.
     fn pause(&self) -> Duration {
-        let clock = &self.house.ports.clock;
-        let to_sweep = self.next_sweep.saturating_sub(clock.monotonic_ms());
-        let now = clock.now().as_millisecond();
-        let to_alarm = self.alarms.first().map_or(u64::MAX, |(at, _)| u64::try_from(at - now).unwrap_or(0));
-        Duration::from_millis(to_sweep.min(to_alarm))
+        let next = [self.alarms.next(), self.turns.next_at()].into_iter().flatten().min();
+        let next = next.map_or(self.next_sweep, |next| next.min(self.next_sweep));
+        Duration::from_millis(next.saturating_sub(self.clock_ms()))
+    }
+
+    /// The clock that never jumps.
+    fn clock_ms(&self) -> u64 {
+        self.house.ports.clock.monotonic_ms()
     }
 
     /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
@@ -198,13 +238,19 @@ impl Keeping {
     }
 
     fn due(&mut self, agent: AgentId, at: Timestamp) {
-        if at > self.house.ports.clock.now() {
-            if self.alarms.len() < limits::SIGNALS_MAX {
-                self.alarms.insert((at.as_millisecond(), agent));
-            }
+        if self.turns.rests(agent, self.clock_ms()) {
             return;
         }
-        self.activate(agent);
+        match self.ahead(at) {
+            0 => self.activate(agent),
+            ahead => self.alarms.set(agent, self.clock_ms() + ahead),
+        }
+    }
+
+    /// Milliseconds until then.
+    fn ahead(&self, at: Timestamp) -> u64 {
+        let now = self.house.ports.clock.now().as_millisecond();
+        u64::try_from(at.as_millisecond() - now).unwrap_or(0)
     }
 
     /// Something about an agent changed: tell its waking, or see whether there is one to begin.
@@ -223,125 +269,49 @@ impl Keeping {
             awake.again = true;
             return;
         }
-        self.line.join(agent);
+        self.turns.join(agent, self.clock_ms());
         self.admit();
     }
 
     /// Wakes those whose turn it is, as many as may be awake.
     fn admit(&mut self) {
-        while self.awake.len() < limits::AWAKE_MAX {
-            let Some(agent) = self.line.next() else { return };
-            self.begin(agent);
+        loop {
+            let awake = self.awake.len().saturating_sub(self.turns.beside());
+            let turn = self.turns.next(self.clock_ms(), awake < limits::AWAKE_MAX);
+            let Some(turn) = turn else { return };
+            self.begin(turn);
         }
     }
 
-    fn begin(&mut self, agent: AgentId) {
-        let knock = Arc::new(Notify::new());
+    fn begin(&mut self, turn: Turn) {
+        let (agent, knock) = (turn.agent, Arc::new(Notify::new()));
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
-        let panicked = self.panicked.remove(&agent);
-        let task = self.tasks.spawn(async move { (agent, lived(&house, agent, &hear, panicked).await) });
+        let watch = turn.alone.then(CancellationToken::new);
+        let guard = watch.clone().map(CancellationToken::drop_guard);
+        self.watch = watch.or(self.watch.take());
+        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, guard, &hear).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
     }
 
-    /// Looks for due work by index, whatever was signalled.
-    async fn tick(&mut self) {
-        let now = self.house.ports.clock.now();
-        let later = self.alarms.split_off(&(now.as_millisecond() + 1, AgentId(uuid::Uuid::nil())));
-        for (_, agent) in std::mem::replace(&mut self.alarms, later) {
-            self.activate(agent);
-        }
-        if self.house.ports.clock.monotonic_ms() < self.next_sweep {
-            return;
-        }
-        self.next_sweep = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS;
-        let store = Arc::clone(&self.house.ports.store);
-        let found = async {
-            let fired = store.fire_due(now, limits::DUE_BATCH).await?;
-            let next = store.next_due(now).await?;
-            Ok::<_, StoreError>((fired, next))
-        };
-        match found.await {
-            Ok((fired, next)) => {
-                fired.into_iter().for_each(|waken| self.due(waken.agent, waken.at));
-                if let Some(at) = next {
-                    self.wake_up_at(at);
+    fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
+        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
+        let now = self.clock_ms();
+        match result {
+            Ok(Lived::Suspect) => self.turns.suspect(agent, now),
+            Ok(Lived::Rested(rested)) => {
+                self.turns.ended(agent, now);
+                if let Rested::Parked { until: Some(at), reason, .. } = rested {
+                    tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
+                    // Whatever rang earlier would find nothing to do.
+                    self.alarms.clear(agent);
+                    self.due(agent, at);
                 }
             }
-            Err(error) => tracing::error!(%error, "the store could not be asked for due work"),
-        }
-        self.look_for_due().await;
-        if self.found_to.is_some() {
-            self.sweep_soon();
-        }
-        self.take_up().await;
-    }
-
-    /// One page of those who are due, behind the page before; after the last one it begins again. So
-    /// whoever stays due for long, awake or not, hides nobody behind it.
-    async fn look_for_due(&mut self) {
-        if !self.line.has_room() {
-            return;
-        }
-        let now = self.house.ports.clock.now();
-        let due = match self.house.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await {
-            Ok(due) => due,
-            Err(error) => return tracing::error!(%error, "the store could not be asked who is due"),
-        };
-        self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
-        // One that is awake has its own reasons to look again; the sweep adds none.
-        for Due { agent, .. } in due {
-            if !self.awake.contains_key(&agent) {
-                self.activate(agent);
-            }
-        }
-    }
-
-    /// Goes on with a look that found more than a page, as soon as the line is short: no place stays
-    /// empty until the next sweep.
-    async fn refill(&mut self) {
-        while self.found_to.is_some() && self.line.is_short() {
-            self.look_for_due().await;
-        }
-    }
-
-    fn sweep_soon(&mut self) {
-        let soon = self.house.ports.clock.monotonic_ms() + limits::SWEEP_MS / 10;
-        self.next_sweep = self.next_sweep.min(soon);
-    }
-
-    /// Looks for calls that go on beyond their cycle and that nobody runs, some at a time.
-    async fn take_up(&mut self) {
-        match self.house.beyond.take_up(self.taken_up.take()).await {
-            Ok(next) => self.taken_up = next,
-            Err(error) => tracing::error!(%error, "the store could not be asked for calls that nobody runs"),
-        }
-        if self.taken_up.is_some() {
-            self.sweep_soon();
-        }
-    }
-
-    /// Looks for due work at that time, should it come before the next sweep.
-    fn wake_up_at(&mut self, at: Timestamp) {
-        let clock = &self.house.ports.clock;
-        let ahead = u64::try_from(at.as_millisecond() - clock.now().as_millisecond()).unwrap_or(0);
-        self.next_sweep = self.next_sweep.min(clock.monotonic_ms() + ahead);
-    }
-
-    fn finished(&mut self, agent: AgentId, result: Result<Rested, StoreError>) {
-        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
-        match result {
-            Ok(Rested::Parked { until: Some(at), reason, .. }) => {
-                tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
-                self.due(agent, at);
-            }
-            Ok(_) => {}
-            Err(error) => {
+            Err(Unwritten { error, opened }) => {
                 tracing::error!(%agent, %error, "a waking ended by the store");
-                let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());
-                let now = self.house.ports.clock.now();
-                self.due(agent, now.checked_add(pause).unwrap_or(now));
-                self.admit();
-                return;
+                self.house.health.refused();
+                let until = self.turns.refused(agent, opened, now, &*self.house.ports.ids);
+                self.rests_until(agent, until);
             }
         }
         if again {
@@ -357,13 +327,19 @@ impl Keeping {
         let Some(agent) = agent else { return };
         tracing::error!(%agent, %error, "a waking broke");
         self.awake.remove(&agent);
-        self.panicked.insert(agent);
         self.house.ports.live.reset_drafts(agent);
         self.house.ports.live.rest(agent, Some("a waking broke".into()));
-        let pause = jiff::SignedDuration::from_millis(limits::STORE_PAUSE_MS.cast_signed());
-        let now = self.house.ports.clock.now();
-        self.due(agent, now.checked_add(pause).unwrap_or(now));
+        let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);
+        self.rests_until(agent, Some(until));
         self.admit();
+    }
+
+    /// The agent's last activation failed: it is looked at then, whatever comes for it before.
+    fn rests_until(&mut self, agent: AgentId, until: Option<u64>) {
+        self.alarms.clear(agent);
+        if let Some(until) = until {
+            self.alarms.set(agent, until);
+        }
     }
 
     async fn drain(mut self) {
