@@ -266,7 +266,7 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
         let sql = "UPDATE waiting SET taken = 1, attempts = attempts + 1 WHERE agent = ? AND seq = ?";
         found += run(db, sql, params![life.agent, int(*seq)])?;
     }
-    // Between waking and opening a full inbox was collapsed: the waking is out of date.
+    // Between waking and opening one of them was taken back: the waking is out of date.
     let lived = changes.open.as_ref().is_some_and(|open| open.lived);
     if !lived && found < taken.len() {
         return Err(Fault::Lost);

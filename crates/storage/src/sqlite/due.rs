@@ -4,6 +4,7 @@ use agent::delivery::is_urgent;
 use agent::event::{Event, Fate};
 use agent::id::AgentId;
 use agent::life::{Plan, Standing};
+use agent::limits;
 use agent::port::{Due, Waken};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -72,12 +73,17 @@ pub(super) fn fire_due(
         })?;
         wake.extend(woken.flatten());
     }
+    let mut room = limits::RELEASE_MAX;
     for _ in 0..limit {
+        if room == 0 {
+            break;
+        }
         let next = first(db, RELEASE, [ms(now)], |row| {
             Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2).map_err(Fault::from)))
         })?;
         let Some((row, agent, space)) = next else { break };
-        let due = or_apart(db, row, || release(db, session, &mut Head::read(db, row)?, space?, now))?;
+        let due =
+            or_apart(db, row, || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room))?;
         if let Some(at) = due.flatten() {
             wake.push(Waken { agent, at: time(at)?, urgent: false });
         }
@@ -129,6 +135,7 @@ pub(super) fn due_at(
 #[cfg(test)]
 mod tests {
     use super::super::calls::DETACHED;
+    use super::super::held::HELD;
     use super::*;
 
     #[test]
@@ -141,6 +148,7 @@ mod tests {
             (PLANS, "plan_due"),
             (NEXT_RELEASE, "event_release"),
             (RELEASE, "event_release"),
+            (HELD, "event_held_in"),
             (DETACHED, "call_detached"),
         ] {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

@@ -48,7 +48,7 @@ pub(super) const TABLES: [Table; 14] = [
     table("life", "agent", &["agent", "active_space", "facts_seen"]),
     table("inbox_head", "agent", &["agent"]),
     table("entry", "seq", &["agent"]),
-    table("event", "seq", &["agent", "space", "from_seq", "to_seq"]),
+    table("event", "seq", &["agent", "space", "from_seq"]),
     table("waiting", "seq", &["agent", "boot"]),
     table("call", "cycle, step, idx", &["agent"]),
     table("view", "rev", &["agent"]),
@@ -178,7 +178,7 @@ impl Writing<'_> {
             for at in 0..sums::COUNT {
                 cells.push(row.get::<_, Cell>(NEXT + at)?);
             }
-            if matches!(event.data, EventData::Said { .. } | EventData::SaidRange { .. }) {
+            if matches!(event.data, EventData::Said { .. }) {
                 unplaced(&mut cells, to_json(&event.data)?);
             }
             let mut shown = object(row, columns, NEXT + sums::COUNT)?;
@@ -208,8 +208,8 @@ fn layers(db: &Connection, agent: i64) -> Outcome<Vec<(ContentRef, Value)>> {
 }
 
 /// Where these stand among the columns that are summed.
-const PLACE: [usize; 3] = [11, 12, 13];
-pub(super) const DATA: usize = 14;
+const PLACE: [usize; 2] = [11, 12];
+pub(super) const DATA: usize = 13;
 
 /// An event that is in no space of this store, but tells of one by its id.
 pub(super) fn unplaced(lasting: &mut [Cell], data: String) {
