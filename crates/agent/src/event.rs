@@ -133,15 +133,6 @@ pub enum EventData {
         /// The message's id.
         message: MessageId,
     },
-    /// Refers to several messages of one space: what a full inbox collapses to.
-    SaidRange {
-        /// The space.
-        space: SpaceId,
-        /// First message, inclusive.
-        from: u64,
-        /// Last message, inclusive.
-        to: u64,
-    },
     /// A service's call.
     Service {
         /// The service's name.
@@ -324,8 +315,15 @@ pub struct Waiting {
     pub deaths: u32,
     /// The event.
     pub event: Event,
-    /// The words it refers to, oldest first; empty where it refers to none.
-    pub said: Vec<Said>,
+    /// The words it refers to, where it does.
+    pub said: Option<Said>,
+}
+
+impl Waiting {
+    /// The words that it refers to; empty where it refers to none.
+    pub fn words(&self) -> &str {
+        self.said.as_ref().map_or("", |said| said.text.as_str())
+    }
 }
 
 /// A message as a reader meets it: text with names beside the ids.

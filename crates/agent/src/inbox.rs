@@ -55,7 +55,7 @@ pub fn fitting(waiting: &[Waiting], max_events: u32, max_bytes: usize) -> &[Wait
 /// What follows for a cycle from living these events.
 pub fn batch(events: Vec<Waiting>) -> Batch {
     let mut requesters: Vec<Requester> = Vec::new();
-    for requester in events.iter().flat_map(delivery::requesters) {
+    for requester in events.iter().map(|waiting| delivery::requester(&waiting.event)) {
         if !requesters.contains(&requester) {
             requesters.push(requester);
         }
@@ -84,7 +84,7 @@ fn woke_for(events: &[Waiting]) -> String {
 
 fn describe(waiting: &Waiting) -> String {
     let kind = waiting.event.kind.as_str();
-    match (&waiting.event.data, waiting.said.first()) {
+    match (&waiting.event.data, &waiting.said) {
         (_, Some(said)) => {
             format!("{kind} from {} in {}", quoted(&said.sender_name), quoted(&said.space_name))
         }
@@ -97,8 +97,8 @@ fn describe(waiting: &Waiting) -> String {
 
 fn shown_size(waiting: &Waiting) -> usize {
     let content = match &waiting.event.data {
-        EventData::Said { .. } | EventData::SaidRange { .. } => {
-            waiting.said.iter().map(|said| said.text.len().min(limits::EVENT_SHOWN_MAX_BYTES) + 120).sum()
+        EventData::Said { .. } => {
+            waiting.said.as_ref().map_or(0, |said| said.text.len().min(limits::EVENT_SHOWN_MAX_BYTES) + 120)
         }
         EventData::Service { payload, .. } => payload.to_string().len().min(limits::EVENT_SHOWN_MAX_BYTES),
         EventData::Plan { instruction, slots, .. } => instruction.len() + slots.len() * 24,
@@ -162,8 +162,7 @@ pub fn beginning(text: &str) -> String {
 
 /// Sender, place and the first words; the name and the first words where nobody said it.
 fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
-    match (&waiting.event.data, waiting.said.first()) {
-        (EventData::SaidRange { from, to, .. }, _) => format!("messages {from} to {to} of a space"),
+    match (&waiting.event.data, &waiting.said) {
         (_, Some(said)) => format!(
             "{} in {}, {}: {}",
             plain_name(&said.sender_name),
@@ -237,11 +236,10 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
     let event = &waiting.event;
     let ago = ago(event.at, now);
     match &event.data {
-        EventData::Said { space, .. } => match waiting.said.first() {
+        EventData::Said { space, .. } => match &waiting.said {
             Some(said) => said_line(said, event.kind == EventKind::Mention, &event.id.0, now),
             None => format!("[space | id: {space}] {ago}: (the message is not readable any more)"),
         },
-        EventData::SaidRange { space, from, to } => range_lines(waiting, *space, *from, *to, now),
         EventData::Service { name, payload } => {
             let body = bounded(&payload.to_string(), &event.id.0);
             format!("[service {}] {ago}: {body}", quoted(name))
@@ -282,19 +280,6 @@ fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String 
         ago(said.at, now),
         bounded(&quoted(&said.text), event),
     )
-}
-
-fn range_lines(waiting: &Waiting, space: crate::id::SpaceId, from: u64, to: u64, now: Timestamp) -> String {
-    let mut out = format!("[space | id: {space}] messages {from} to {to}, put together since many came:");
-    for said in waiting.said.iter().take(limits::RANGE_SHOWN_MAX) {
-        let _ = write!(out, "\n   - {}", said_line(said, false, &said.id.to_string(), now));
-    }
-    // Fewer than fit are all: what else stands between the two ends is none of its events.
-    let full = waiting.said.len() >= limits::RANGE_SHOWN_MAX;
-    if full && waiting.said.len() < (to - from + 1) as usize {
-        out.push_str("\n   (read_messages shows the rest)");
-    }
-    out
 }
 
 /// A JSON string literal: line breaks, quotes and control characters cannot end it.
@@ -369,7 +354,7 @@ mod tests {
                 data: EventData::Said { space, seq, message },
                 cites: None,
             },
-            said: vec![Said {
+            said: Some(Said {
                 id: message,
                 space,
                 space_name: "Family".into(),
@@ -380,7 +365,7 @@ mod tests {
                 text: text.into(),
                 mentions: Vec::new(),
                 at: at(0),
-            }],
+            }),
         }
     }
 
@@ -404,7 +389,7 @@ mod tests {
         assert_eq!(text.matches("\n\n[INBOX").count(), 0);
         assert_eq!(text.lines().filter(|line| line.starts_with("[INBOX")).count(), 1);
         let mut named = said(2, 1, 5, false, "hi");
-        named.said[0].sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
+        named.said.as_mut().unwrap().sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
         let text = format_inbox(&[named], at(0), None);
         assert_eq!(text.lines().filter(|line| line.starts_with("2.")).count(), 0);
     }
@@ -413,7 +398,7 @@ mod tests {
     fn a_late_result_names_its_call_and_how_it_ended_on_one_line() {
         let mut late = said(1, 1, 5, false, "");
         late.event.kind = EventKind::ToolResult;
-        late.said.clear();
+        late.said = None;
         for (status, error, word) in [
             (Some(OutcomeStatus::Ok), false, "answered"),
             (Some(OutcomeStatus::Error), true, "failed"),

@@ -24,8 +24,6 @@ pub const EVENTS_PER_CYCLE: u32 = 100;
 pub const INBOX_MAX: u32 = 10_000;
 /// An event's text above this is shown as head and tail.
 pub const EVENT_SHOWN_MAX_BYTES: usize = 8 * 1024;
-/// Messages that one collapsed range event shows.
-pub const RANGE_SHOWN_MAX: usize = 50;
 /// Lines of an inbox preview.
 pub const PREVIEW_LINES: usize = 5;
 /// Characters of text in a line of a preview.
@@ -85,8 +83,8 @@ pub const REFUSALS_MAX: u32 = 8;
 pub const HOP_LIMIT: u32 = 8;
 /// How long a held event waits before time alone lets it go.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
-/// Held events of one agent; beyond that those of each space are put together into one, still held.
-pub const HELD_MAX: u32 = 1_000;
+/// Held events that one command lets go; the next sweep lets go of more.
+pub const RELEASE_MAX: u32 = 100;
 /// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
 /// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
 pub const HELD_RELEASES: u32 = 2;

@@ -97,13 +97,6 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "the log has nothing",
     ),
     (
-        "UPDATE event SET range_of = 77 WHERE seq = 2 AND agent = @ada",
-        "ada",
-        "event",
-        "2",
-        "event 77, which is not there",
-    ),
-    (
         "UPDATE event SET from_seq = 77 WHERE seq = 1 AND agent = @ada",
         "ada",
         "event",

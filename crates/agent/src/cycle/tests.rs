@@ -52,7 +52,7 @@ pub(super) fn service(seq: u64, attempts: u32) -> Waiting {
             data: EventData::Service { name: "jira".into(), payload: json!({"n": seq}) },
             cites: None,
         },
-        said: Vec::new(),
+        said: None,
     }
 }
 

@@ -16,7 +16,6 @@ use jiff::Timestamp;
 
 use crate::changes::News;
 use crate::config::{AgentConfig, Gate};
-use crate::delivery;
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::CycleId;
@@ -94,8 +93,7 @@ impl Situation<'_> {
     }
 
     fn is_of_requester(&self, waiting: &Waiting) -> bool {
-        let speakers = delivery::requesters(waiting);
-        self.requesters.iter().any(|requester| speakers.iter().any(|by| by.principal == requester.principal))
+        self.requesters.iter().any(|requester| requester.principal == waiting.event.envelope.principal)
     }
 
     fn is_in_hand(&self, seq: u64) -> bool {
@@ -163,7 +161,7 @@ mod tests {
                 data: EventData::Service { name: name.into(), payload: serde_json::json!({"n": seq}) },
                 cites: None,
             },
-            said: Vec::new(),
+            said: None,
         }
     }
 

@@ -92,8 +92,7 @@ pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outco
                 run(db, sql, params![agent, int(*seq), cycle])?;
             }
             Named::Id(id) => {
-                let sql = "UPDATE event SET addressed = 1 WHERE agent = ?1 AND id = ?2 AND \
-                           (cycle = ?3 OR range_of IN (SELECT seq FROM event WHERE agent = ?1 AND cycle = ?3))";
+                let sql = "UPDATE event SET addressed = 1 WHERE agent = ? AND id = ? AND cycle = ?";
                 run(db, sql, params![agent, key(&id.0), cycle])?;
             }
         }

@@ -4,6 +4,7 @@ use agent::delivery::is_urgent;
 use agent::event::{Event, Fate};
 use agent::id::AgentId;
 use agent::life::{Plan, Standing};
+use agent::limits;
 use agent::port::{Due, Waken};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -68,12 +69,16 @@ pub(super) fn fire_due(
     for (who, n, plan) in plans {
         wake.extend(fire(db, session, who, n, &plan, now).map_err(torn(who.1))?);
     }
+    let mut room = limits::RELEASE_MAX;
     for _ in 0..limit {
+        if room == 0 {
+            break;
+        }
         let next = first(db, RELEASE, [ms(now)], |row| {
             Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)))
         })?;
         let Some((row, agent, space)) = next else { break };
-        let release = || release(db, session, &mut Head::read(db, row)?, space?, now);
+        let release = || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room);
         if let Some(at) = release().map_err(torn(agent))? {
             wake.push(Waken { agent, at: time(at)?, urgent: false });
         }
@@ -125,6 +130,7 @@ pub(super) fn due_at(
 #[cfg(test)]
 mod tests {
     use super::super::calls::DETACHED;
+    use super::super::held::HELD;
     use super::*;
 
     #[test]
@@ -137,6 +143,7 @@ mod tests {
             (PLANS, "plan_due"),
             (NEXT_RELEASE, "event_release"),
             (RELEASE, "event_release"),
+            (HELD, "event_held_in"),
             (DETACHED, "call_detached"),
         ] {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

@@ -145,14 +145,13 @@ pub(super) fn inbox(
     let code = state.map(|state| state_code(state).unwrap_or(-1));
     let before = page.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(u64::MAX);
     let Some(row) = agent_row(db, agent.0)? else { return Ok(Page { items: Vec::new(), next: None }) };
-    // What people look for among very many settled rows is found by index; what was collapsed into a
-    // range is shown there as that range.
+    // What people look for among very many settled rows is found by index.
     let condition = match code {
         None => "e.seq < ?3 AND ?2 IS NULL",
         Some(0) => "e.seq < ?3 AND ?2 = 0 AND e.seq IN (SELECT seq FROM waiting WHERE agent = ?1)",
         Some(1) => "e.seq < ?3 AND ?2 = 1 AND e.state = 1",
         Some(5) => "e.seq < ?3 AND ?2 = 5 AND e.state = 5",
-        Some(_) => "e.seq < ?3 AND x.state = ?2",
+        Some(_) => "e.seq < ?3 AND e.state = ?2",
     };
     let given = (code.map_or(Value::Null, Value::Integer), int(before));
     let found = ledger(db, row, condition, given, limit + 1)?;

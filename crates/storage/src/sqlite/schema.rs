@@ -409,8 +409,8 @@ mod tests {
         let first = open_dir(dir.path()).unwrap();
         let rows = "INSERT INTO inbox_head (agent, due_at, hold_until, rest_reason) VALUES \
                     (1, 900, 900, 0), (2, 900, 900, 1), (3, NULL, 900, 0), (4, 900, 900, 0), (5, 40, NULL, NULL); \
-                    INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES \
-                    (1, 1, 0, 0, 70, 1), (1, 2, 0, 0, 80, 1), (2, 1, 0, 0, 70, 1), (3, 1, 0, 0, 70, 1)";
+                    INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES \
+                    (1, 1, 0, 70, 1), (1, 2, 0, 80, 1), (2, 1, 0, 70, 1), (3, 1, 0, 70, 1)";
         first.db.execute_batch(rows).unwrap();
         drop(first);
         let second = open_dir(dir.path()).unwrap();

@@ -257,7 +257,7 @@ pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
     let (brought, _) = living.done(&w, decision).await;
     for glance in [seen, brought] {
         assert_eq!((glance.waiting, glance.preview.len(), glance.suspended), (12, 10, true));
-        assert_eq!(glance.preview[0].said[0].text, "more 0");
+        assert_eq!(glance.preview[0].words(), "more 0");
         assert_eq!(glance.urgent, []);
         let facts = glance.facts.expect("somebody joined a space of hers");
         assert_eq!(facts.space(w.family).unwrap().members.len(), 3);
@@ -278,7 +278,7 @@ pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
     w.say(w.family, "stop!").await;
     w.say(w.team, "afterwards").await;
     let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    let urgent: Vec<_> = glance.urgent.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    let urgent: Vec<_> = glance.urgent.iter().map(|waiting| waiting.words()).collect();
     assert_eq!((glance.waiting, urgent), (4, vec!["elsewhere", "stop!"]));
 }
 
@@ -324,10 +324,10 @@ pub async fn an_urgent_word_is_heard_behind_any_backlog_of_its_speaker(b: Backen
     living.done(&w, decision).await;
     w.say(w.family, "stop!").await;
     let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    let last = glance.urgent.last().map(|waiting| (waiting.event.urgent, waiting.said[0].text.as_str()));
+    let last = glance.urgent.last().map(|waiting| (waiting.event.urgent, waiting.words()));
     assert_eq!((glance.urgent.len(), last), (agent::limits::URGENT_MAX as usize, Some((true, "stop!"))));
     let first = format!("elsewhere {}", 21);
-    assert_eq!(glance.urgent[0].said[0].text, first, "of what was said before it the newest, oldest first");
+    assert_eq!(glance.urgent[0].words(), first, "of what was said before it the newest, oldest first");
     let mut start = living.changes(CommitKind::Start);
     start.barrier = true;
     assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);

@@ -67,7 +67,7 @@ pub async fn a_start_ends_a_rest_for_a_provider_with_all_that_waits(b: Backend) 
     assert_eq!(w.due(100_000).await, [w.ada]);
     w.say(w.family, "second").await;
     let waking = w.b.store.wake(w.ada, at(100_000), None).await.unwrap().unwrap();
-    let texts: Vec<_> = waking.waiting.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    let texts: Vec<_> = waking.waiting.iter().map(|waiting| waiting.words()).collect();
     assert_eq!(texts, ["first", "second"]);
 }
 

@@ -1,15 +1,13 @@
 //! What operators may do with single events: take them back, send them again, give them up.
 
 use agent::changes::CommitKind;
-use agent::config::AgentConfig;
-use agent::event::{EventData, Fate, Stage, Trust};
+use agent::event::{Fate, Stage, Trust};
 use agent::id::{CredentialId, EventId, RootId};
 use agent::life::Standing;
 use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Waken};
-use serde_json::json;
 
 use super::Backend;
-use super::world::{World, at, everything, saying, service, world, world_with};
+use super::world::{World, at, everything, saying, service, world};
 
 fn denied<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Denial {
     match result {
@@ -84,7 +82,7 @@ pub async fn a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it(b: Back
     assert_eq!(w.state(w.ada, &name).await, "skipped");
     let waiting = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap().waiting;
     assert_eq!(waiting[0].event.cites, Some(id(&name)));
-    assert_eq!((waiting[0].said[0].text.as_str(), waiting[0].event.at), ("hello", at(900)));
+    assert_eq!((waiting[0].words(), waiting[0].event.at), ("hello", at(900)));
     let old = w.b.reader.event(w.ada, id(&name)).await.unwrap().unwrap();
     assert_eq!((&waiting[0].event.envelope, &waiting[0].event.data), (&old.event.envelope, &old.event.data));
     let mut living = w.open(w.ada).await;
@@ -160,36 +158,6 @@ pub async fn a_waiting_event_is_taken_back_and_a_taken_one_is_not(b: Backend) {
     let living = super::world::Living::about_to_open(w.bob, &waking);
     let open = living.changes(CommitKind::Open);
     assert_eq!(w.commit(living.lease, open).await, agent::changes::CommitOutcome::Lost);
-}
-
-/// A range is one event: its members have its fate, and are not touched one by one.
-pub async fn what_was_put_together_is_taken_back_sent_again_and_dropped_together(b: Backend) {
-    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    let mut names = Vec::new();
-    for n in 0..12 {
-        let message = saying(w.husam, w.family, &format!("word {n}"));
-        names.push(message.id.to_string());
-        w.accept(message).await;
-    }
-    let rows = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
-    let range = rows.iter().find(|row| matches!(row.event.data, EventData::SaidRange { .. })).unwrap();
-    let EventData::SaidRange { from, to, .. } = range.event.data else { panic!("{range:?}") };
-    let told = format!("{} messages: word {} … word {}", to + 1 - from, from - 1, to - 1);
-    assert_eq!(range.preview, told, "also the newest, which has no row of its own");
-    let (range, member) = (range.event.id.clone(), id(&names[0]));
-    assert_ne!(range, member);
-    let refused = denied(w.b.registry.cancel_event(w.ada, member.clone()).await);
-    assert_eq!(refused, Denial::EventCollapsed { event: member.clone(), range: range.clone() });
-    w.ends(dead()).await;
-    let refused = denied(w.b.registry.drop_event(w.ada, member.clone()).await);
-    assert_eq!(refused, Denial::EventCollapsed { event: member.clone(), range: range.clone() });
-    assert!(matches!(denied(w.again(&member.0, "x", None).await), Denial::EventCollapsed { .. }));
-    let before = w.waiting().await;
-    assert!(matches!(w.again(&range.0, "x", None).await.unwrap(), SentAgain::Waits(_)));
-    assert_eq!((w.state(w.ada, &member.0).await, w.waiting().await), ("waiting", before + 1));
-    w.b.registry.cancel_event(w.ada, range).await.unwrap();
-    assert_eq!(w.state(w.ada, &member.0).await, "canceled");
 }
 
 /// With its agent, but for what an open cycle has taken: that goes with the cycle.

@@ -11,10 +11,9 @@ use agent::id::{ContentRef, CycleId, PlanId};
 use agent::life::{Layer, LayerRef, Plan, RestReason, Resting, Schedule, Standing, Window};
 use agent::port::Accepted;
 use agent::run::Usage;
-use serde_json::json;
 
 use super::Backend;
-use super::world::{Living, at, everything, fresh, service, world, world_with};
+use super::world::{Living, at, everything, fresh, service, world};
 
 /// Events are lived in the decision; the log, the receipt and the audit tell it all.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
@@ -59,22 +58,6 @@ pub async fn opening_counts_an_attempt_and_appends_nothing(b: Backend) {
     w.open(w.ada).await;
     let waking = w.wake(w.ada).await;
     assert_eq!((waking.life.epoch, waking.waiting[0].attempts), (2, 2));
-}
-
-/// A full inbox was collapsed between reading and opening: the reading is out of date.
-pub async fn opening_on_an_outdated_inbox_is_lost(b: Backend) {
-    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    for n in 0..10 {
-        w.say(w.family, &format!("{n}")).await;
-    }
-    let stale = w.wake(w.ada).await;
-    w.say(w.family, "one too many").await;
-    let living = Living::about_to_open(w.ada, &stale);
-    let outcome = w.commit(living.lease, living.changes(CommitKind::Open)).await;
-    assert_eq!(outcome, CommitOutcome::Lost);
-    let living = w.open(w.ada).await;
-    assert_eq!(living.open.taken, [11]);
 }
 
 /// Blame keeps it, for the surroundings' fault it is taken back; the agent rests until then.

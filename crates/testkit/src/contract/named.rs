@@ -2,15 +2,13 @@
 //! lived, or until the cycle parks.
 
 use agent::changes::{CommitKind, CommitOutcome, Rest};
-use agent::config::AgentConfig;
-use agent::event::{EventData, Fate, Stage};
+use agent::event::{Fate, Stage};
 use agent::id::EventId;
 use agent::life::{OpenCycle, Standing};
 use agent::port::{Denial, RegistryError};
-use serde_json::json;
 
 use super::Backend;
-use super::world::{Living, World, at, everything, saying, service, world, world_with};
+use super::world::{Living, World, at, everything, service, world};
 
 /// A lived cycle of Ada's that shows `events` at its step 1.
 async fn showing(w: &World, events: &[&str]) -> Living {
@@ -77,33 +75,6 @@ pub async fn an_event_that_left_is_neither_named_nor_settled_and_that_is_no_dama
     decide.settle = living.open.shown.iter().map(settlement).collect();
     assert_eq!(w.commit(living.lease, decide).await, CommitOutcome::Gone(gone));
     assert_eq!((w.state(w.ada, "a").await, w.state(w.ada, "b").await), ("canceled", "waiting"));
-}
-
-/// A full inbox puts together what waits, and not what is being shown.
-pub async fn a_full_inbox_leaves_what_is_being_shown_alone(b: Backend) {
-    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    let mut living = showing(&w, &[]).await;
-    let word = saying(w.husam, w.family, "shown");
-    let id = word.id.to_string();
-    w.accept(word).await;
-    let rows = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
-    living.open.shown = vec![rows[0].seq];
-    let show = living.changes(CommitKind::Show);
-    living.done(&w, show).await;
-    for n in 0..12 {
-        w.accept(saying(w.husam, w.family, &format!("word {n}"))).await;
-    }
-    let rows = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
-    assert!(rows.iter().any(|row| matches!(row.event.data, EventData::SaidRange { .. })), "{rows:?}");
-    assert_eq!(stage(&w, &id).await.0, Stage::Taken);
-    let mut decide = living.changes(CommitKind::Decide);
-    let fate = Fate::Lived { cycle: living.open.id, step: 1 };
-    decide.settle = vec![agent::changes::Settlement { seq: living.open.shown[0], fate }];
-    living.open.shown.clear();
-    decide.open.as_mut().unwrap().shown.clear();
-    living.done(&w, decide).await;
-    assert_eq!(w.state(w.ada, &id).await, "lived");
 }
 
 /// A cycle that is parked when its agent is retired is due once more, and closed.

@@ -268,7 +268,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
         let (space, message) = (SpaceId(Uuid::from_u128(9)), crate::id::MessageId(Uuid::from_u128(1)));
         waiting.event.data = EventData::Said { space, seq: 1, message };
         waiting.event.cites = cites;
-        waiting.said = vec![crate::event::Said {
+        waiting.said = Some(crate::event::Said {
             id: message,
             space,
             space_name: "Team".into(),
@@ -279,7 +279,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
             text: "hello you".into(),
             mentions: named,
             at: at(0),
-        }];
+        });
         let mut read = waking(vec![waiting]);
         read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());
         read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };

@@ -84,8 +84,7 @@ CREATE UNIQUE INDEX message_uuid ON message(uuid);
 CREATE INDEX message_rev ON message(space, rev);
 CREATE INDEX message_cycle ON message(cycle) WHERE cycle IS NOT NULL;
 
--- The ledger: every accepted event, for ever, in one state. A row with `range_of` was collapsed
--- into the range event of that seq and has that row's state; its own state column is not read.
+-- The ledger: every accepted event, for ever, in one state.
 CREATE TABLE event (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
@@ -101,13 +100,11 @@ CREATE TABLE event (
   root ANY NOT NULL,
   hop INTEGER NOT NULL,
   space INTEGER,                       -- what is said: the space,
-  from_seq INTEGER,                    --   the (first) message,
-  to_seq INTEGER,                      --   the last one of a range
+  from_seq INTEGER,                    --   the message
   data TEXT,                           -- everything else, as JSON
   cycle BLOB,                          -- lived: where
   step INTEGER,
   reason TEXT,                         -- skipped, dead: why
-  range_of INTEGER,
   cites ANY,                           -- the processed event that an operator sent again as this one
   release_at INTEGER,                  -- held: when time alone lets it go
   addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
@@ -115,7 +112,7 @@ CREATE TABLE event (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
-CREATE INDEX event_range ON event(agent, range_of) WHERE range_of IS NOT NULL;
+CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
 CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
@@ -123,7 +120,6 @@ CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 CREATE TABLE waiting (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
-  tier INTEGER NOT NULL,               -- 0 people and mentions, 1 outcomes, 2 plans, timers, services, 3 agents
   urgent INTEGER NOT NULL,
   not_before INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
