@@ -182,7 +182,15 @@ fn store(dir: &Path, running: bool) -> Vec<Check> {
     };
     let detail = format!("readable, tables of version {}, nobody has it open", found.version);
     let torn: Vec<String> = found.torn.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-    [Check::new("store", Verdict::Ok, detail)].into_iter().chain(apart(&torn)).collect()
+    let store = Check::new("store", Verdict::Ok, detail);
+    [store].into_iter().chain(log(found.lost_frames)).chain(apart(&torn)).collect()
+}
+
+/// That the log beside the file is damaged.
+fn log(lost: u64) -> Option<Check> {
+    let detail = format!("damaged: {lost} frames stand behind a broken one, what they held is lost");
+    let hint = "`viv restore` puts a backup in place; `viv up` goes on with what is sound, without them";
+    (lost > 0).then(|| Check::new("log", Verdict::Fail, detail).hint(hint))
 }
 
 /// The server, its model and the key in hand; and the model's name.

@@ -10,7 +10,6 @@
 mod accept;
 mod apart;
 mod apply;
-mod before;
 mod calls;
 mod commit;
 #[cfg(feature = "failpoints")]
@@ -20,6 +19,7 @@ mod events;
 mod facts;
 mod fault;
 mod held;
+mod log;
 mod lookup;
 mod notes;
 mod reader;
@@ -92,6 +92,8 @@ struct Inner {
     counters: Arc<Counters>,
     /// Why the store is broken, once it is; told by the writer.
     broken: watch::Receiver<Option<String>>,
+    /// Frames of the log that were found lost when it was opened.
+    lost: u64,
 }
 
 enum Mode {
@@ -138,7 +140,8 @@ impl Sqlite {
         let (boot, clean) = (opened.boot, opened.clean);
         let (configs, counted) = (Configs::default(), Counted::default());
         let session = Session { boot, clean, configs, counted, clock };
-        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
+        let (session, lost) = (Arc::new(session), opened.lost);
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost }) })
     }
 
     /// An empty store in memory, gone with its last clone. No threads: every command runs on its
@@ -150,7 +153,7 @@ impl Sqlite {
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost: 0 }) })
     }
 
     /// The same store in memory as after a restart: nothing of it is lost, and every handle from before
@@ -165,12 +168,18 @@ impl Sqlite {
         let session = Session { boot, clean, configs, counted, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
-        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken, lost: 0 }) })
     }
 
     /// Figures of the writer since the store was opened.
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()
+    }
+
+    /// Frames of the write-ahead log that stood behind a damaged one when the store was opened: what they held
+    /// had been acknowledged and is lost.
+    pub fn lost_frames(&self) -> u64 {
+        self.inner.lost
     }
 
     /// Waits until the store is broken (an fsync failed, say) and tells why. Nothing can be written

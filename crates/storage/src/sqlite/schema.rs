@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::before;
 use super::fault::Outcome;
+use super::log;
 
 /// Numbered, run once, in order, never changed after a release.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
@@ -17,6 +17,8 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The store's file in its data directory.
 pub(super) const FILE: &str = "vivarium.db";
+/// The name of the file that whoever has the directory holds locked.
+pub(super) const LOCK: &str = "lock";
 /// The format that this version writes, and the newest `min_reader` that it is.
 pub(super) const FORMAT: i64 = 1;
 /// The oldest SQLite whose write-ahead log is known to be sound under our use.
@@ -108,6 +110,8 @@ pub(super) struct Opened {
     pub(super) lock: File,
     pub(super) boot: i64,
     pub(super) clean: bool,
+    /// Frames of its log that were lost before.
+    pub(super) lost: u64,
 }
 
 pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
@@ -118,12 +122,11 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     super::disk::prepare(dir);
     let file = dir.join(FILE);
     begin(&file)?;
-    before::look(&file)?;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let lost = log::lost(&log::of(&file)).map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
     let (boot, clean) = ready(&db, &file)?;
-    Ok(Opened { db, file, lock, boot, clean })
+    Ok(Opened { db, file, lock, boot, clean, lost })
 }
 
 /// The store's file before it has its name.
@@ -165,7 +168,7 @@ fn begin(file: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(io(source)),
     }
-    if file.with_extension("db-wal").exists() {
+    if log::of(file).exists() {
         let why = "it is gone, and its log `vivarium.db-wal` is still there".to_owned();
         return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
@@ -202,7 +205,7 @@ pub(super) fn kind(found: &Metadata) -> &'static str {
 pub(super) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
     make_private(dir).map_err(io)?;
-    let lock = File::options().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(io)?;
+    let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
@@ -299,11 +302,33 @@ pub(super) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     Ok(version)
 }
 
+/// Refuses a file that lacks pages which its log cannot have: no log has more of them than frames. Where there
+/// is no log SQLite refuses it by itself.
+fn uncut(db: &Connection, file: &Path) -> Result<(), OpenError> {
+    let sql = |error: rusqlite::Error| unreadable(file, &error);
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map(u64::from);
+    let (pages, size) = (number("page_count").map_err(sql)?, number("page_size").map_err(sql)?);
+    let length = |file: &Path| std::fs::metadata(file).map_or(0, |found| found.len());
+    let (there, logged) = (length(file) / size, length(&log::of(file)) / size);
+    if there + logged >= pages {
+        return Ok(());
+    }
+    let why = format!("it is cut off: it has {there} of its {pages} pages, and its log at most {logged}");
+    Err(OpenError::Corrupt { file: file.to_owned(), why, begun: false })
+}
+
 /// Checks what the file is, brings it up to date and notes that it is in use.
 pub(super) fn ready(db: &Connection, file: &Path) -> Result<(i64, bool), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
+    // What is refused stays as it is: closing it must not copy the log back.
+    let leave = |refused| db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, refused).map_err(sql);
+    leave(true)?;
     tune(db).map_err(sql)?;
     let version = identify(db, file)?;
+    if version > 0 {
+        uncut(db, file)?;
+    }
+    leave(false)?;
     let written = || {
         pragmas(db)?;
         migrate(db, version)?;

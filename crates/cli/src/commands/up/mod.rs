@@ -51,6 +51,10 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
+    let lost_frames = store.lost_frames();
+    if lost_frames > 0 {
+        tracing::warn!("{}", announce::damaged_log(lost_frames));
+    }
     let ids: Arc<dyn Ids> = Arc::new(SystemIds);
     let reconciler = files.reconciler(&store, clock.clone(), Arc::clone(&ids), data_dir);
     files.check(&reconciler).await?;
@@ -72,8 +76,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
         return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
     }
-    let said =
-        Announcement { settings: &settings, url: &local.url, chosen: &chosen, files: &files, here: &here };
+    let (settings, url) = (&settings, &local.url);
+    let said = Announcement { settings, url, chosen: &chosen, files: &files, here: &here, lost_frames };
     said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
         Ok(report) => files.watch(reconciler, Arc::clone(&house.doors().bus), report),

@@ -18,6 +18,8 @@ use crate::sqlite::schema::VERSION;
 pub struct Looked {
     /// The version of its tables.
     pub version: i64,
+    /// Frames of its log that are lost: they stand behind a damaged one. None is found where a server has it.
+    pub lost_frames: u64,
     /// Agents that were set apart or of whose life something cannot be read: the handle, and why.
     pub torn: Vec<(String, String)>,
 }
@@ -26,7 +28,7 @@ pub struct Looked {
 /// tables are not looked at. Writes nothing.
 pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
     let store = Beside::open(place)?;
-    let mut found = Looked { version: store.version, torn: Vec::new() };
+    let mut found = Looked { version: store.version, lost_frames: store.lost_frames(), torn: Vec::new() };
     if store.version != VERSION {
         return Ok(found);
     }
