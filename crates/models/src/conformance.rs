@@ -152,6 +152,7 @@ impl Finding {
                     ModelError::Cut(_)
                     | ModelError::TooLong(_)
                     | ModelError::Invalid(_)
+                    | ModelError::Unsupported(_)
                     | ModelError::OwnDoing(_) => false,
                 }
         })

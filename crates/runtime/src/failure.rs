@@ -10,7 +10,7 @@
 //! | first-byte, idle, total time-out | again after a growing pause | opens where several agents meet it | parks; counts nothing |
 //! | cut stream, failed server | again after a growing pause | opens where several agents meet it | parks; counts nothing; from the second waking in a row on a trial says whose doing it is (`doubt`) |
 //! | the same, while a trial is answered | — | closes | counts; batch halved, then dead |
-//! | no such model | — | stays closed | parks; counts nothing |
+//! | no such model, unsupported | — | stays closed | parks; counts nothing |
 //! | behind an open breaker | not asked | is open | parks until then; counts nothing |
 //! | garbage | again after a growing pause | stays closed | counts; batch halved, then dead |
 //! | context too long | again with half of the view, 3 times | stays closed | counts; batch halved, then dead |
@@ -57,7 +57,7 @@ pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
         ModelError::Network(_) | ModelError::TimedOut(Wait::Connect) | ModelError::Auth(_) => Trips::AtOnce,
         ModelError::TimedOut(Wait::FirstByte | Wait::Idle | Wait::Total) => Trips::BySeveral,
         ModelError::Cut(_) | ModelError::Failed { .. } => Trips::BySeveral,
-        ModelError::NoModel(_) | ModelError::Unasked { .. } => Trips::Never,
+        ModelError::NoModel(_) | ModelError::Unsupported(_) | ModelError::Unasked { .. } => Trips::Never,
         ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => Trips::Never,
         ModelError::OwnDoing(_) => Trips::Never,
     };
@@ -128,6 +128,7 @@ mod tests {
             (ModelError::Failed { message, retry_after }, true, Trips::BySeveral),
             (ModelError::NoModel("x".into()), false, Trips::Never),
             (ModelError::Unasked { message: "x".into(), retry_after: Duration::ZERO }, false, Trips::Never),
+            (ModelError::Unsupported("x".into()), false, Trips::Never),
             (ModelError::Garbage("x".into()), true, Trips::Never),
             (ModelError::TooLong("x".into()), false, Trips::Never),
             (ModelError::Invalid("x".into()), false, Trips::Never),
