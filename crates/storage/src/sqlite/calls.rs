@@ -12,6 +12,7 @@ use agent::port::{
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
+use super::apart::Way;
 use super::events::{Head, admit};
 use super::fault::{Fault, Outcome, of, torn};
 use super::registry::known_agent;
@@ -20,7 +21,7 @@ use super::rows::{
     uuid_or_none,
 };
 use super::wake::{CALL, call_at};
-use super::{Session, Sqlite, show};
+use super::{Session, Sqlite, Who, show};
 
 impl Calls for Sqlite {
     fn detached(
@@ -28,9 +29,9 @@ impl Calls for Sqlite {
         after: Option<CallId>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
-        Box::pin(
-            async move { Ok(self.among(false, move |db, _| detached(db, after.as_ref(), limit)).await?) },
-        )
+        Box::pin(async move {
+            Ok(self.among(Way::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit)).await?)
+        })
     }
 
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {

@@ -102,8 +102,16 @@ enum Mode {
     Threaded {
         queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
         writer: Mutex<Option<JoinHandle<()>>>,
-        readers: Readers,
+        living: Readers,
+        doors: Readers,
     },
+}
+
+/// Who asks. A long list that somebody wants to see keeps no agent from waking.
+#[derive(Clone, Copy)]
+enum Who {
+    Living,
+    Doors,
 }
 
 impl Sqlite {
@@ -135,7 +143,8 @@ impl Sqlite {
         let mode = Mode::Threaded {
             queue: RwLock::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
-            readers: Readers::new(opened.file),
+            living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
+            doors: Readers::new(opened.file, limits::READERS_DOORS),
         };
         let (boot, clean) = (opened.boot, opened.clean);
         let (configs, counted) = (Configs::default(), Counted::default());
@@ -241,24 +250,24 @@ impl Sqlite {
     }
 
     /// Runs `work` on one snapshot of the store.
-    fn read<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn read<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(work, false)
+        self.question(who, false, work)
     }
 
     /// The same for a few rows found by index, which stand on the path of a request or a waking.
-    fn look<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn look<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(work, true)
+        self.question(who, true, work)
     }
 
-    fn question<T, F>(&self, work: F, short: bool) -> BoxFuture<'static, Outcome<T>>
+    fn question<T, F>(&self, who: Who, short: bool, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
@@ -271,12 +280,16 @@ impl Sqlite {
                     let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                     work(db, &inner.session)
                 }
-                Mode::Threaded { queue, readers, .. } => {
+                Mode::Threaded { queue, living, doors, .. } => {
                     if queue.read().unwrap_or_else(PoisonError::into_inner).is_none() {
                         return Err(Fault::Store(StoreError::Closed));
                     }
                     let session = Arc::clone(&inner.session);
                     let work = move |db: &Connection| work(db, &session);
+                    let readers = match who {
+                        Who::Living => living,
+                        Who::Doors => doors,
+                    };
                     if short { readers.look(work).await } else { readers.read(work).await }
                 }
             }
