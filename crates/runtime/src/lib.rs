@@ -14,7 +14,6 @@ mod breaker;
 mod choir;
 mod doubt;
 mod failure;
-mod fates;
 mod hands;
 mod keeper;
 mod line;

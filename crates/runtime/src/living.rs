@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Staged};
 use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Resting, Window};
@@ -22,7 +22,6 @@ use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
-use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::node::Node;
 use crate::stage::Stage;
@@ -58,7 +57,6 @@ struct Waking<'a> {
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
     suspected: Option<DropGuard>,
-    fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
     /// What trials have used that are not charged yet.
@@ -123,23 +121,10 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
-    let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
+    let (spent, began) = (None, ports.clock.monotonic_ms());
     let trials = Mutex::default();
-    let mut waking = Waking {
-        house,
-        agent,
-        cycle,
-        config,
-        choir,
-        knock,
-        outward,
-        suspected,
-        fates,
-        spent,
-        trials,
-        began,
-        trace,
-    };
+    let mut waking =
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, spent, trials, began, trace };
     let rested = waking.run().await;
     ports.live.reset_drafts(agent);
     waking.part(rested)
@@ -392,7 +377,8 @@ impl Waking<'_> {
             // What the decision did not say after all is no draft any more.
             live.reset_drafts(self.agent);
         }
-        for update in self.fates.after(self.agent, self.cycle.in_sight(), changes) {
+        for Staged { event, stage, cycle, step } in echo.stages {
+            let update = Update::EventStage { agent: self.agent, event, stage, cycle, step };
             live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(update));
         }
         let Changes { cycle, step, kind, .. } = *changes;

@@ -233,11 +233,6 @@ impl Cycle {
         self.open.step
     }
 
-    /// Events that the step in hand is shown: taken at the opening, injected since.
-    pub fn in_sight(&self) -> impl Iterator<Item = &Waiting> {
-        self.taken.iter().chain(&self.injected)
-    }
-
     /// Spaces that this cycle's events came from or that it has spoken in.
     pub fn spaces(&self) -> Vec<SpaceId> {
         let mut spaces: Vec<SpaceId> = self.open.requesters.iter().filter_map(|r| r.space).collect();

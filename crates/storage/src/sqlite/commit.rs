@@ -23,6 +23,7 @@ use super::rows::{
     to_json, u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
+use super::stages::Stages;
 use super::{apply, calls, notes, show, urgent};
 
 /// The rows of one life, as far as a commit reads and writes them.
@@ -116,13 +117,14 @@ pub(super) fn commit(
     if let Some(view) = &changes.view {
         apply::view(db, life.agent, n, view)?;
     }
+    let mut stages = Stages::before(db, life.agent, changes)?;
     match changes.kind {
-        CommitKind::Open => open(db, &mut life, changes)?,
+        CommitKind::Open => open(db, &mut life, changes, &mut stages)?,
         CommitKind::Show => name(db, &mut life, changes)?,
         _ => {}
     }
-    let (gone, untaken) = apply::settle(db, life.agent, changes)?;
-    apply::addressed(db, life.agent, changes)?;
+    let (gone, untaken) = apply::settle(db, life.agent, changes, &mut stages)?;
+    let stages = stages.after()?;
     life.waiting = life.waiting.saturating_sub(gone);
     life.taken = life.taken.saturating_sub(untaken);
     rest(db, &mut life, n, changes)?;
@@ -145,7 +147,7 @@ pub(super) fn commit(
     if let Some(due) = life.due_at.filter(|_| changes.open.is_none()) {
         wake.push(Waken { agent: lease.agent, at: time(due)?, urgent: false });
     }
-    let echo = Echo { said: show::spoken(db, said)?, wake };
+    let echo = Echo { said: show::spoken(db, said)?, wake, stages };
     Ok(CommitOutcome::Committed { n, glance, echo })
 }
 
@@ -255,7 +257,7 @@ fn told(denial: &Denial, space: SpaceId) -> String {
 }
 
 /// A cycle begins or is taken over: its events are marked and each attempt is counted.
-fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
+fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages<'_>) -> Outcome<()> {
     if life.taken > 0 {
         let sql = "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1";
         run(db, sql, [life.agent])?;
@@ -264,7 +266,10 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
     let mut found = 0;
     for seq in taken {
         let sql = "UPDATE waiting SET taken = 1, attempts = attempts + 1 WHERE agent = ? AND seq = ?";
-        found += run(db, sql, params![life.agent, int(*seq)])?;
+        if run(db, sql, params![life.agent, int(*seq)])? == 1 {
+            found += 1;
+            stages.waits(int(*seq), true)?;
+        }
     }
     // Between waking and opening one of them was taken back: the waking is out of date.
     let lived = changes.open.as_ref().is_some_and(|open| open.lived);

@@ -34,6 +34,7 @@ mod rows;
 mod say;
 mod schema;
 mod show;
+mod stages;
 mod store;
 mod sums;
 #[cfg(test)]
