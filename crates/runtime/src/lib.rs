@@ -13,7 +13,6 @@ mod beyond;
 mod breaker;
 mod choir;
 mod failure;
-mod fates;
 mod hands;
 mod health;
 mod keeper;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Staged};
 use agent::cycle::{Cycle, Next, Rested, Setup};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Resting, Window};
@@ -21,7 +21,6 @@ use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
-use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
 use crate::keeper::Turn;
@@ -81,7 +80,6 @@ struct Waking<'a> {
     suspected: Option<DropGuard>,
     /// Whether its opening is committed.
     opened: bool,
-    fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
     /// When it began, by the clock that never jumps.
@@ -127,23 +125,9 @@ pub(crate) async fn live(
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
-    let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
-    let opened = false;
-    let mut waking = Waking {
-        house,
-        agent,
-        cycle,
-        config,
-        choir,
-        knock,
-        outward,
-        suspected,
-        opened,
-        fates,
-        spent,
-        began,
-        trace,
-    };
+    let (spent, began, opened) = (None, ports.clock.monotonic_ms(), false);
+    let mut waking =
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, opened, spent, began, trace };
     let rested = waking.run().await;
     let opened = waking.opened;
     ports.live.reset_drafts(agent);
@@ -415,7 +399,8 @@ impl Waking<'_> {
             // What the decision did not say after all is no draft any more.
             live.reset_drafts(self.agent);
         }
-        for update in self.fates.after(self.agent, self.cycle.in_sight(), changes) {
+        for Staged { event, stage, cycle, step } in echo.stages {
+            let update = Update::EventStage { agent: self.agent, event, stage, cycle, step };
             live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(update));
         }
         let Changes { cycle, step, kind, .. } = *changes;

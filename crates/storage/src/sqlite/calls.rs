@@ -110,7 +110,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         return Ok(Some(Finish::Already));
     }
     let said = show::spoken(db, show::update(db, &answer.id)?.into_iter().collect())?;
-    let mut echo = Echo { said, wake: Vec::new() };
+    let mut echo = Echo { said, ..Echo::default() };
     if asked.awaited && asked.open == Some(asked.cycle) {
         // An answer ends a pause, but not a rest that the provider or a failure made necessary.
         let sql = "UPDATE inbox_head SET hold_until = NULL, due_at = min(coalesce(due_at, ?1), ?1) \

@@ -33,6 +33,7 @@ mod rows;
 mod say;
 mod schema;
 mod show;
+mod stages;
 mod store;
 mod sums;
 #[cfg(test)]

@@ -251,7 +251,8 @@ impl Living {
         changes.entries =
             vec![self.entry(1, EntryKind::Inbox, "inbox"), self.entry(2, EntryKind::Assistant, "thought")];
         changes.settle = self.settled(&Fate::Lived { cycle: self.open.id, step: 0 });
-        changes.open = Some(OpenCycle { lived: true, step: 1, ..self.open.clone() });
+        let listed = self.open.taken.clone();
+        changes.open = Some(OpenCycle { lived: true, step: 1, listed, ..self.open.clone() });
         changes
     }
 
