@@ -27,6 +27,7 @@ pub mod partial;
 pub mod plan;
 pub mod prepare;
 pub mod prompt;
+pub mod repair;
 pub mod transcript;
 pub mod triage;
 pub mod update;
