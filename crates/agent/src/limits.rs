@@ -178,7 +178,9 @@ pub const DETACHED_ATTEMPTS: u32 = 3;
 /// What an event tells of an outcome; the call's row has all of it.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 
-/// Agents that may be awake at once on one node.
+/// Requests that may be under way at one provider (default of the setting `requests_per_provider`).
+pub const REQUESTS_PER_PROVIDER: usize = AWAKE_MAX / 2;
+/// Agents that may be awake at once on one node (default of the setting `awake_max`).
 pub const AWAKE_MAX: usize = 256;
 /// Memory of warm agents on one node.
 pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;

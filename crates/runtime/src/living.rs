@@ -25,6 +25,7 @@ use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
 use crate::keeper::Turn;
 use crate::node::Node;
+use crate::permits::Permits;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
@@ -39,6 +40,7 @@ pub(crate) struct House {
     pub(crate) node: Node,
     pub(crate) warm: Warm,
     pub(crate) health: Arc<Health>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
@@ -51,6 +53,8 @@ pub(crate) enum Lived {
     Rested(Rested),
     /// Its agent may have been the death of the process before: nothing was done, it waits for a turn alone.
     Suspect,
+    /// As many requests as may be are under way at its provider: nothing was done, it stands in line there.
+    Full,
 }
 
 /// That a waking ended by the store.
@@ -115,6 +119,13 @@ pub(crate) async fn live(
     };
     let config = Arc::clone(&read.config);
     let choir = Choir::of(&*ports.voices, &config, memo);
+    // A suspect goes on alone, and what is canceled needs no model.
+    let waits = !turn.alone && read.cancel.is_none();
+    if waits && !house.permits.reserve(&choir.own().provider, agent) {
+        let (memo, model) = choir.into_memo();
+        house.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
+        return Ok(Lived::Full);
+    }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
         model: choir.own().clone(),
@@ -269,6 +280,8 @@ impl Waking<'_> {
         let asking = Asking {
             ports: &self.house.ports,
             breakers: &self.house.breakers,
+            permits: &self.house.permits,
+            node: &self.house.node,
             model,
             config: &self.config,
             cycle: &self.cycle,
@@ -292,6 +305,7 @@ impl Waking<'_> {
                     Interrupt::News(news) => return self.cycle.outdated(news, tokens),
                     Interrupt::Canceled(news) => self.cycle.looked(Some(news)),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
+                    Interrupt::Suspended => self.cycle.stop("suspended"),
                 }
                 self.cycle.abandoned(tokens);
             }
@@ -302,6 +316,8 @@ impl Waking<'_> {
     /// until a stop of the node has waited long enough.
     async fn wait(&mut self) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
+        // Nothing is asked before the calls are answered.
+        self.house.permits.leave(self.agent);
         let stopped = async {
             self.house.stopping.cancelled().await;
             self.house.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
