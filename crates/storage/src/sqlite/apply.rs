@@ -47,7 +47,7 @@ pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry])
 /// cycle has no longer taken.
 pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
-    let failed = i64::from(changes.blame);
+    let failed = u32::from(changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.fate == Fate::Waiting {
@@ -71,7 +71,7 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
         untaken += usize::from(taken == Some(true));
         let mut state = State::of(&settlement.fate);
         if matches!(settlement.fate, Fate::Dead { .. }) {
-            state.step = attempts;
+            state.step = attempts.map(|attempts| attempts + failed);
         }
         let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
         run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq])?;

@@ -52,7 +52,6 @@ use std::thread::JoinHandle;
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
-use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::watch;
 

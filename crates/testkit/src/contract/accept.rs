@@ -260,8 +260,7 @@ pub async fn a_range_speaks_for_everybody_in_it(b: Backend) {
     let both = [Principal::Entity(w.husam), Principal::Entity(w.bob.entity())];
     assert!(both.iter().all(|speaker| asked.contains(speaker)), "{asked:?}");
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
+    let mut decision = living.asking(vec![living.outward(0, true)]);
     let requesters = agent::delivery::requesters(range);
     living.open.requesters.clone_from(&requesters);
     decision.open.as_mut().unwrap().requesters = requesters;

@@ -9,6 +9,7 @@ use agent::id::{ContentRef, GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, Layer, LayerRef, OpenCycle, Plan, RestReason, Schedule};
 use agent::message::{ModelMessage, Part, Role};
 use agent::port::{Credential, CredentialKind, NewCredential};
+use agent::run::StepReceipt;
 
 use super::Backend;
 use super::world::{Living, World, at, fresh, service, world};
@@ -162,7 +163,8 @@ async fn begins_a_call(w: &World, agent: agent::id::AgentId) {
     let mut decision = living.decision();
     decision.calls = vec![living.outward(0, true)];
     decision.entries[1] = asks(&living, 2, &decision.calls);
-    decision.open = Some(OpenCycle { lived: true, ..living.open.clone() });
+    let receipt = StepReceipt { tools: vec!["fetch".into()], model_ms: 40, ..StepReceipt::default() };
+    decision.open = Some(OpenCycle { lived: true, steps: vec![receipt], ..living.open.clone() });
     let id = decision.calls[0].id.clone();
     living.done(w, decision).await;
     let mut start = living.changes(CommitKind::Start);

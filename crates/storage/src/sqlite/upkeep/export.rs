@@ -41,15 +41,16 @@ const fn table(name: &'static str, order: &'static str, local: &'static [&'stati
 }
 
 /// In the order in which they are written.
-pub(super) const TABLES: [Table; 14] = [
+pub(super) const TABLES: [Table; 15] = [
     table("agent", "id", &["id", "facts_rev"]),
     table("config_rev", "rev", &["agent"]),
-    table("life", "agent", &["agent", "active_space", "facts_seen"]),
+    table("life", "agent", &["agent", "active_space", "boot"]),
     table("inbox_head", "agent", &["agent"]),
     table("entry", "seq", &["agent"]),
     table("event", "seq", &["agent", "space", "from_seq", "to_seq"]),
     table("waiting", "seq", &["agent", "boot"]),
     table("call", "cycle, step, idx", &["agent"]),
+    table("step", "cycle, step", &["agent"]),
     table("view", "rev", &["agent"]),
     table("commits", "n", &["agent"]),
     table("run", "ordinal", &["agent"]),

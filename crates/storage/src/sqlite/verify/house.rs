@@ -14,7 +14,7 @@ use crate::sqlite::schema::open_memory;
 use crate::sqlite::sums;
 
 /// Tables of which each row is some agent's.
-const OF_AGENTS: [&str; 13] = [
+const OF_AGENTS: [&str; 14] = [
     "call",
     "commits",
     "config_rev",
@@ -26,6 +26,7 @@ const OF_AGENTS: [&str; 13] = [
     "memory",
     "plan",
     "run",
+    "step",
     "view",
     "waiting",
 ];
