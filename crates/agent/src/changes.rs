@@ -220,7 +220,7 @@ pub struct Changes {
     pub entries: Vec<Entry>,
     /// Taken events that are settled or given back.
     pub settle: Vec<Settlement>,
-    /// Whether events that are given back have failed once more (their content was at fault).
+    /// Whether events that are given back, or given up, have failed once more (their content was at fault).
     pub blame: bool,
     /// New call rows.
     pub calls: Vec<CallRow>,

@@ -52,7 +52,7 @@ pub(super) fn settle(
     stages: &mut Stages<'_>,
 ) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
-    let failed = i64::from(changes.blame);
+    let failed = u32::from(changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.fate == Fate::Waiting {
@@ -77,7 +77,7 @@ pub(super) fn settle(
         untaken += usize::from(taken == Some(true));
         let mut state = State::of(&settlement.fate);
         if matches!(settlement.fate, Fate::Dead { .. }) {
-            state.step = attempts;
+            state.step = attempts.map(|attempts| attempts + failed);
         }
         let sql = format!(
             "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ? RETURNING {SETTLED}"

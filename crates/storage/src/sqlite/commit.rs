@@ -287,8 +287,12 @@ fn write(db: &Connection, session: &Session, life: &Life, changes: &Changes) -> 
     let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |receipt| receipt.cost_micros));
     let unpriced = changes.run.is_some() && cost.is_none();
     let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
-    // The start of the store during which the cycle was opened or taken over.
-    let boot = (changes.kind == CommitKind::Open).then_some(session.boot);
+    // The start of the store that lives the cycle: none once it rests.
+    let boot = match changes.kind {
+        CommitKind::Open => Some(session.boot),
+        CommitKind::Park => Some(0),
+        _ => None,
+    };
     let sql = "UPDATE life SET epoch = ?, commit_n = ?, head_seq = ?, cycles = ?, skips = ?, \
                active_space = coalesce(?, active_space), failures = ?, usage_input = ?, \
                usage_cached = ?, usage_output = ?, usage_reasoning = ?, \

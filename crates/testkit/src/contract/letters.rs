@@ -26,6 +26,7 @@ impl World {
         let mut living = self.open(self.ada).await;
         let mut end = living.closing();
         (end.settle, end.run) = (living.settled(&fate), None);
+        end.blame = matches!(fate, Fate::Dead { .. });
         living.done(self, end).await;
     }
 
@@ -178,11 +179,11 @@ pub async fn what_waits_for_an_agent_that_retires_is_taken_back(b: Backend) {
     assert_eq!(taken_back, [&[false][..], &[true; 10]].concat());
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.waiting, card.held), (1, 0));
-    let mut end = living.closing();
-    (end.settle, end.run) = (living.settled(&Fate::Waiting), None);
+    let mut end = living.canceled();
+    end.settle = living.settled(&Fate::Canceled { reason: None });
     living.done(&w, end).await;
-    assert!(rows().await.iter().all(|row| row.fate == told), "what is given back has nobody to wait for");
     assert_eq!((w.waiting().await, w.due(99_000).await), (0, vec![]));
+    assert!(rows().await.iter().all(|row| matches!(row.fate, Fate::Canceled { .. })));
 }
 
 /// From waiting to the answer: taken by a cycle, shown at a step, addressed or only read.
