@@ -190,13 +190,6 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
     ("DELETE FROM message WHERE seq = 1", "", "message", "family/", "message 1 before it is missing"),
     ("DELETE FROM message WHERE seq = 1", "ada", "event", "1", "message 1, which is not there"),
     (
-        "INSERT INTO layer SELECT agent, 1, 0, open_cycle, 1, 'x' FROM life WHERE agent = @bob",
-        "bob",
-        "life",
-        "open",
-        "its layers are not what it names",
-    ),
-    (
         "DELETE FROM member; DELETE FROM space WHERE name = 'team'",
         "",
         "message",
