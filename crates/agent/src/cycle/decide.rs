@@ -16,6 +16,7 @@ use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError, ToolSpec};
+use crate::repair::{Meant, meant};
 
 /// Failed calls that a `done` in vain is told of by name.
 const NAMED_MAX: usize = 5;
@@ -49,7 +50,8 @@ impl Cycle {
         let (mut planned, mut detached) = (Vec::new(), self.detached);
         for (place, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
-            let name = called(name);
+            let known = |name: &str| self.setup.tools.iter().any(|tool| tool.name == name);
+            let Meant { name, arguments, repaired } = meant(called(name), arguments, known);
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
             let spec = self.setup.tools.iter().find(|tool| tool.name == name);
@@ -74,7 +76,7 @@ impl Cycle {
                     step: self.open.step,
                     index,
                     tool: name.to_owned(),
-                    arguments: kept(arguments).to_owned(),
+                    arguments: kept(&arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
                     schema_hash: spec.map(|spec| schema_hash(&spec.schema)).unwrap_or_default(),
@@ -83,6 +85,7 @@ impl Cycle {
                     outcome,
                 },
                 inward: Inward::default(),
+                repaired,
             });
         }
         planned

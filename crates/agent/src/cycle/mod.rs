@@ -74,6 +74,8 @@ pub mod names {
 struct Planned {
     row: CallRow,
     inward: Inward,
+    /// What was repaired of it.
+    repaired: Option<String>,
 }
 
 /// A decision on its way to its commit.
