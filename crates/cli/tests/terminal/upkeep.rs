@@ -152,10 +152,10 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
     }
     let dir = server.kill();
     let log = dir.path().join("vivarium.db-wal");
-    let mut bytes = std::fs::read(&log).unwrap();
+    let mut bytes = fs::read(&log).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x01;
-    std::fs::write(&log, bytes).unwrap();
+    fs::write(&log, bytes).unwrap();
 
     let doctor = run(dir.path(), &["doctor", "--model", "rehearsal"]);
     assert!(
