@@ -12,7 +12,7 @@ use crate::life::{Finishing, RestReason};
 use crate::limits;
 use crate::port::{Fault, ModelError};
 use crate::run::Ending;
-use crate::{transcript, view};
+use crate::{quote, transcript, view};
 
 impl Cycle {
     /// There is no reply. What a vendor refuses as too long is cut and asked again, a few times; what it
@@ -123,7 +123,8 @@ impl Cycle {
     /// The cycle cannot go on: the agent reads why in its log.
     pub(super) fn broken_off(&mut self, reason: &str, now: Timestamp) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
-        let notice = format!("[NOTICE] Your cycle was broken off at step {}: {reason}", self.open.step);
+        let why = quote::unbroken(reason);
+        let notice = format!("[NOTICE] Your cycle was broken off at step {}: {why}", self.open.step);
         self.close_log(&mut changes, &notice, now);
         let mut open = self.open.clone();
         self.note_calls(&mut open, &changes.call_changes);

@@ -4,9 +4,9 @@
 use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::inbox::beginning;
 use agent::life::Standing;
 use agent::port::InboxRow;
+use agent::quote::beginning;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
 use uuid::Uuid;
@@ -277,6 +277,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
         seq: u64_at(row, 11)?,
         sender: EntityId(sender),
         sender_name: row.get(20)?,
+        sender_handle: row.get(12)?,
         sender_kind: kind_at(row, 21)?,
         text: sums::words_at(row, 17, WORDS)?,
         mentions: ids_from(row.get(WORDS + 5)?),
@@ -321,7 +322,7 @@ pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
 
 /// Columns and joins of [`said_by_name`].
 const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
-    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
+    p.name, m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
@@ -340,9 +341,10 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
         seq: u64_at(row, 3)?,
         sender: EntityId(uuid_at(row, 4)?),
         sender_name: row.get(5)?,
+        sender_handle: row.get(9)?,
         sender_kind: kind_at(row, 6)?,
-        text: sums::words_at(row, 7, 9)?,
-        mentions: ids_from(row.get(9 + 5)?),
+        text: sums::words_at(row, 7, 10)?,
+        mentions: ids_from(row.get(10 + 5)?),
         at: time_at(row, 8)?,
     })
 }
