@@ -13,17 +13,18 @@ mod beyond;
 mod breaker;
 mod choir;
 mod failure;
-mod fates;
 mod hands;
 mod health;
 mod keeper;
 mod living;
+mod permits;
 mod stage;
 mod think;
 mod warm;
 
 use std::sync::Arc;
 
+use agent::limits;
 use agent::port::{Calls, Clock, Ids, Lookup, Reader, Registry, Store, Toolbox, Voices};
 
 pub use keeper::{Keeper, start};
@@ -52,10 +53,13 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// What watchers are shown, and the bus that carries it.
     pub live: Arc<live::Live>,
+    /// How much goes on at once.
+    pub bounds: Bounds,
 }
 
 impl Ports {
-    /// The ports over one store that keeps everything, with a bus that nobody listens to yet.
+    /// The ports over one store that keeps everything, with a bus that nobody listens to yet and the usual
+    /// bounds.
     pub fn new<S>(
         store: Arc<S>,
         voices: Arc<dyn Voices>,
@@ -77,6 +81,22 @@ impl Ports {
             clock,
             ids,
             live: Arc::default(),
+            bounds: Bounds::default(),
         }
+    }
+}
+
+/// How much goes on at once on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Agents that may be awake.
+    pub awake: usize,
+    /// Requests that may be under way at one provider.
+    pub requests_per_provider: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { awake: limits::AWAKE_MAX, requests_per_provider: limits::REQUESTS_PER_PROVIDER }
     }
 }

@@ -132,7 +132,7 @@ async fn stand(
         }
         match standing {
             Standing::Active => hall.node.resume(id),
-            Standing::Suspended | Standing::Retired => hall.node.look(id),
+            Standing::Suspended | Standing::Retired => hall.node.suspend(id),
         }
         Ok(Json(card(&hall, id).await?))
     })

@@ -24,7 +24,7 @@ use super::rows::{
 };
 use super::schema::{meta, set_meta};
 use super::wake::open_at;
-use super::{Sqlite, calls, registry_events, registry_spaces};
+use super::{Sqlite, Who, calls, registry_events, registry_spaces};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -330,7 +330,7 @@ impl Registry for Sqlite {
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.look(move |db, _| credential(db, &secret_hash));
+        let done = self.look(Who::Doors, move |db, _| credential(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

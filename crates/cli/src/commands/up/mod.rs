@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use agent::port::{AgentCard, PageRequest, Reader};
+use runtime::Ports;
 use runtime::clock::SystemClock;
 use storage::sqlite::{OpenError, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -56,6 +57,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
     let ports = assemble::ports(&store, clock, Arc::clone(&chosen.voices));
+    let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files.check(&reconciler).await?;
     let here = already_here(&*ports.reader).await;
