@@ -16,10 +16,12 @@ mod failure;
 mod hands;
 mod health;
 mod keeper;
+mod line;
 mod living;
 mod permits;
 mod stage;
 mod think;
+mod turn;
 mod warm;
 
 use std::sync::Arc;
