@@ -12,6 +12,8 @@ use agent::port::Bus;
 use agent::update::{AgentState, Topic, Update};
 use jiff::Timestamp;
 
+use crate::bus::LocalBus;
+
 /// What one awake agent does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
@@ -76,6 +78,13 @@ impl State {
 pub struct Live {
     state: Mutex<State>,
     bus: Arc<dyn Bus>,
+}
+
+impl Default for Live {
+    /// Nothing is live, on a bus of this process.
+    fn default() -> Self {
+        Self::new(Arc::new(LocalBus::new()))
+    }
 }
 
 impl Live {

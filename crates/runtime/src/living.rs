@@ -23,12 +23,12 @@ use crate::choir::Choir;
 use crate::failure;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
-use crate::keeper::Turn;
 use crate::node::Node;
 use crate::permits::Permits;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
+use crate::turn::Turn;
 use crate::warm::{Kept, Warm};
 
 /// Why wakings end when the node does.

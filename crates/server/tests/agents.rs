@@ -98,7 +98,7 @@ async fn the_recent_past_is_readable_as_far_as_it_is_asked_for() {
 async fn an_awake_agent_is_shown_as_it_lives() {
     let world = World::new().await;
     let cycle = CycleId(Uuid::from_u128(5));
-    world.doors.node.live().enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
+    world.ports.live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
     let agent = world.get("/v1/agents/muhammad").await;
     assert_eq!((&agent.json["state"], &agent.json["cycle"]), (&json!("thinking"), &json!(cycle)));
 }

@@ -4,7 +4,6 @@
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
 mod alarms;
-mod line;
 mod sweep;
 mod turns;
 
@@ -28,10 +27,9 @@ use crate::health::Health;
 use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
+use crate::turn::Turn;
 use crate::warm::Warm;
 use alarms::Alarms;
-pub(crate) use line::Line;
-pub(crate) use turns::Turn;
 use turns::Turns;
 
 /// Everything that can wake the node.

@@ -13,7 +13,8 @@ use agent::id::AgentId;
 use agent::limits;
 use agent::port::Ids;
 
-use super::line::Line;
+use crate::line::Line;
+use crate::turn::Turn;
 
 /// The turns of one node.
 #[derive(Debug, Default)]
@@ -48,19 +49,6 @@ struct Refusal {
     probe: Option<AgentId>,
     /// Nobody does before then.
     next: u64,
-}
-
-/// One agent's turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// Whose.
-    pub(crate) agent: AgentId,
-    /// Whether its cycle is to be opened before it thinks: what it asked for the last time was in vain.
-    pub(crate) careful: bool,
-    /// Whether it may have been the death of the process, and lives while no other suspect does.
-    pub(crate) alone: bool,
-    /// Whether its last activation panicked.
-    pub(crate) panicked: bool,
 }
 
 impl Turns {

@@ -10,8 +10,9 @@ use agent::port::{Model, ModelError, Store, Voices};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
-use scenario::clock::SimClock;
-use scenario::world::{Ground, World};
+use runtime::Ports;
+use scenario::clock::{SimClock, SimIds};
+use scenario::world::World;
 use serde_json::{Value, json};
 use storage::sqlite::Sqlite;
 use testkit::hands::{Counters, Gate, TestToolbox};
@@ -110,16 +111,10 @@ pub(crate) fn ground_at(
     let ask = testkit::hands::asynchronous("ask", testkit::hands::look(&counters), Duration::from_secs(1));
     let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
     let toolbox = toolbox.with(order).with(deliver).with(ask);
-    let ground = Ground {
-        store: wrap(Arc::new(sqlite.clone())),
-        calls: Arc::new(sqlite.clone()),
-        lookup: Arc::new(sqlite.clone()),
-        registry: Arc::new(sqlite.clone()),
-        reader: Arc::new(sqlite.clone()),
-        voices,
-        toolbox: Arc::new(toolbox),
-    };
-    (World::new(ground, clock, 7), counters, gate)
+    let ids = Arc::new(SimIds::new(7, clock.clone()));
+    let ports = Ports::new(Arc::new(sqlite.clone()), voices, Arc::new(toolbox), Arc::new(clock.clone()), ids);
+    let ports = Ports { store: wrap(Arc::new(sqlite)), ..ports };
+    (World::new(ports, clock), counters, gate)
 }
 
 /// Entries of the prompt, oldest first.
