@@ -158,7 +158,11 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
     std::fs::write(&log, bytes).unwrap();
 
     let doctor = run(dir.path(), &["doctor", "--model", "rehearsal"]);
-    assert!(doctor.code == 1 && doctor.out.contains("frames stand behind a broken one"), "{}", doctor.shown());
+    assert!(
+        doctor.code == 1 && doctor.out.contains("frames stand behind a broken one"),
+        "{}",
+        doctor.shown()
+    );
     assert!(doctor.out.contains("`viv restore` puts a backup in place"), "{}", doctor.shown());
     let verified = run(dir.path(), &["verify", "--json"]);
     let flaw = &verified.json()["flaws"][0];

@@ -221,7 +221,7 @@ async fn opening(agents: u128) -> u64 {
     let file = dir.path().join(schema::FILE);
     let mut db = Connection::open(&file).unwrap();
     let steps = counted(&mut db);
-    let (boot, clean) = schema::ready(&db, Path::new(&file)).unwrap();
+    let (boot, clean) = schema::ready(&db, Path::new(&file), Some(at(0))).unwrap();
     assert_eq!((boot, clean), (2, false));
     steps.load(Ordering::Relaxed)
 }

@@ -71,7 +71,7 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
         }
     }
     let lines = lines()?;
-    let opened = open_dir(dir)?;
+    let opened = open_dir(dir, None)?;
     let db = &opened.db;
     let done = within(db, lines, file, name).map_err(StoreError::from);
     if !db.is_autocommit() {
