@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use runtime::bus::LocalBus;
 use runtime::clock::{SystemClock, SystemIds};
 use runtime::live::Live;
-use runtime::{Keeper, Ports};
+use runtime::{Bounds, Keeper, Ports};
 use server::{Doors, Options, keys};
 use storage::sqlite::{Sqlite, Stats};
 use testkit::hands::{Counters, TestToolbox, fire, look, put};
@@ -87,6 +87,7 @@ impl House {
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
             live: Arc::new(Live::new(bus.clone())),
+            bounds: Bounds::default(),
         });
         let shutdown = CancellationToken::new();
         Ok(Self { watched, marks, store, keeper, bus, clock, ids, voices, toolbox, shutdown })

@@ -29,6 +29,7 @@ mod talk;
 mod wake;
 mod watched;
 mod weight;
+mod writer;
 
 use std::path::PathBuf;
 
@@ -40,7 +41,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// What is measured, in the order of the table.
-const GROUPS: [Group; 15] = [
+const GROUPS: [Group; 16] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -51,6 +52,7 @@ const GROUPS: [Group; 15] = [
     ("weight", weight::measure),
     ("interrupt", interrupt::measure),
     ("process", process::measure),
+    ("writer", writer::measure),
     ("density.years", density::years::measure),
     ("density.hibernated", density::hibernated::measure),
     ("density.neighbour", density::neighbour::measure),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
-use crate::event::{Fate, Waiting};
+use crate::event::{Fate, Stage, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
 use crate::run::{Run, Usage};
@@ -220,7 +220,7 @@ pub struct Changes {
     pub entries: Vec<Entry>,
     /// Taken events that are settled or given back.
     pub settle: Vec<Settlement>,
-    /// Whether events that are given back have failed once more (their content was at fault).
+    /// Whether events that are given back, or given up, have failed once more (their content was at fault).
     pub blame: bool,
     /// New call rows.
     pub calls: Vec<CallRow>,
@@ -288,6 +288,17 @@ impl Changes {
             addressed: Vec::new(),
             retire: false,
         }
+    }
+
+    /// Whether the commit deals with an event that its cycle has lived, with this decision or before: it says
+    /// something in the event's space, or its `done` names it.
+    pub fn addresses(&self, seq: u64, event: &EventId, space: Option<SpaceId>) -> bool {
+        let spoke = self.inward.says.iter().any(|said| Some(said.space) == space);
+        let names = |named: &Named| match named {
+            Named::Seq(named) => *named == seq,
+            Named::Id(named) => named == event,
+        };
+        spoke || self.addressed.iter().any(names)
     }
 }
 
@@ -357,6 +368,29 @@ pub struct Echo {
     pub said: Vec<Spoken>,
     /// Agents that have something to do, this one included where more waits for it.
     pub wake: Vec<Waken>,
+    /// How far events of the cycle have come with it, in order.
+    pub stages: Vec<Staged>,
+}
+
+/// An event of a cycle that has come further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// Which.
+    pub event: EventId,
+    /// How far.
+    pub stage: Stage,
+    /// The cycle, as long as it has the event.
+    pub cycle: Option<CycleId>,
+    /// The step at which it was shown.
+    pub step: Option<u32>,
+}
+
+impl Staged {
+    /// An event that comes so far with a commit of that cycle.
+    pub fn new(event: EventId, stage: Stage, cycle: CycleId, step: Option<u32>) -> Self {
+        let has = matches!(stage, Stage::Taken | Stage::Shown | Stage::Addressed | Stage::Read);
+        Self { event, stage, cycle: has.then_some(cycle), step }
+    }
 }
 
 /// What came of a commit. None of these carries a value that the store assigned.
@@ -382,4 +416,50 @@ pub enum CommitOutcome {
     Answered(Vec<(CallId, Outcome)>),
     /// Nothing was written: these events were to be settled and do not wait any more.
     Gone(Vec<u64>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Principal, Trust};
+    use crate::id::{EntityId, MessageId, RootId};
+    use uuid::Uuid;
+
+    #[test]
+    fn an_event_is_dealt_with_by_a_word_in_its_space_or_by_its_name() {
+        let (here, there) = (SpaceId(Uuid::from_u128(1)), SpaceId(Uuid::from_u128(2)));
+        let says = |space| NewMessage {
+            id: MessageId(Uuid::nil()),
+            space,
+            sender: EntityId(Uuid::nil()),
+            text: "done".into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: Timestamp::UNIX_EPOCH,
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Own,
+            trust: Trust::Agent,
+            root: RootId(String::new()),
+            hop: 0,
+        };
+        let event = EventId("e7".into());
+        for (said, named, space, dealt_with) in [
+            (None, None, Some(here), false),
+            (Some(here), None, Some(here), true),
+            (Some(there), None, Some(here), false),
+            (Some(here), None, None, false),
+            (None, Some(Named::Seq(7)), Some(here), true),
+            (None, Some(Named::Seq(8)), Some(here), false),
+            (None, Some(Named::Id(EventId("e7".into()))), None, true),
+            (None, Some(Named::Id(EventId("e8".into()))), None, false),
+        ] {
+            let mut changes =
+                Changes::new(CommitKind::Decide, CycleId(Uuid::nil()), 0, 0, Timestamp::UNIX_EPOCH);
+            changes.inward.says = said.map(says).into_iter().collect();
+            changes.addressed = named.clone().into_iter().collect();
+            assert_eq!(changes.addresses(7, &event, space), dealt_with, "{said:?} {named:?} {space:?}");
+        }
+    }
 }

@@ -29,6 +29,7 @@ pub mod partial;
 pub mod plan;
 pub mod prepare;
 pub mod prompt;
+pub mod repair;
 pub mod tokens;
 pub mod transcript;
 pub mod triage;

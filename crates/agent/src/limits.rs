@@ -180,7 +180,9 @@ pub const DETACHED_ATTEMPTS: u32 = 3;
 /// What an event tells of an outcome; the call's row has all of it.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 
-/// Agents that may be awake at once on one node.
+/// Requests that may be under way at one provider (default of the setting `requests_per_provider`).
+pub const REQUESTS_PER_PROVIDER: usize = AWAKE_MAX / 2;
+/// Agents that may be awake at once on one node (default of the setting `awake_max`).
 pub const AWAKE_MAX: usize = 256;
 /// Memory of warm agents on one node.
 pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -231,10 +233,20 @@ pub const BODY_MAX_BYTES: usize = 1024 * 1024;
 pub const JSON_DEPTH_MAX: usize = 64;
 /// One request, streams excepted.
 pub const REQUEST_MS: u64 = 30_000;
+/// Questions of the living that are read at once.
+pub const READERS_LIVING: usize = 4;
+/// Questions of the doors that are read at once: the living do not wait for them.
+pub const READERS_DOORS: usize = 4;
+/// Configs that are kept parsed, in bytes of their JSON.
+pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Commands that wait for the writer; more are refused as `overloaded`.
 pub const WRITER_QUEUE: usize = 8_192;
 /// Commands that one transaction of the writer takes.
 pub const GROUP_MAX: usize = 512;
+/// Size up to which the write-ahead log's file stays as it is, so that no commit waits for it to be made longer.
+pub const LOG_KEPT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long nothing is written before a longer one is cut.
+pub const LOG_QUIET_MS: u64 = 10_000;
 
 /// Headers of one request, names and values together.
 pub const HEADERS_MAX_BYTES: usize = 16 * 1024;

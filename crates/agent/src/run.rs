@@ -91,6 +91,10 @@ pub struct CallReceipt {
     /// How it ended; none while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<OutcomeStatus>,
+    /// What was repaired of its name or arguments before it was run, in words; the log keeps what the model
+    /// wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repaired: Option<String>,
 }
 
 /// What one step did, for the receipt.

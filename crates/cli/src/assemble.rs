@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::port::{Clock, Ids, Store, Toolbox, Voices};
 use runtime::bus::LocalBus;
 use runtime::live::Live;
-use runtime::{Keeper, Ports};
+use runtime::{Bounds, Keeper, Ports};
 use server::{Doors, Options};
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
@@ -29,6 +29,7 @@ pub(crate) fn assemble(
     ids: Arc<dyn Ids>,
     voices: Arc<dyn Voices>,
     hosts: Vec<String>,
+    bounds: Bounds,
 ) -> House {
     let bus = Arc::new(LocalBus::new());
     let live = Arc::new(Live::new(bus.clone()));
@@ -46,6 +47,7 @@ pub(crate) fn assemble(
         clock: Arc::clone(&clock),
         ids: Arc::clone(&ids),
         live,
+        bounds,
     });
     let doors = Doors {
         store: shared,

@@ -242,7 +242,7 @@ impl Call {
             200..=299 if is_page || failure::looks_like_page(&text) => {
                 ModelError::NoModel(failure::stranger(status))
             }
-            200..=299 => not_a_stream(&text),
+            200..=299 => failure::no_stream(&text),
             _ => failure::classify(status, &hints, &text),
         })
     }
@@ -302,6 +302,7 @@ impl Address {
             ModelError::NoModel(text) => ModelError::NoModel(self.redact(text)),
             ModelError::TooLong(text) => ModelError::TooLong(self.redact(text)),
             ModelError::Invalid(text) => ModelError::Invalid(self.redact(text)),
+            ModelError::Unsupported(text) => ModelError::Unsupported(self.redact(text)),
             ModelError::Garbage(text) => ModelError::Garbage(self.redact(text)),
             error @ (ModelError::Network(_)
             | ModelError::TimedOut(_)
@@ -354,14 +355,6 @@ fn is_document(response: &Response) -> bool {
 
 fn kind_of(response: &Response) -> &str {
     response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("")
-}
-
-fn not_a_stream(text: &str) -> ModelError {
-    if text.contains("\"error\"") {
-        return failure::in_stream(text);
-    }
-    let shown: String = text.chars().take(200).collect();
-    ModelError::Garbage(format!("wanted a stream of events, got `{shown}`"))
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ModelError {

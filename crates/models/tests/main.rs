@@ -17,6 +17,7 @@ mod listing;
 mod local;
 mod memo;
 mod openai;
+mod refusals;
 mod responses;
 mod spliced;
 mod splits;

@@ -13,17 +13,18 @@ mod beyond;
 mod breaker;
 mod choir;
 mod failure;
-mod fates;
 mod hands;
 mod health;
 mod keeper;
 mod living;
+mod permits;
 mod stage;
 mod think;
 mod warm;
 
 use std::sync::Arc;
 
+use agent::limits;
 use agent::port::{Calls, Clock, Ids, Lookup, Store, Toolbox, Voices};
 
 pub use keeper::{Keeper, start};
@@ -47,4 +48,21 @@ pub struct Ports {
     pub ids: Arc<dyn Ids>,
     /// What watchers are shown.
     pub live: Arc<live::Live>,
+    /// How much goes on at once.
+    pub bounds: Bounds,
+}
+
+/// How much goes on at once on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Agents that may be awake.
+    pub awake: usize,
+    /// Requests that may be under way at one provider.
+    pub requests_per_provider: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { awake: limits::AWAKE_MAX, requests_per_provider: limits::REQUESTS_PER_PROVIDER }
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Staged};
 use agent::cycle::{Cycle, Next, Rested, Setup};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Resting, Window};
@@ -21,11 +21,11 @@ use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
-use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
 use crate::keeper::Turn;
 use crate::node::Node;
+use crate::permits::Permits;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
@@ -40,6 +40,7 @@ pub(crate) struct House {
     pub(crate) node: Node,
     pub(crate) warm: Warm,
     pub(crate) health: Arc<Health>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
@@ -52,6 +53,8 @@ pub(crate) enum Lived {
     Rested(Rested),
     /// Its agent may have been the death of the process before: nothing was done, it waits for a turn alone.
     Suspect,
+    /// As many requests as may be are under way at its provider: nothing was done, it stands in line there.
+    Full,
 }
 
 /// That a waking ended by the store.
@@ -81,7 +84,6 @@ struct Waking<'a> {
     suspected: Option<DropGuard>,
     /// Whether its opening is committed.
     opened: bool,
-    fates: Fates,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
     /// When it began, by the clock that never jumps.
@@ -117,6 +119,13 @@ pub(crate) async fn live(
     };
     let config = Arc::clone(&read.config);
     let choir = Choir::of(&*ports.voices, &config, memo);
+    // A suspect goes on alone, and what is canceled needs no model.
+    let waits = !turn.alone && read.cancel.is_none();
+    if waits && !house.permits.reserve(&choir.own().provider, agent) {
+        let (memo, model) = choir.into_memo();
+        house.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
+        return Ok(Lived::Full);
+    }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
         model: choir.own().clone(),
@@ -127,23 +136,9 @@ pub(crate) async fn live(
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
-    let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
-    let opened = false;
-    let mut waking = Waking {
-        house,
-        agent,
-        cycle,
-        config,
-        choir,
-        knock,
-        outward,
-        suspected,
-        opened,
-        fates,
-        spent,
-        began,
-        trace,
-    };
+    let (spent, began, opened) = (None, ports.clock.monotonic_ms(), false);
+    let mut waking =
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, opened, spent, began, trace };
     let rested = waking.run().await;
     let opened = waking.opened;
     ports.live.reset_drafts(agent);
@@ -285,6 +280,8 @@ impl Waking<'_> {
         let asking = Asking {
             ports: &self.house.ports,
             breakers: &self.house.breakers,
+            permits: &self.house.permits,
+            node: &self.house.node,
             model,
             config: &self.config,
             cycle: &self.cycle,
@@ -308,6 +305,7 @@ impl Waking<'_> {
                     Interrupt::News(news) => return self.cycle.outdated(news, tokens),
                     Interrupt::Canceled(news) => self.cycle.looked(Some(news)),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
+                    Interrupt::Suspended => self.cycle.stop("suspended"),
                 }
                 self.cycle.abandoned(tokens);
             }
@@ -318,6 +316,8 @@ impl Waking<'_> {
     /// until a stop of the node has waited long enough.
     async fn wait(&mut self) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
+        // Nothing is asked before the calls are answered.
+        self.house.permits.leave(self.agent);
         let stopped = async {
             self.house.stopping.cancelled().await;
             self.house.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
@@ -415,7 +415,8 @@ impl Waking<'_> {
             // What the decision did not say after all is no draft any more.
             live.reset_drafts(self.agent);
         }
-        for update in self.fates.after(self.agent, self.cycle.in_sight(), changes) {
+        for Staged { event, stage, cycle, step } in echo.stages {
+            let update = Update::EventStage { agent: self.agent, event, stage, cycle, step };
             live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(update));
         }
         let Changes { cycle, step, kind, .. } = *changes;

@@ -12,7 +12,7 @@ use agent::life::Lease;
 use agent::limits;
 use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
@@ -20,6 +20,8 @@ use tracing::{Instrument, Span};
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::failure;
+use crate::node::Node;
+use crate::permits::{Permit, Permits};
 use crate::stage::Stage;
 use crate::trace;
 
@@ -39,12 +41,16 @@ pub(crate) enum Interrupt {
     News(News),
     /// The node stops, and the model took longer than a stop may.
     Stopping,
+    /// The agent was suspended before it was asked.
+    Suspended,
 }
 
 /// Everything that a thought needs besides the prompt.
 pub(crate) struct Asking<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) breakers: &'a Breakers,
+    pub(crate) permits: &'a Arc<Permits>,
+    pub(crate) node: &'a Node,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
     pub(crate) cycle: &'a Cycle,
@@ -66,6 +72,13 @@ impl Asking<'_> {
         };
         let mut attempt = 1;
         loop {
+            let permit = match self.unless_interrupted(self.permit(), 0).await {
+                Ok(permit) => permit,
+                Err(interrupt) => return Asked::Interrupted(interrupt, None),
+            };
+            if self.node.is_suspended(self.lease.agent) {
+                return Asked::Interrupted(Interrupt::Suspended, None);
+            }
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
@@ -88,6 +101,7 @@ impl Asking<'_> {
                     Ok(Err(error)) => error,
                 }
             };
+            drop(permit);
             trace::failed(&span, &error);
             stage.void();
             let retries = self.config.limits.model_retries;
@@ -104,6 +118,18 @@ impl Asking<'_> {
             }
             attempt += 1;
         }
+    }
+
+    /// The right to one request, waited for where as many as may be are under way.
+    async fn permit(&self) -> Permit {
+        let (provider, agent) = (self.model.info().provider.as_str(), self.lease.agent);
+        let permit = self.permits.enter(provider, agent);
+        tokio::pin!(permit);
+        if let Some(permit) = permit.as_mut().now_or_never() {
+            return permit;
+        }
+        self.ports.live.note(agent, format!("as many requests to {provider} as may be are under way"));
+        permit.await
     }
 
     /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to

@@ -350,7 +350,8 @@ impl Player {
         }
         match (standing, self.world.node()) {
             (Standing::Active, Some(node)) => node.resume(id),
-            _ => self.look(id),
+            (_, Some(node)) => node.suspend(id),
+            (_, None) => {}
         }
         self.note(format!("{agent} is {word}"));
         Ok(())

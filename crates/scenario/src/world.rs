@@ -17,7 +17,7 @@ use agent::port::{
 use agent::space::{Message, NewMessage};
 use runtime::bus::LocalBus;
 use runtime::live::Live;
-use runtime::{Keeper, Ports};
+use runtime::{Bounds, Keeper, Ports};
 use serde_json::Value;
 
 use crate::clock::{SimClock, SimIds};
@@ -119,6 +119,7 @@ impl World {
             clock,
             ids,
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
+            bounds: Bounds::default(),
         };
         let keeper = Some(runtime::start(ports.clone()));
         Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper, outage, witness }

@@ -86,7 +86,7 @@ impl Cycle {
         match opening.at {
             At::Step(step) if opening.dead.is_some() && !cancel => {
                 let reason = opening.dead.unwrap_or_default();
-                self.bury(step, reason, Usage::default(), now)
+                self.bury(step, reason, false, now)
             }
             At::Step(mut step) if !cancel && self.is_idle(&step) => {
                 let reason = Some("triage: not addressed to this agent".to_owned());
@@ -111,12 +111,13 @@ impl Cycle {
         (attempts >= self.who.config.limits.max_attempts).then(|| format!("failed {attempts} times"))
     }
 
-    /// The only event of the batch is given up.
-    pub(super) fn bury(&mut self, step: Box<Step>, reason: String, usage: Usage, now: Timestamp) -> State {
+    /// The only event of the batch is given up; `blame`: for a failure that is not counted yet.
+    pub(super) fn bury(&mut self, step: Box<Step>, reason: String, blame: bool, now: Timestamp) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
         changes.settle = step.taken.iter().map(|event| dead(event, &reason)).collect();
-        self.charge_totals(&mut changes, &step, usage);
+        changes.blame = blame;
+        self.charge_totals(&mut changes, &step, Usage::default());
         let rested = self.ended(Ending::Failed, Some(reason));
         State::Committing(Box::new(changes), After::Rest(rested, step.into()))
     }

@@ -55,7 +55,6 @@ use self::step::Step;
 use self::who::{Row, Who};
 use crate::changes::{Changes, CommitKind, CommitOutcome, News};
 use crate::config::Awareness;
-use crate::event::Waiting;
 use crate::id::{CycleId, RootId, SpaceId};
 use crate::life::{Facts, Lease, OpenCycle};
 use crate::limits;
@@ -144,11 +143,6 @@ impl Cycle {
     /// The present step.
     pub fn step(&self) -> u32 {
         self.open.step
-    }
-
-    /// Events that the present step is shown: taken at the opening, injected since.
-    pub fn in_sight(&self) -> impl Iterator<Item = &Waiting> {
-        self.step_now().into_iter().flat_map(Step::in_sight)
     }
 
     /// Spaces that this cycle's events came from or that it has spoken in.

@@ -111,6 +111,7 @@ impl Cycle {
             started_ms: span.map(|span| self.offset(span.at)),
             took_ms: span.map(|span| span.ms),
             status: outcome.map(|outcome| outcome.status),
+            repaired: None,
         }
     }
 

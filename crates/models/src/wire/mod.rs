@@ -12,6 +12,7 @@ pub mod openai_responses;
 mod body;
 mod chain;
 mod feed;
+mod form;
 mod ids;
 mod json;
 mod text;

@@ -33,6 +33,13 @@ impl Line {
         }
     }
 
+    /// Takes an agent out.
+    pub(crate) fn leave(&mut self, agent: AgentId) {
+        if self.standing.remove(&agent) {
+            self.order.retain(|standing| *standing != agent);
+        }
+    }
+
     /// Whether the agent stands in it.
     pub(crate) fn contains(&self, agent: AgentId) -> bool {
         self.standing.contains(&agent)
@@ -81,6 +88,8 @@ mod tests {
         line.hurry(agent(3));
         line.hurry(agent(4));
         assert!(line.contains(agent(3)) && !line.contains(agent(4)));
+        line.join(agent(5));
+        line.leave(agent(5));
         let rest: Vec<_> = std::iter::from_fn(|| line.next()).collect();
         assert_eq!(rest, [agent(3), agent(2), agent(1)]);
     }

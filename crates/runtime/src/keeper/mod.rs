@@ -27,8 +27,10 @@ use crate::breaker::Breakers;
 use crate::health::Health;
 use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
+use crate::permits::Permits;
 use crate::warm::Warm;
 use alarms::Alarms;
+pub(crate) use line::Line;
 pub(crate) use turns::Turn;
 use turns::Turns;
 
@@ -38,6 +40,8 @@ enum Event {
     Tick,
     /// The store takes commits again.
     StoreWorks,
+    /// Somebody is called for a permit, or takes no place any more.
+    Stirred,
     /// The suspect that lives now has shown that it is none.
     Cleared,
     Finished(AgentId, Result<Lived, Unwritten>),
@@ -69,6 +73,7 @@ pub fn start(ports: Ports) -> Keeper {
     let stopping = CancellationToken::new();
     let breakers = Breakers::new(Arc::clone(&ports.clock), Arc::clone(&ports.ids));
     let beyond = Beyond::new(ports.clone(), node.clone());
+    let permits = Arc::new(Permits::new(ports.bounds.requests_per_provider));
     let house = Arc::new(House {
         ports,
         breakers,
@@ -76,6 +81,7 @@ pub fn start(ports: Ports) -> Keeper {
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         health: Arc::new(Health::default()),
+        permits,
         stopping: stopping.clone(),
     });
     let keeping = Keeping {
@@ -169,6 +175,10 @@ impl Keeping {
                     self.turns.store_works();
                     self.admit();
                 }
+                Event::Stirred => {
+                    self.house.permits.called().into_iter().for_each(|agent| self.turns.call(agent));
+                    self.admit();
+                }
                 Event::Cleared => {
                     self.watch = None;
                     self.turns.cleared();
@@ -191,7 +201,7 @@ impl Keeping {
         let pause = self.pause();
         let stopping = self.house.stopping.clone();
         let sleep = self.house.ports.clock.sleep(pause);
-        let health = Arc::clone(&self.house.health);
+        let house = Arc::clone(&self.house);
         let watch = self.watch.clone();
         let cleared = async {
             match watch {
@@ -206,7 +216,8 @@ impl Keeping {
                 Ok((_, (agent, result))) => Event::Finished(agent, result),
                 Err(error) => Event::Broke(error.id(), error),
             },
-            () = health.works() => Event::StoreWorks,
+            () = house.health.works() => Event::StoreWorks,
+            () = house.permits.stirred() => Event::Stirred,
             () = cleared => Event::Cleared,
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
@@ -238,7 +249,7 @@ impl Keeping {
     }
 
     fn due(&mut self, agent: AgentId, at: Timestamp) {
-        if self.turns.rests(agent, self.clock_ms()) {
+        if self.turns.rests(agent, self.clock_ms()) || self.house.permits.waits(agent) {
             return;
         }
         match self.ahead(at) {
@@ -276,8 +287,10 @@ impl Keeping {
     /// Wakes those whose turn it is, as many as may be awake.
     fn admit(&mut self) {
         loop {
-            let awake = self.awake.len().saturating_sub(self.turns.beside());
-            let turn = self.turns.next(self.clock_ms(), awake < limits::AWAKE_MAX);
+            let bound = self.house.ports.bounds.awake;
+            let beside = self.turns.beside() + self.house.permits.inside().min(bound);
+            let awake = self.awake.len().saturating_sub(beside);
+            let turn = self.turns.next(self.clock_ms(), awake < bound);
             let Some(turn) = turn else { return };
             self.begin(turn);
         }
@@ -296,8 +309,11 @@ impl Keeping {
     fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
+        self.house.permits.leave(agent);
+        self.house.node.over(agent);
         match result {
             Ok(Lived::Suspect) => self.turns.suspect(agent, now),
+            Ok(Lived::Full) => self.turns.left(agent, now),
             Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
                 if let Rested::Parked { until: Some(at), reason, .. } = rested {
@@ -327,6 +343,8 @@ impl Keeping {
         let Some(agent) = agent else { return };
         tracing::error!(%agent, %error, "a waking broke");
         self.awake.remove(&agent);
+        self.house.permits.leave(agent);
+        self.house.node.over(agent);
         self.house.ports.live.reset_drafts(agent);
         self.house.ports.live.rest(agent, Some("a waking broke".into()));
         let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);

@@ -54,9 +54,9 @@ impl Keeping {
             Err(error) => return tracing::error!(%error, "the store could not be asked who is due"),
         };
         self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
-        // One that is awake has its own reasons to look again; the sweep adds none.
+        // One that is awake has its own reasons to look again, and one that waits for a permit is called.
         for Due { agent, .. } in due {
-            if !self.awake.contains_key(&agent) {
+            if !self.awake.contains_key(&agent) && !self.house.permits.waits(agent) {
                 self.activate(agent);
             }
         }

@@ -19,6 +19,8 @@ use super::line::Line;
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     line: Line,
+    /// Due before, and called for what they waited for.
+    called: Line,
     /// Agents that may have been the death of the process.
     suspects: Line,
     /// Which of them lives now, watched, and until when at most.
@@ -64,9 +66,16 @@ pub(crate) struct Turn {
 impl Turns {
     /// The agent is due; its turn comes, unless it rests.
     pub(crate) fn join(&mut self, agent: AgentId, now: u64) {
-        if !self.rests(agent, now) && !self.suspects.contains(agent) {
+        let waits = self.suspects.contains(agent) || self.called.contains(agent);
+        if !waits && !self.rests(agent, now) {
             self.line.join(agent);
         }
+    }
+
+    /// What the agent waited for is its own now: it goes before those in line.
+    pub(crate) fn call(&mut self, agent: AgentId) {
+        self.line.leave(agent);
+        self.called.join(agent);
     }
 
     /// The agent was woken, and may have been the death of the process: it waits for a turn alone.
@@ -110,7 +119,7 @@ impl Turns {
         let suspect = if self.watched.is_none() { self.suspects.next() } else { None };
         let agent = match suspect {
             Some(agent) => agent,
-            None if free => self.line.next()?,
+            None if free => self.called.next().or_else(|| self.line.next())?,
             None => return None,
         };
         if suspect.is_some() {
@@ -128,7 +137,7 @@ impl Turns {
     /// When the next turn comes, where those in line wait for a time.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let watched = self.watched.filter(|_| !self.suspects.is_empty()).map(|(_, until)| until);
-        let in_line = !(self.line.is_empty() && self.suspects.is_empty());
+        let in_line = [&self.line, &self.called, &self.suspects].iter().any(|line| !line.is_empty());
         let refusal = self.refusal.as_ref().filter(|refusal| in_line && refusal.probe.is_none());
         refusal.map(|refusal| refusal.next).or(watched)
     }
@@ -177,7 +186,7 @@ impl Turns {
 
     /// The agent is not awake any more. If it tried for all whether the store works, somebody else may from
     /// `next` on.
-    fn left(&mut self, agent: AgentId, next: u64) {
+    pub(crate) fn left(&mut self, agent: AgentId, next: u64) {
         if self.watched.is_some_and(|(watched, _)| watched == agent) {
             self.watched = None;
         }

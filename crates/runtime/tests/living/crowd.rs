@@ -132,21 +132,26 @@ async fn thousands_that_are_signalled_at_once_are_admitted_in_order() {
     bounded_and_fair(&crowd, &agents, start, 1);
 }
 
-/// Woken in the order given, up to the order within a moment of `tie` agents; as many at a time as may be
-/// awake and never more; the last one waited no more than twice as long as the one in the middle.
+/// Woken in the order given, up to the order within a moment of `tie` agents; as many at a time as one
+/// provider may be asked and never more; the last one waited no more than twice as long as the one in the middle.
 fn bounded_and_fair(crowd: &Crowd, order: &[AgentId], start: i64, tie: usize) {
     let place: HashMap<AgentId, usize> = order.iter().enumerate().map(|(n, agent)| (*agent, n)).collect();
-    let places: Vec<usize> = crowd.woken().iter().map(|agent| place[agent] / tie).collect();
-    assert_eq!(places.len(), order.len(), "each is woken once");
+    let (woken, mut last) = (crowd.woken(), HashMap::new());
+    assert!(woken.len() <= 2 * order.len(), "each is woken once, and once more where it waits for a permit");
+    last.extend(woken.iter().enumerate().map(|(n, agent)| (*agent, n)));
+    let mut woken: Vec<AgentId> = last.keys().copied().collect();
+    woken.sort_by_key(|agent| last[agent]);
+    let places: Vec<usize> = woken.iter().map(|agent| place[agent] / tie).collect();
+    assert_eq!(places.len(), order.len(), "each is woken");
     assert!(places.is_sorted(), "who is due longer goes first");
     let mut waited: Vec<i64> = crowd.thought.lock().unwrap().iter().map(|at| at - start).collect();
     waited.sort_unstable();
     assert_eq!(waited.len(), order.len());
     let mut waves: HashMap<i64, usize> = HashMap::new();
     waited.iter().for_each(|at| *waves.entry(*at).or_default() += 1);
-    assert!(waves.values().all(|wave| *wave <= limits::AWAKE_MAX), "{waves:?}");
+    assert!(waves.values().all(|wave| *wave <= limits::REQUESTS_PER_PROVIDER), "{waves:?}");
     let (middle, last) = (waited[order.len() / 2], waited[order.len() - 1]);
-    let full = order.len().div_ceil(limits::AWAKE_MAX);
+    let full = order.len().div_ceil(limits::REQUESTS_PER_PROVIDER);
     assert_eq!((waves.len(), last), (full, 100 * i64::try_from(full).unwrap()), "no place stays empty");
     assert!(last <= 2 * middle, "the last waited {last} ms, the one in the middle {middle} ms");
 }

@@ -2,20 +2,23 @@
 //! have been the death of the process, a provider that says nothing.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use agent::call::Effect;
 use agent::changes::{Changes, CommitKind};
 use agent::config::AgentConfig;
 use agent::id::AgentId;
 use agent::life::Lease;
-use agent::port::{Clock, Store, StoreError};
+use agent::limits;
+use agent::port::{Clock, ModelInfo, ReasoningReplay, Store, StoreError};
 use models::scripted::{Script, Scripted};
+use scenario::world::World;
 use serde_json::json;
 
 use crate::between::{Behind, Between, Committed, Woken};
-use crate::play::{Play, done, inbox};
+use crate::play::{Play, Two, done, ground, inbox, step};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -219,7 +222,7 @@ impl Between for Crashed {
 
 #[tokio::test]
 async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_suspects_one_by_one() {
-    const OPEN: usize = 200;
+    const OPEN: usize = limits::REQUESTS_PER_PROVIDER;
     let crashed = Crashed::default();
     let by = crashed.clone();
     let mut house = House::behind(OPEN + 1, 3 * SECOND, by).await;
@@ -241,4 +244,108 @@ async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_s
     assert_eq!(house.play.world.reader().agent(healthy).await.unwrap().unwrap().waiting, 0);
     house.play.world.pass(SECOND * 4 * u32::try_from(OPEN).unwrap()).await.unwrap();
     assert_eq!(house.waiting().await, 0, "and all of them are served at last");
+}
+
+fn info(provider: &str) -> ModelInfo {
+    ModelInfo {
+        name: format!("{provider}/m"),
+        provider: provider.into(),
+        context_window: 100_000,
+        max_output: 1_000,
+        reasoning_replay: ReasoningReplay::None,
+        forced_tool_choice: false,
+        price: None,
+        rehearsal: false,
+    }
+}
+
+/// A world whose agents think with a model that says nothing any more, and one whose agent thinks with a
+/// model of another provider.
+struct Silent {
+    world: World,
+    silent: Arc<Scripted>,
+    woken: Arc<Mutex<usize>>,
+    agents: Vec<AgentId>,
+    healthy: AgentId,
+}
+
+/// Counts who is woken.
+struct Counting(Arc<Mutex<usize>>);
+
+impl Between for Counting {
+    fn wake<'a>(&'a self, _: AgentId, read: Woken<'a>) -> Woken<'a> {
+        *self.0.lock().unwrap() += 1;
+        read
+    }
+}
+
+impl Silent {
+    async fn of(count: usize, silent: Scripted) -> Self {
+        let other = Scripted::answering(|_| done()).with_info(info("other"));
+        let (silent, other) = (Arc::new(silent.with_info(info("silent"))), Arc::new(other));
+        let voices = Two(Arc::clone(&silent), other);
+        let woken = Arc::<Mutex<usize>>::default();
+        let counted = Arc::clone(&woken);
+        let behind = move |inner| Arc::new(Behind { inner, by: Counting(Arc::clone(&counted)) }) as Arc<_>;
+        let (world, ..) = ground(Arc::new(voices), behind, Effect::ReadOnly);
+        let mut agents = Vec::new();
+        for n in 0..count {
+            agents.push(world.agent(&format!("agent-{n}"), AgentConfig::default()).await.unwrap());
+        }
+        let config = AgentConfig { model: Some("other".into()), ..AgentConfig::default() };
+        let healthy = world.agent("healthy", config).await.unwrap();
+        Self { world, silent, woken, agents, healthy }
+    }
+
+    async fn call_all(&self, id: &str) {
+        for (n, agent) in self.agents.iter().enumerate() {
+            self.world.service(*agent, &format!("{id}-{n}"), "bell", json!({})).await.unwrap();
+        }
+    }
+
+    /// The healthy agent is called, and answers at once.
+    async fn healthy_is_served(&self, id: &str) {
+        self.world.service(self.healthy, id, "bell", json!({})).await.unwrap();
+        self.world.pass(Duration::from_millis(10)).await.unwrap();
+        let card = self.world.reader().agent(self.healthy).await.unwrap().unwrap();
+        assert_eq!(card.waiting, 0, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_says_nothing_keeps_nobody_from_another_one() {
+    const COUNT: usize = 4 * limits::AWAKE_MAX;
+    let silent = Silent::of(COUNT, Scripted::answering(|_| Script::new().hang())).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    silent.call_all("bell").await;
+    silent.healthy_is_served("first").await;
+    assert_eq!(silent.silent.prompts().len(), limits::REQUESTS_PER_PROVIDER);
+    silent.world.pass(60 * SECOND).await.unwrap();
+    silent.healthy_is_served("later").await;
+    let woken = *silent.woken.lock().unwrap();
+    assert!(woken <= COUNT + 20, "{woken} times somebody was woken: whoever stands in line is left alone");
+    assert!(tasks() <= limits::REQUESTS_PER_PROVIDER + 20, "{} tasks", tasks());
+}
+
+#[tokio::test]
+async fn a_provider_that_falls_silent_in_the_middle_of_cycles_keeps_nobody_from_another_one() {
+    let speaks = Arc::new(AtomicBool::new(true));
+    let seen = Arc::clone(&speaks);
+    let silent = Scripted::answering(move |prompt| match (seen.load(Ordering::SeqCst), step(prompt)) {
+        (false, _) => Script::new().hang(),
+        (true, 0) => Script::new().call("slow", &json!({})),
+        (true, _) => done(),
+    });
+    let silent = Silent::of(limits::AWAKE_MAX, silent).await;
+    silent.call_all("bell").await;
+    // All have made their first step, and wait for a tool until it takes too long.
+    silent.world.pass(20 * SECOND).await.unwrap();
+    assert_eq!(silent.world.reader().totals().await.unwrap().open_cycles, limits::AWAKE_MAX as u64);
+    speaks.store(false, Ordering::SeqCst);
+    silent.world.pass(20 * SECOND).await.unwrap();
+    silent.call_all("again").await;
+    silent.healthy_is_served("bell").await;
+    speaks.store(true, Ordering::SeqCst);
+    silent.world.pass(600 * SECOND).await.unwrap();
+    assert_eq!(silent.world.reader().totals().await.unwrap().waiting, 0, "all come to their end");
 }

@@ -93,7 +93,8 @@ pub(crate) fn ground(
     ground_at(clock(), voices, wrap, slow)
 }
 
-fn ground_at(
+/// The same on that clock.
+pub(crate) fn ground_at(
     clock: SimClock,
     voices: Arc<dyn Voices>,
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,

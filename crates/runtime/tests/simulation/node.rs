@@ -12,7 +12,7 @@ use agent::port::{Toolbox, Voices};
 use runtime::bus::LocalBus;
 use runtime::live::Live;
 use runtime::node::Node;
-use runtime::{Keeper, Ports};
+use runtime::{Bounds, Keeper, Ports};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -63,6 +63,7 @@ impl Process {
             clock: Arc::new(nature.clock.clone()),
             ids: nature.ids.clone(),
             live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
+            bounds: Bounds::default(),
         };
         let keeper = {
             let _inside = executor.enter();

@@ -133,7 +133,7 @@ async fn stand(
         }
         match standing {
             Standing::Active => hall.doors.node.resume(id),
-            Standing::Suspended | Standing::Retired => hall.doors.node.look(id),
+            Standing::Suspended | Standing::Retired => hall.doors.node.suspend(id),
         }
         Ok(Json(card(&hall, id).await?))
     })

@@ -9,15 +9,23 @@ use rusqlite::{Connection, params};
 use super::fault::{Fault, Outcome, torn};
 use super::registry::known_agent;
 use super::rows::run;
-use super::{Session, Sqlite};
+use super::{Session, Sqlite, Who};
 
 /// Of an `agent a`: whether it is set apart, or over. A `NULL` says that it has no such row at all.
 pub(super) const APART: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
 
+/// What something about several agents is.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// A command.
+    Write,
+    /// A question.
+    Read(Who),
+}
+
 impl Sqlite {
-    /// Runs `work`, a command (`writes`) or a question about several agents. One of whom a record is damaged is
-    /// set apart, and the work is done again.
-    pub(super) async fn among<T, F>(&self, writes: bool, work: F) -> Outcome<T>
+    /// Runs `work` on several agents. One of whom a record is damaged is set apart, and the work is done again.
+    pub(super) async fn among<T, F>(&self, way: Way, work: F) -> Outcome<T>
     where
         T: Send + 'static,
         F: Fn(&Connection, &Session) -> Outcome<T> + Send + Sync + 'static,
@@ -27,7 +35,11 @@ impl Sqlite {
         loop {
             let work = Arc::clone(&work);
             let once = move |db: &Connection, session: &Session| work(db, session);
-            match if writes { self.write(once).await } else { self.read(once).await } {
+            let done = match way {
+                Way::Write => self.write(once),
+                Way::Read(who) => self.read(who, once),
+            };
+            match done.await {
                 Err(Fault::Torn(agent, why)) if !apart.contains(&agent) => {
                     apart.push(agent);
                     self.write(move |db, _| set_apart(db, known_agent(db, agent)?, &why)).await?;

@@ -12,6 +12,7 @@ use agent::port::{
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
+use super::apart::Way;
 use super::events::{Head, admit};
 use super::fault::{Fault, Outcome, of, torn};
 use super::registry::known_agent;
@@ -20,7 +21,7 @@ use super::rows::{
     uuid_or_none,
 };
 use super::wake::{CALL, call_at};
-use super::{Session, Sqlite, show};
+use super::{Session, Sqlite, Who, show};
 
 impl Calls for Sqlite {
     fn detached(
@@ -28,9 +29,9 @@ impl Calls for Sqlite {
         after: Option<CallId>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
-        Box::pin(
-            async move { Ok(self.among(false, move |db, _| detached(db, after.as_ref(), limit)).await?) },
-        )
+        Box::pin(async move {
+            Ok(self.among(Way::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit)).await?)
+        })
     }
 
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
@@ -109,7 +110,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         return Ok(Some(Finish::Already));
     }
     let said = show::spoken(db, show::update(db, &answer.id)?.into_iter().collect())?;
-    let mut echo = Echo { said, wake: Vec::new() };
+    let mut echo = Echo { said, ..Echo::default() };
     if asked.awaited && asked.open == Some(asked.cycle) {
         // An answer ends a pause, but not a rest that the provider or a failure made necessary.
         let sql = "UPDATE inbox_head SET hold_until = NULL, due_at = min(coalesce(due_at, ?1), ?1) \

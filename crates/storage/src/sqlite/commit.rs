@@ -22,6 +22,7 @@ use super::rows::{
     time_or_none, to_json, u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
+use super::stages::Stages;
 use super::{apply, calls, notes, registry_events, show, urgent};
 
 /// The rows of one life, as far as a commit reads and writes them.
@@ -108,11 +109,12 @@ pub(super) fn commit(
         apply::view(db, life.agent, n, view)?;
     }
     apply::steps(db, life.agent, changes)?;
+    let mut stages = Stages::before(db, life.agent, changes)?;
     if changes.kind == CommitKind::Open {
-        open(db, &mut life, changes)?;
+        open(db, &mut life, changes, &mut stages)?;
     }
-    let (gone, untaken) = apply::settle(db, life.agent, changes)?;
-    apply::addressed(db, life.agent, changes)?;
+    let (gone, untaken) = apply::settle(db, life.agent, changes, &mut stages)?;
+    let stages = stages.after()?;
     life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
     life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
     rest(db, session, &mut life, lease, n, changes)?;
@@ -123,7 +125,7 @@ pub(super) fn commit(
     if let Some(at) = life.inbox.due_at.filter(|_| changes.open.is_none()) {
         wake.push(Waken { agent: lease.agent, at, urgent: false });
     }
-    let echo = Echo { said: show::spoken(db, said)?, wake };
+    let echo = Echo { said: show::spoken(db, said)?, wake, stages };
     Ok((CommitOutcome::Committed { n, glance }, echo))
 }
 
@@ -217,7 +219,7 @@ fn told(denial: &Denial, space: SpaceId) -> String {
 }
 
 /// A cycle begins or is taken over: its events are marked, and what failed before is counted.
-fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
+fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages<'_>) -> Outcome<()> {
     if life.inbox.taken > 0 {
         run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
     }
@@ -229,7 +231,10 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes) -> Outcome<()> {
     let mut found = 0;
     for seq in taken {
         let sql = "UPDATE waiting SET taken = 1 WHERE agent = ? AND seq = ?";
-        found += run(db, sql, params![life.agent, int(*seq)])?;
+        if run(db, sql, params![life.agent, int(*seq)])? == 1 {
+            found += 1;
+            stages.waits(int(*seq), true)?;
+        }
     }
     // One of them was canceled between waking and opening: the activation is out of date.
     let lived = changes.open.as_ref().is_some_and(|open| open.lived);
@@ -286,8 +291,12 @@ fn write(db: &Connection, session: &Session, life: &Life, changes: &Changes) -> 
     let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |receipt| receipt.cost_micros));
     let unpriced = changes.run.is_some() && cost.is_none();
     let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
-    // The start of the store during which the cycle was opened or taken over.
-    let boot = (changes.kind == CommitKind::Open).then_some(session.boot);
+    // The start of the store that lives the cycle: none once it rests.
+    let boot = match changes.kind {
+        CommitKind::Open => Some(session.boot),
+        CommitKind::Park => Some(0),
+        _ => None,
+    };
     let sql = "UPDATE life SET epoch = ?, commit_n = ?, head_seq = ?, cycles = ?, skips = ?, \
                active_space = coalesce(?, active_space), failures = ?, usage_input = ?, \
                usage_cached = ?, usage_output = ?, usage_reasoning = ?, \

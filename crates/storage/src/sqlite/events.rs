@@ -339,11 +339,6 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
     })
 }
 
-/// Whether its agent named the event as dealt with, or said something in its space with the decision that
-/// saw it, or later.
-const ADDRESSED: &str = "(e.addressed OR EXISTS (SELECT 1 FROM message told INDEXED BY message_cycle JOIN call c ON c.id = told.call \
-    WHERE told.cycle = e.cycle AND told.space = e.space AND told.kind = 0 AND c.step >= e.step))";
-
 /// Rows of an agent's ledger, newest first: `condition` over `e`, with `?2` and `?3`.
 pub(super) fn ledger(
     db: &Connection,
@@ -354,7 +349,7 @@ pub(super) fn ledger(
 ) -> Outcome<Vec<InboxRow>> {
     let sql = format!(
         "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
-         coalesce(r.ordinal, l.cycles + 1), e.release_at, {ADDRESSED}, json_extract(l.open, '$.step') FROM event e \
+         coalesce(r.ordinal, l.cycles + 1), e.release_at, e.addressed, json_extract(l.open, '$.step') FROM event e \
          JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = e.cycle LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} \
          WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
     );

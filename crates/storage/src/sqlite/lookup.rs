@@ -6,11 +6,11 @@ use agent::port::{BoxFuture, Lookup, StoreError};
 use agent::run::Run;
 use rusqlite::{Connection, params};
 
-use super::Sqlite;
 use super::events::said;
 use super::fault::Outcome;
 use super::reader_lives::runs;
 use super::rows::{bytes, first, u64_at};
+use super::{Sqlite, Who};
 
 impl Lookup for Sqlite {
     fn messages(
@@ -20,12 +20,12 @@ impl Lookup for Sqlite {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
-        let done = self.read(move |db, _| messages(db, agent, space, before, limit));
+        let done = self.read(Who::Living, move |db, _| messages(db, agent, space, before, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
-        let done = self.read(move |db, _| runs(db, agent, None, limit));
+        let done = self.read(Who::Living, move |db, _| runs(db, agent, None, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 }

@@ -33,6 +33,7 @@ mod rows;
 mod say;
 mod schema;
 mod show;
+mod stages;
 mod store;
 mod sums;
 #[cfg(test)]
@@ -49,6 +50,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
@@ -59,6 +61,7 @@ use self::fault::{Fault, Outcome};
 use self::readers::Readers;
 use self::rows::Configs;
 pub use self::schema::OpenError;
+use self::schema::Opening;
 use self::totals::Counted;
 pub use self::upkeep::{
     Backup, Exported, Figures, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export,
@@ -67,7 +70,7 @@ pub use self::upkeep::{
 pub use self::verify::{Flaw, Verified};
 use self::waits::Lead;
 pub use self::writer::Stats;
-use self::writer::{Counters, Work};
+use self::writer::{Counters, Work, Writing};
 
 /// What every command may know of this opening of the store.
 pub(super) struct Session {
@@ -106,8 +109,16 @@ enum Mode {
     Threaded {
         queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
         writer: Mutex<Option<JoinHandle<()>>>,
-        readers: Readers,
+        living: Readers,
+        doors: Readers,
     },
+}
+
+/// Who asks. A long list that somebody wants to see keeps no agent from waking.
+#[derive(Clone, Copy)]
+enum Who {
+    Living,
+    Doors,
 }
 
 impl Sqlite {
@@ -125,13 +136,20 @@ impl Sqlite {
         .map_err(|error| schema::unreadable(&opened.file, &error))?;
         let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
         let (tell_broken, broken) = watch::channel(None);
-        let counted = Arc::clone(&counters);
-        let lock = opened.lock;
+        let (lock, opening) = (opened.lock, opened.opening);
+        let writing = Writing {
+            db,
+            counters: Arc::clone(&counters),
+            log: log::of(&opened.file),
+            opening,
+            quiet: Duration::from_millis(limits::LOG_QUIET_MS),
+            // What an earlier life left in the log is copied back behind the first group.
+            bound: 0,
+        };
         let writer = std::thread::Builder::new()
             .name("viv-writer".into())
             .spawn(move || {
-                writer::write_all(&db, &counted, &queue, &tell_broken);
-                drop(db);
+                writing.all(&queue, &tell_broken);
                 // Whoever waits for the directory finds the file at rest.
                 drop(lock);
             })
@@ -139,9 +157,10 @@ impl Sqlite {
         let mode = Mode::Threaded {
             queue: RwLock::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
-            readers: Readers::new(opened.file),
+            living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
+            doors: Readers::new(opened.file, limits::READERS_DOORS),
         };
-        let (boot, clean) = (opened.boot, opened.clean);
+        let (boot, clean) = (opening.boot, opening.clean);
         let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
         let session = Session { boot, clean, configs, counted, lead, clock };
         let (session, lost) = (Arc::new(session), opened.lost);
@@ -167,7 +186,7 @@ impl Sqlite {
         let db = lock(held).take().ok_or(StoreError::Closed)?;
         let clock = Arc::clone(&self.inner.session.clock);
         let begun = if peaceful { schema::mark_clean(&db) } else { Ok(()) };
-        let (boot, clean) = begun.and_then(|()| Ok(schema::begin_boot(&db, Some(clock.now()))?))?;
+        let Opening { boot, clean, .. } = begun.and_then(|()| Ok(schema::begin(&db, Some(clock.now()))?))?;
         let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
         let session = Session { boot, clean, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
@@ -245,24 +264,24 @@ impl Sqlite {
     }
 
     /// Runs `work` on one snapshot of the store.
-    fn read<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn read<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(work, false)
+        self.question(who, false, work)
     }
 
     /// The same for a few rows found by index, which stand on the path of a request or a waking.
-    fn look<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn look<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(work, true)
+        self.question(who, true, work)
     }
 
-    fn question<T, F>(&self, work: F, short: bool) -> BoxFuture<'static, Outcome<T>>
+    fn question<T, F>(&self, who: Who, short: bool, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
@@ -275,12 +294,16 @@ impl Sqlite {
                     let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                     work(db, &inner.session)
                 }
-                Mode::Threaded { queue, readers, .. } => {
+                Mode::Threaded { queue, living, doors, .. } => {
                     if queue.read().unwrap_or_else(PoisonError::into_inner).is_none() {
                         return Err(Fault::Store(StoreError::Closed));
                     }
                     let session = Arc::clone(&inner.session);
                     let work = move |db: &Connection| work(db, &session);
+                    let readers = match who {
+                        Who::Living => living,
+                        Who::Doors => doors,
+                    };
                     if short { readers.look(work).await } else { readers.read(work).await }
                 }
             }

@@ -18,12 +18,12 @@ use super::facts::touch_entity;
 use super::fault::{Outcome, damaged, of};
 use super::notes::end_plans;
 use super::rows::{
-    STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run, to_json,
-    u64_at, uuid_at, uuid_or_none, wake_on_code,
+    STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
+    standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
 };
 use super::schema::{meta, set_meta};
 use super::wake::open_at;
-use super::{Sqlite, calls, registry_events, registry_spaces, waits};
+use super::{Sqlite, Who, calls, registry_events, registry_spaces, waits};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -131,9 +131,10 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
 /// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
 /// word to try at once whatever it waits for.
 fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
-    let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open FROM agent a JOIN life l ON l.agent = a.id \
-               WHERE a.id = ?";
+    let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
+               JOIN life l ON l.agent = a.id WHERE a.id = ?";
     let read = first(db, sql, [row], |found| {
+        standing_at(found, 4)?;
         config_of(db, row, u64_at(found, 2)?)?;
         open_at(found, 3)?;
         u64_at(found, 0)?;
@@ -322,7 +323,7 @@ impl Registry for Sqlite {
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.look(move |db, _| credential(db, &secret_hash));
+        let done = self.look(Who::Doors, move |db, _| credential(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

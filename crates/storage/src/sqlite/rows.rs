@@ -9,6 +9,7 @@ use agent::entity::{Entity, EntityKind, Space};
 use agent::event::{Channel, Principal, Trust};
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::life::{RestReason, Standing};
+use agent::limits;
 use agent::run::Usage;
 use agent::space::{Message, MessageKind};
 use jiff::Timestamp;
@@ -20,37 +21,47 @@ use super::fault::{Outcome, damaged};
 use super::lock;
 use super::sums;
 
-/// Configs kept parsed, at most.
-const CONFIGS_MAX: usize = 4_096;
-
 /// Parsed configs by agent and revision. A revision never changes, so nothing here grows stale.
 #[derive(Default)]
-pub(super) struct Configs(Mutex<HashMap<(i64, u64), Arc<AgentConfig>>>);
+pub(super) struct Configs(Mutex<Parsed>);
+
+#[derive(Default)]
+struct Parsed {
+    configs: HashMap<(i64, u64), Arc<AgentConfig>>,
+    /// Of their JSON.
+    bytes: usize,
+}
 
 impl Configs {
     /// The config of that revision.
     pub(super) fn get(&self, db: &Connection, agent: i64, rev: u64) -> Outcome<Arc<AgentConfig>> {
-        if let Some(config) = lock(&self.0).get(&(agent, rev)) {
+        if let Some(config) = lock(&self.0).configs.get(&(agent, rev)) {
             return Ok(Arc::clone(config));
         }
-        let config = Arc::new(config_of(db, agent, rev)?);
-        let mut kept = lock(&self.0);
-        if kept.len() >= CONFIGS_MAX {
-            kept.clear();
+        let text = config_text(db, agent, rev)?;
+        let config = Arc::new(from_json(&text, "a config")?);
+        let mut parsed = lock(&self.0);
+        if parsed.bytes + text.len() > limits::CONFIGS_MAX_BYTES {
+            *parsed = Parsed::default();
         }
-        kept.insert((agent, rev), Arc::clone(&config));
+        if parsed.configs.insert((agent, rev), Arc::clone(&config)).is_none() {
+            parsed.bytes += text.len();
+        }
         Ok(config)
     }
 }
 
 /// A config straight from its row.
 pub(super) fn config_of(db: &Connection, agent: i64, rev: u64) -> Outcome<AgentConfig> {
+    from_json(&config_text(db, agent, rev)?, "a config")
+}
+
+fn config_text(db: &Connection, agent: i64, rev: u64) -> Outcome<String> {
     let text: Option<String> = db
         .prepare_cached("SELECT config FROM config_rev WHERE agent = ? AND rev = ?")?
         .query_row(params![agent, int(rev)], |row| row.get(0))
         .optional()?;
-    let text = text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is gone")))?;
-    from_json(&text, "a config")
+    text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is gone")))
 }
 
 pub(super) fn int(n: u64) -> i64 {
@@ -344,6 +355,23 @@ pub(super) fn run(db: &Connection, sql: &str, params: impl rusqlite::Params) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn configs_are_kept_parsed_up_to_a_number_of_bytes() {
+        let db = super::super::schema::open_memory().unwrap();
+        let config = AgentConfig { instructions: "x".repeat(1 << 20), ..AgentConfig::default() };
+        let text = to_json(&config).unwrap();
+        let configs = Configs::default();
+        for agent in 0..100 {
+            let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, 1, 0, ?)";
+            run(&db, sql, params![agent, text]).unwrap();
+            let first = configs.get(&db, agent, 1).unwrap();
+            assert!(Arc::ptr_eq(&first, &configs.get(&db, agent, 1).unwrap()));
+            let parsed = lock(&configs.0);
+            assert_eq!(parsed.bytes, parsed.configs.len() * text.len());
+            assert!(parsed.bytes <= limits::CONFIGS_MAX_BYTES);
+        }
+    }
 
     #[test]
     fn a_key_comes_back_as_it_was_whatever_it_looks_like() {

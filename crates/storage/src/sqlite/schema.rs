@@ -4,6 +4,7 @@
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::config::DbConfig;
@@ -24,6 +25,8 @@ pub(super) const LOCK: &str = "lock";
 pub(super) const FORMAT: i64 = 1;
 /// The oldest SQLite whose write-ahead log is known to be sound under our use.
 const SQLITE_MIN: i32 = 3_051_003;
+/// How long a connection waits for another one.
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// Statements that one connection keeps prepared.
 const STATEMENTS: usize = 256;
 /// Says that a file is a store of ours (`PRAGMA application_id`): "vivi".
@@ -109,10 +112,23 @@ pub(super) struct Opened {
     pub(super) db: Connection,
     pub(super) file: PathBuf,
     pub(super) lock: File,
-    pub(super) boot: i64,
-    pub(super) clean: bool,
+    pub(super) opening: Opening,
     /// Frames of its log that were lost before.
     pub(super) lost: u64,
+}
+
+/// One opening of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opening {
+    /// Counts the openings.
+    pub(super) boot: i64,
+    /// Whether the one before ended well; the first one always begins clean.
+    pub(super) clean: bool,
+    /// Whether it is noted. It is not where the disk is full: then the store can be read, and whoever writes
+    /// must note it before.
+    pub(super) noted: bool,
+    /// When, where agents begin to live with it.
+    pub(super) at: Option<Timestamp>,
 }
 
 pub(super) fn open_dir(dir: &Path, now: Option<Timestamp>) -> Result<Opened, OpenError> {
@@ -122,12 +138,12 @@ pub(super) fn open_dir(dir: &Path, now: Option<Timestamp>) -> Result<Opened, Ope
     #[cfg(feature = "failpoints")]
     super::disk::prepare(dir);
     let file = dir.join(FILE);
-    begin(&file)?;
+    make(&file)?;
     let lost = log::lost(&log::of(&file)).map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
-    let (boot, clean) = ready(&db, &file, now)?;
-    Ok(Opened { db, file, lock, boot, clean, lost })
+    let opening = ready(&db, &file, now)?;
+    Ok(Opened { db, file, lock, opening, lost })
 }
 
 /// The store's file before it has its name.
@@ -154,7 +170,7 @@ pub(super) fn whole(dir: &Path) -> Result<(), OpenError> {
 
 /// Makes the file where there is none, under another name first: so that one of no bytes is never ours, but
 /// what is left of a store, and nobody begins a new life over it.
-fn begin(file: &Path) -> Result<(), OpenError> {
+fn make(file: &Path) -> Result<(), OpenError> {
     let io = |source| OpenError::Io { dir: file.parent().unwrap_or(file).to_owned(), source };
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => {
@@ -319,7 +335,7 @@ fn uncut(db: &Connection, file: &Path) -> Result<(), OpenError> {
 }
 
 /// Checks what the file is, brings it up to date and notes that it is in use.
-pub(super) fn ready(db: &Connection, file: &Path, now: Option<Timestamp>) -> Result<(i64, bool), OpenError> {
+pub(super) fn ready(db: &Connection, file: &Path, now: Option<Timestamp>) -> Result<Opening, OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     // What is refused stays as it is: closing it must not copy the log back.
     let leave = |refused| db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, refused).map_err(sql);
@@ -333,7 +349,7 @@ pub(super) fn ready(db: &Connection, file: &Path, now: Option<Timestamp>) -> Res
     let written = || {
         pragmas(db)?;
         migrate(db, version)?;
-        begin_boot(db, now)
+        begin(db, now)
     };
     written().map_err(|error| match sql(error) {
         OpenError::Corrupt { file, why, .. } => OpenError::Corrupt { file, why, begun: true },
@@ -358,7 +374,7 @@ pub(super) fn tune(db: &Connection) -> rusqlite::Result<()> {
     // No plan may depend on the values bound to it: else partial indexes make SQLite prepare a
     // statement again for every other value, which costs more than running it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))
+    db.busy_timeout(BUSY)
 }
 
 fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
@@ -377,18 +393,33 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The number of this opening, and whether the one before ended well (the first one always begins
-/// clean). `now` is given where agents begin to live with it.
-pub(super) fn begin_boot(db: &Connection, now: Option<Timestamp>) -> rusqlite::Result<(i64, bool)> {
+/// Another opening begins, and is noted where there is room.
+pub(super) fn begin(db: &Connection, at: Option<Timestamp>) -> rusqlite::Result<Opening> {
     let boot = meta(db, "boot")?.unwrap_or(0) + 1;
     let clean = boot == 1 || meta(db, "clean")? == Some(1);
+    match note(db, boot, at) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            Ok(Opening { boot, clean, noted: false, at })
+        }
+        noted => noted.map(|()| Opening { boot, clean, noted: true, at }),
+    }
+}
+
+/// Notes an opening, and all that changes with one.
+pub(super) fn note(db: &Connection, boot: i64, at: Option<Timestamp>) -> rusqlite::Result<()> {
     db.execute_batch("BEGIN IMMEDIATE")?;
-    set_meta(db, "boot", boot)?;
-    set_meta(db, "clean", 0)?;
-    now.map_or(Ok(()), |now| waits::begin(db, now))?;
-    failpoint::hit!("boot");
-    db.execute_batch("COMMIT")?;
-    Ok((boot, clean))
+    let write = || {
+        set_meta(db, "boot", boot)?;
+        set_meta(db, "clean", 0)?;
+        at.map_or(Ok(()), |at| waits::begin(db, at))?;
+        failpoint::hit!("boot");
+        db.execute_batch("COMMIT")
+    };
+    let noted = write();
+    if noted.is_err() && !db.is_autocommit() {
+        db.execute_batch("ROLLBACK")?;
+    }
+    noted
 }
 
 /// The last command of a store that is closed in peace.
@@ -408,7 +439,7 @@ pub(super) fn set_meta(db: &Connection, key: &str, value: i64) -> rusqlite::Resu
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
@@ -422,16 +453,40 @@ mod tests {
         assert!(error.to_string().contains("some other program"), "{error}");
     }
 
+    /// Leaves no room for whatever changes `meta`, as long as no page may be added.
+    pub(in super::super) fn fill(db: &Connection) {
+        let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
+                       INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
+        db.execute_batch(trigger).unwrap();
+        db.pragma_update(None, "max_page_count", 1).unwrap();
+    }
+
+    /// As when there is room again.
+    pub(in super::super) fn empty(db: &Connection) {
+        db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
+    }
+
+    #[test]
+    fn an_opening_is_noted_only_where_there_is_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open_dir(dir.path(), None).unwrap().db;
+        fill(&db);
+        assert_eq!(begin(&db, None).unwrap(), Opening { boot: 2, clean: false, noted: false, at: None });
+        assert!(meta(&db, "boot").unwrap() == Some(1) && db.is_autocommit());
+        empty(&db);
+        assert_eq!(begin(&db, None).unwrap(), Opening { boot: 2, clean: false, noted: true, at: None });
+    }
+
     #[test]
     fn the_second_opening_is_clean_only_after_a_peaceful_end() {
         let dir = tempfile::tempdir().unwrap();
         let first = open_dir(dir.path(), None).unwrap();
-        assert_eq!((first.boot, first.clean), (1, true));
+        assert_eq!(first.opening, Opening { boot: 1, clean: true, noted: true, at: None });
         drop(first);
         let second = open_dir(dir.path(), None).unwrap();
-        assert_eq!((second.boot, second.clean), (2, false));
+        assert_eq!(second.opening, Opening { boot: 2, clean: false, noted: true, at: None });
         mark_clean(&second.db).unwrap();
         drop(second);
-        assert!(open_dir(dir.path(), None).unwrap().clean);
+        assert!(open_dir(dir.path(), None).unwrap().opening.clean);
     }
 }

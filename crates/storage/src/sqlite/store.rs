@@ -9,8 +9,9 @@ use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreErro
 use jiff::Timestamp;
 use rusqlite::Connection;
 
+use super::apart::Way;
 use super::fault::{Fault, of};
-use super::{Session, Sqlite, accept, commit, due, registry, waits, wake};
+use super::{Session, Sqlite, Who, accept, commit, due, registry, waits, wake};
 
 impl Store for Sqlite {
     fn accept(
@@ -18,7 +19,8 @@ impl Store for Sqlite {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        let done = self.among(true, move |db, session| accept::accept(db, session, &what, request.as_ref()));
+        let done =
+            self.among(Way::Write, move |db, session| accept::accept(db, session, &what, request.as_ref()));
         Box::pin(async move {
             match done.await {
                 Err(Fault::Denied(denial)) => Ok(Accepted::Denied(denial)),
@@ -33,12 +35,12 @@ impl Store for Sqlite {
         after: Option<Due>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        let done = self.among(false, move |db, _| due::due(db, now, after, limit));
+        let done = self.among(Way::Read(Who::Living), move |db, _| due::due(db, now, after, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        let done = self.read(move |db, _| due::next_due(db, now));
+        let done = self.read(Who::Living, move |db, _| due::next_due(db, now));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -52,7 +54,7 @@ impl Store for Sqlite {
             wake::wake(db, session, agent, now, known).map_err(of(agent))
         };
         // Who is warm needs no window: a few rows.
-        let done = if known.is_some() { self.look(work) } else { self.read(work) };
+        let done = if known.is_some() { self.look(Who::Living, work) } else { self.read(Who::Living, work) };
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -61,7 +63,7 @@ impl Store for Sqlite {
         lease: Lease,
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
-        let done = self.among(true, move |db, session| {
+        let done = self.among(Way::Write, move |db, session| {
             commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
         });
         Box::pin(async move {
@@ -79,7 +81,7 @@ impl Store for Sqlite {
     }
 
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
-        let done = self.look(move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
+        let done = self.look(Who::Living, move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -91,7 +93,7 @@ impl Store for Sqlite {
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
         let session = Arc::clone(&self.inner.session);
         let back = session.lead.set_back(&*session.clock);
-        let done = self.among(true, move |db, session| {
+        let done = self.among(Way::Write, move |db, session| {
             back.map_or(Ok(()), |by| waits::follow(db, by))?;
             due::fire_due(db, session, now, limit)
         });

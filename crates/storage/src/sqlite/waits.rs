@@ -114,7 +114,7 @@ mod tests {
     use scenario::clock::SimClock;
     use uuid::Uuid;
 
-    use super::super::Sqlite;
+    use super::super::{Sqlite, Who};
     use super::*;
 
     const DAY: i64 = 86_400_000;
@@ -249,9 +249,9 @@ mod tests {
         }
         world.pass(DEBOUNCE - 1);
         assert!(!world.serves(DEBOUNCED).await);
-        let next = world
-            .store
-            .read(|db, _| first(db, "SELECT next_at FROM plan", [], |row| Ok(row.get::<_, i64>(0)?)));
+        let next = world.store.read(Who::Living, |db, _| {
+            first(db, "SELECT next_at FROM plan", [], |row| Ok(row.get::<_, i64>(0)?))
+        });
         assert_eq!(next.await.unwrap(), Some(9_999_999_999_999));
     }
 
@@ -292,7 +292,7 @@ mod tests {
         let db = |db: &Connection, session: &super::super::Session| {
             super::super::due::due_at(db, session, 1, Standing::Active, None, session.clock.now())
         };
-        assert_eq!(world.store.read(db).await.unwrap(), Some(world.clock.now()));
+        assert_eq!(world.store.read(Who::Living, db).await.unwrap(), Some(world.clock.now()));
     }
 
     #[tokio::test]

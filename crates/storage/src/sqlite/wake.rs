@@ -30,7 +30,7 @@ struct Found {
     waiting: u32,
     taken: u32,
     cancel: Option<CycleId>,
-    /// The start of the store during which the cycle was opened.
+    /// The start of the store that lives the open cycle; 0 where it rests.
     boot: i64,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn wake(
         layers_ = layers(db, row, open.id)?;
         open.steps = steps(db, row, open.id)?;
     }
-    let before = life.open.is_some() && boot < session.boot;
+    let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Waking {
         clean: session.clean || !(before || stale(db, session, row)?),
         died: before && !session.clean,

@@ -68,7 +68,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
-    let house = assemble::assemble(store, clock, ids, Arc::clone(&chosen.voices), hosts);
+    let house = assemble::assemble(store, clock, ids, Arc::clone(&chosen.voices), hosts, settings.bounds());
     let serving = house.open_doors(listener);
     if let Err(error) = credentials::write(data_dir, &local) {
         // Without it no command on this machine finds the server: better none than that one.

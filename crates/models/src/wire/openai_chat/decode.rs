@@ -28,6 +28,9 @@ struct Chunk {
 struct Choice {
     index: Option<u64>,
     delta: Option<RawObject>,
+    /// A whole message instead of a delta, or a text as before there were messages.
+    message: Option<Box<RawValue>>,
+    text: Option<Box<RawValue>>,
     finish_reason: Option<String>,
     error: Option<Box<RawValue>>,
 }
@@ -144,6 +147,9 @@ impl OpenAiDecoder {
         for (key, value) in &delta.0 {
             match key.as_str() {
                 "role" => {}
+                "function_call" if value.get() != "null" => {
+                    return Err(unsupported("calls in the old form (`function_call`)"));
+                }
                 "content" => self.content_delta(value.get(), out)?,
                 "tool_calls" => {
                     for call in list("tool_calls", value.get())? {
@@ -436,6 +442,12 @@ impl Decoder for OpenAiDecoder {
             if let Some(error) = choice.error {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
+            if choice.delta.is_none() && self.parts.is_empty() {
+                let instead = choice.message.map(|_| "message").or(choice.text.map(|_| "text"));
+                if let Some(instead) = instead {
+                    return Err(unsupported(&format!("chunks with a `{instead}` instead of a `delta`")));
+                }
+            }
             let delta = choice.delta.unwrap_or_default();
             if says_something(&delta) {
                 self.ids.take(id)?;
@@ -491,6 +503,12 @@ impl Decoder for OpenAiDecoder {
 fn says_something(delta: &RawObject) -> bool {
     let nothing = ["null", "\"\"", "[]", "{}"];
     delta.0.iter().any(|(key, value)| key != "role" && !nothing.contains(&value.get()))
+}
+
+fn unsupported(what: &str) -> ModelError {
+    ModelError::Unsupported(format!(
+        "the server answers with {what}: a newer version of it, or another, is needed"
+    ))
 }
 
 /// A list of objects, or nothing.

@@ -161,7 +161,7 @@ CREATE TABLE life (
   unpriced INTEGER NOT NULL DEFAULT 0, -- receipts whose cost is unknown
   open_cycle BLOB,
   step INTEGER,                        -- of the open cycle
-  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store during which it was opened or taken over
+  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store that lives it; 0: it rests
   requesters TEXT,                     -- of the open cycle, read by every accept
   notice TEXT,
   open TEXT
