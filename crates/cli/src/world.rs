@@ -93,11 +93,14 @@ impl Founder<'_> {
         Ok(founded.then_some(key))
     }
 
-    /// Makes the key of this start for the commands on this machine; the one before is void.
-    pub(crate) async fn local_key(&self) -> Result<Secret> {
+    /// Makes the key of this start for the commands on this machine; the one before is void. `None` where the
+    /// disk has no room for one: the one before is good then.
+    pub(crate) async fn local_key(&self) -> Result<Option<Secret>> {
         let (key, credential) = self.admin(CLI_LABEL, true)?;
-        self.registry.add_credential(credential).await.map_err(unwritten)?;
-        Ok(key)
+        match self.registry.add_credential(credential).await {
+            Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
+            added => added.map(|()| Some(key)).map_err(unwritten),
+        }
     }
 
     fn admin(&self, label: &str, replace_label: bool) -> Result<(Secret, NewCredential)> {

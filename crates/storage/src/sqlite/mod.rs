@@ -65,7 +65,7 @@ use self::schema::Opening;
 use self::totals::Counted;
 pub use self::upkeep::{
     Backup, Exported, Figures, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export,
-    import, look, restore, verify,
+    import, left_behind, look, restore, verify,
 };
 pub use self::verify::{Flaw, Verified};
 use self::waits::Lead;

@@ -200,8 +200,12 @@ fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>>
     })
 }
 
+fn is_founded(db: &Connection) -> Outcome<bool> {
+    Ok(meta(db, "founded_at")?.is_some())
+}
+
 fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
-    if meta(db, "founded_at")?.is_some() {
+    if is_founded(db)? {
         return Ok(false);
     }
     set_meta(db, "founded_at", ms(founding.human.at))?;
@@ -216,7 +220,13 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
 
 impl Registry for Sqlite {
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
-        self.administer(move |db| found(db, founding))
+        Box::pin(async move {
+            // Every start asks, also one that has no room to write.
+            if self.look(Who::Doors, |db, _| is_founded(db)).await? {
+                return Ok(false);
+            }
+            self.administer(move |db| found(db, founding)).await
+        })
     }
 
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>> {

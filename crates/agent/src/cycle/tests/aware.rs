@@ -275,6 +275,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
             seq: 1,
             sender: EntityId(Uuid::from_u128(3)),
             sender_name: "You".into(),
+            sender_handle: "you".into(),
             sender_kind: EntityKind::Human,
             text: "hello you".into(),
             mentions: named,
