@@ -36,6 +36,7 @@ pub mod transcript;
 pub mod triage;
 pub mod update;
 pub mod view;
+pub mod waits;
 pub mod workspace;
 
 pub mod port;

@@ -49,6 +49,28 @@ pub enum RestReason {
     Provider,
     /// Its own content failed; it tries again more carefully.
     Backoff,
+    /// It waits for more before it wakes, as its config says.
+    Debounce,
+}
+
+impl RestReason {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Backoff => "backoff",
+            Self::Debounce => "debounce",
+        }
+    }
+
+    /// The same in words, behind the agent's name.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Provider => "its model cannot be reached",
+            Self::Backoff => "what it was sent failed",
+            Self::Debounce => "it waits for more before it wakes",
+        }
+    }
 }
 
 /// That an agent with work rests, as people who wait for it are shown.

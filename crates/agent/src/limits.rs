@@ -162,6 +162,8 @@ pub const BACKOFF_MAX_MS: u64 = 30_000;
 pub const PARK_MAX_MS: u64 = 5 * 60 * 1000;
 /// Longest `retry-after` that is believed.
 pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60 * 1000;
+/// A wall clock that was set back by no more is taken for one that was not.
+pub const CLOCK_NOISE_MS: i64 = 1_000;
 /// A tool call (default).
 pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 

@@ -4,7 +4,7 @@ use agent::config::AgentConfig;
 use agent::entity::handle;
 use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
-use agent::life::{RestReason, Standing};
+use agent::life::Standing;
 use agent::limits;
 use agent::port::{AgentCard, Denial, RegistryError, StoreError};
 use agent::update::AgentState;
@@ -240,14 +240,17 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
         return doing(activity.state);
     }
     let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why };
-    let kept_back = card.not_before.filter(|until| *until > now);
-    match (card.rest_reason, kept_back) {
+    match card.rest_reason.zip(kept_back(card, now)) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
-        (Some(RestReason::Provider), Some(until)) => asleep(Some("provider"), live.why(card.id, until)),
-        (Some(RestReason::Backoff), Some(until)) => asleep(Some("backoff"), live.why(card.id, until)),
-        _ => asleep(None, None),
+        Some((reason, until)) => asleep(Some(reason.as_str()), live.why(card.id, until)),
+        None => asleep(None, None),
     }
+}
+
+/// Until when an agent is not at what waits for it.
+fn kept_back(card: &AgentCard, now: Timestamp) -> Option<Timestamp> {
+    card.not_before.filter(|until| *until > now)
 }
 
 /// The cycle that an agent lives or has open.
@@ -258,7 +261,7 @@ pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
 
 fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
     let Doing { state, reason, why } = state_of(hall, &card, now);
-    let cycle = cycle_of(hall, &card);
+    let (cycle, not_before) = (cycle_of(hall, &card), kept_back(&card, now));
     let named = card.config.model.clone();
     let voice = hall.ports.voices.voice(named.as_deref()).ok();
     Agent {
@@ -279,7 +282,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         cycles: card.cycles,
         skips: card.skips,
         usage: card.usage.into(),
-        not_before: card.not_before,
+        not_before,
         active_space: card.active_space,
         created_at: card.entity.created_at,
         commit_n: card.commit_n,
