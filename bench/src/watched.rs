@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{
@@ -167,7 +167,11 @@ impl Store for Watched {
         })
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         Box::pin(async move {
             let kind = changes.kind;
             if kind == CommitKind::Open {
@@ -180,7 +184,7 @@ impl Store for Watched {
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         self.inner.glance(lease)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::config::{AgentConfig, Limits};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
@@ -59,11 +59,15 @@ impl Store for Noting {
         self.inner.wake(agent, now, known)
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         self.inner.commit(lease, changes)
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         self.inner.glance(lease)
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::config::AgentConfig;
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
@@ -72,7 +72,11 @@ impl Store for Cutting {
         self.inner.wake(agent, now, known)
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         let left = self.left.fetch_sub(1, Ordering::SeqCst);
         if left > 0 {
             return self.inner.commit(lease, changes);
@@ -86,7 +90,7 @@ impl Store for Cutting {
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         self.inner.glance(lease)
     }
 
@@ -244,7 +248,7 @@ fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::Verdict {
     }
 }
 
-/// Each request is one that every vendor takes, and within a cycle none rewrites the one before.
+/// Each request is one that every vendor takes, and within a cycle none rewrites what was decided on.
 fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
     accepted_by_every_vendor_but(None, prompts, place);
 }
@@ -252,14 +256,15 @@ fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
 /// The same without one that has been asked before.
 pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Prompt], place: &str) {
     for (vendor, wire) in wires().into_iter().filter(|(vendor, _)| Some(*vendor) != one) {
-        let mut before: Option<(agent::id::CycleId, Value)> = None;
+        let mut before: Option<(&Prompt, Value)> = None;
         for (prompt, asked) in prompts.iter().zip(taken_by(vendor, wire, prompts, place)) {
-            if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
-                // Asked again after a crash it may be the very same request; it never is a shorter one.
+            // A step that is asked again after a crash is rendered anew: nothing of it was lived.
+            let decided = |before: &Prompt| before.cycle == prompt.cycle && step(before) < step(prompt);
+            if let Some((_, sent)) = before.filter(|(before, _)| decided(before)) {
                 extends(vendor, &sent, &asked)
                     .unwrap_or_else(|why| panic!("{place}: {vendor:?}: prefix: {why}"));
             }
-            before = Some((prompt.cycle, asked));
+            before = Some((prompt, asked));
         }
     }
 }

@@ -141,7 +141,7 @@ pub async fn only_calls_without_an_answer_are_listed_as_open(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.asking(vec![living.call(0), living.outward(1, true), living.outward(2, true)]);
+    let decision = living.asking(vec![living.call(0), living.outward(1, true), living.outward(2, true)]);
     let ids: Vec<CallId> = decision.calls.iter().map(|call| call.id.clone()).collect();
     living.done(&w, decision).await;
     let open = async || -> Vec<CallId> {

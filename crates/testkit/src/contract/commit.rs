@@ -168,7 +168,7 @@ pub async fn a_canceled_cycle_may_settle_and_close_but_not_decide_or_start(b: Ba
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.asking(vec![living.outward(0, true)]);
+    let decision = living.asking(vec![living.outward(0, true)]);
     let call = decision.calls[0].id.clone();
     living.done(&w, decision).await;
     assert_eq!(w.b.registry.cancel(w.ada, None).await.unwrap(), living.open.id);

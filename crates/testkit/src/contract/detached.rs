@@ -120,7 +120,7 @@ pub async fn a_late_answer_descends_from_what_asked_for_it(b: Backend) {
     let mut living = w.open(w.ada).await;
     living.open.root = RootId("a long story".into());
     living.open.hop = 5;
-    let mut decision = living.asking(vec![living.outward(0, false)]);
+    let decision = living.asking(vec![living.outward(0, false)]);
     let id = decision.calls[0].id.clone();
     living.done(&w, decision).await;
     detach(&w, &mut living, &id).await;

@@ -77,7 +77,7 @@ pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.asking(vec![living.outward(0, true)]);
+    let decision = living.asking(vec![living.outward(0, true)]);
     living.done(&w, decision).await;
     let w = w.with(Backend::crashed);
     assert_eq!(w.due(1_000).await, [w.ada]);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
 use agent::config::AgentConfig;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::{Lease, Standing, Waking};
@@ -312,14 +312,18 @@ impl Store for Flawed {
         self.inner.wake(agent, now, known)
     }
 
-    fn commit(&self, lease: Lease, mut changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        mut changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         if self.flaw == Flaw::Unmarked && changes.kind == CommitKind::Start {
             changes.call_changes.clear();
         }
         self.inner.commit(lease, changes)
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         self.inner.glance(lease)
     }
 
