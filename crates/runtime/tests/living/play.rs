@@ -1,12 +1,12 @@
 //! What the tests of this folder share: a world with one script-writer for all its models.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::{Entry, EntryKind};
-use agent::port::{Model, ModelError, Store, Voices};
+use agent::port::{Clock, Model, ModelError, Store, Voices};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
@@ -53,6 +53,16 @@ impl Play {
     /// A world whose agents think as `author` writes.
     pub(crate) fn new(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
         Self::with(Scripted::answering(author), |store| store)
+    }
+
+    /// The same, where they take their time, on the world's clock.
+    pub(crate) fn timed(author: impl Fn(&Prompt, &Arc<dyn Clock>) -> Script + Send + Sync + 'static) -> Self {
+        let clock: Arc<OnceLock<Arc<dyn Clock>>> = Arc::default();
+        let known = Arc::clone(&clock);
+        let play =
+            Self::new(move |prompt| author(prompt, known.get().expect("the world has a clock by now")));
+        assert!(clock.set(Arc::clone(play.world.clock())).is_ok());
+        play
     }
 
     /// The same with another model and a store that is wrapped.
