@@ -87,7 +87,9 @@ names! {
         Came::Canceled.as_str(),
     ];
     /// Why a sleeping agent does not do what waits.
-    SleepReason: ["provider", "backoff", "suspended", "damaged"];
+    SleepReason: [
+        "provider", "backoff", "suspended", "damaged", "place", "requests", "crash", "store", "broke",
+    ];
 }
 
 /// The names that `state` of an inbox may have.

@@ -226,12 +226,14 @@ pub(crate) struct Doing {
     pub(crate) reason: Option<&'static str>,
     /// The same in words, a vendor's perhaps.
     pub(crate) why: Option<String>,
+    /// Until when, where that is known.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// What an agent does now: derived from its rows and from what is live on this node.
 pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     let live = hall.doors.node.live();
-    let doing = |state| Doing { state, reason: None, why: None };
+    let doing = |state| Doing { state, reason: None, why: None, until: card.not_before };
     if card.standing == Standing::Retired {
         return doing(AgentState::Retired);
     }
@@ -240,14 +242,17 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     {
         return doing(activity.state);
     }
-    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why };
+    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why, until: card.not_before };
     let kept_back = card.not_before.filter(|until| *until > now);
     match (card.rest_reason, kept_back) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
         (Some(RestReason::Provider), Some(until)) => asleep(Some("provider"), live.why(card.id, until)),
         (Some(RestReason::Backoff), Some(until)) => asleep(Some("backoff"), live.why(card.id, until)),
-        _ => asleep(None, None),
+        _ => match live.waits(card.id) {
+            Some(wait) => Doing { until: wait.until(), ..asleep(Some(wait.class()), Some(wait.words())) },
+            None => asleep(None, None),
+        },
     }
 }
 
@@ -258,7 +263,7 @@ pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
 }
 
 fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
-    let Doing { state, reason, why } = state_of(hall, &card, now);
+    let Doing { state, reason, why, until } = state_of(hall, &card, now);
     let cycle = cycle_of(hall, &card);
     let named = card.config.model.clone();
     let voice = hall.doors.voices.voice(named.as_deref()).ok();
@@ -280,7 +285,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         cycles: card.cycles,
         skips: card.skips,
         usage: card.usage.into(),
-        not_before: card.not_before,
+        not_before: until,
         active_space: card.active_space,
         created_at: card.entity.created_at,
         commit_n: card.commit_n,
