@@ -10,7 +10,7 @@ use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
 use agent::port::{
     Accept, Accepted, Bus, Clock, Credential, CredentialKind, Heard, Ids, Listener, NewAgent, NewCredential,
-    NewHuman, NewSpace, Registry, Store, Toolbox, Voices, Waken,
+    NewHuman, NewSpace, Reader, Registry, Store, Toolbox, Voices, Waken,
 };
 use agent::run::Ending;
 use agent::space::NewMessage;
@@ -66,6 +66,15 @@ pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
 impl House {
     /// Opens the store in `dir` and starts the keeper. Called within a runtime.
     pub(crate) fn build(dir: &Path, voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>) -> Result<Self> {
+        Self::within(dir, Bounds::default(), voices)
+    }
+
+    /// The same within these bounds.
+    pub(crate) fn within(
+        dir: &Path,
+        bounds: Bounds,
+        voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>,
+    ) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(SystemIds);
         let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
@@ -88,10 +97,15 @@ impl House {
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
             live: Arc::new(Live::new(bus.clone())),
-            bounds: Bounds::default(),
+            bounds,
         });
         let shutdown = CancellationToken::new();
         Ok(Self { watched, marks, store, keeper, bus, clock, ids, voices, toolbox, shutdown })
+    }
+
+    /// Cycles that are open.
+    pub(crate) async fn open_cycles(&self) -> Result<u64> {
+        Ok(self.store.totals().await?.open_cycles)
     }
 
     /// Figures of the store's writer.
@@ -180,7 +194,10 @@ impl House {
 
     /// Hangs the doors on a free port of the loopback; its address and a key of the person.
     pub(crate) async fn open_doors(&self, home: &Home) -> Result<(SocketAddr, String)> {
-        let key = keys::key(&[7; 32]);
+        // Another one each time that the same data is opened.
+        let mut secret = [7; 32];
+        secret[..16].copy_from_slice(self.ids.uuid().as_bytes());
+        let key = keys::key(&secret);
         let credential = Credential {
             id: CredentialId(self.ids.uuid()),
             kind: CredentialKind::Entity(home.you),
@@ -207,6 +224,12 @@ impl House {
         let options = Options { shutdown: self.shutdown.clone(), ..Options::default() };
         let router = server::router(Arc::new(doors), options);
         Ok((serve(router, self.shutdown.clone()).await?, key))
+    }
+
+    /// Ends at once, as a crash would: the store is not closed.
+    pub(crate) async fn kill(self) {
+        self.shutdown.cancel();
+        self.keeper.kill();
     }
 
     /// Shuts everything.
