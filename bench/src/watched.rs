@@ -1,6 +1,7 @@
 //! A store and voices that notice when something passes them: the stages of a waking, and the
 //! openings held back to prove that no request waits for them. They change nothing else.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -79,17 +80,24 @@ pub(crate) struct Watched {
     marks: Arc<Marks>,
     /// Whether openings wait.
     held: watch::Sender<bool>,
+    /// Whether commits are refused.
+    refuses: AtomicBool,
 }
 
 impl Watched {
     /// Watches `inner`.
     pub(crate) fn new(inner: Sqlite, marks: Arc<Marks>) -> Self {
-        Self { inner, marks, held: watch::Sender::new(false) }
+        Self { inner, marks, held: watch::Sender::new(false), refuses: AtomicBool::new(false) }
     }
 
     /// Whether openings wait from now on; those that wait go on when they may.
     pub(crate) fn hold_openings(&self, hold: bool) {
         self.held.send_replace(hold);
+    }
+
+    /// Whether every commit is refused from now on, as on a full disk.
+    pub(crate) fn refuse(&self, refuse: bool) {
+        self.refuses.store(refuse, Ordering::SeqCst);
     }
 }
 
@@ -173,6 +181,9 @@ impl Store for Watched {
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         Box::pin(async move {
+            if self.refuses.load(Ordering::SeqCst) {
+                return Err(StoreError::Full("on purpose".to_owned()));
+            }
             let kind = changes.kind;
             if kind == CommitKind::Open {
                 // The sender lives as long as this store: the wait ends by the value alone.

@@ -28,6 +28,7 @@ use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
 use crate::turn::Turn;
+use crate::waits::Wait;
 use crate::warm::Warm;
 use alarms::Alarms;
 use turns::Turns;
@@ -170,11 +171,12 @@ impl Keeping {
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
                 Event::StoreWorks => {
+                    self.house.ports.live.store_refuses(None);
                     self.turns.store_works();
                     self.admit();
                 }
                 Event::Stirred => {
-                    self.house.permits.called().into_iter().for_each(|agent| self.turns.call(agent));
+                    self.house.permits.called().into_iter().for_each(|agent| self.call(agent));
                     self.admit();
                 }
                 Event::Cleared => {
@@ -280,6 +282,22 @@ impl Keeping {
         }
         self.turns.join(agent, self.clock_ms());
         self.admit();
+        self.tell_in_line(agent);
+    }
+
+    /// Whoever stands in line waits for a place, or for the store, as all do while it refuses.
+    fn tell_in_line(&self, agent: AgentId) {
+        if self.turns.in_line(agent) {
+            self.house.ports.live.wait(agent, Wait::Place(self.house.ports.bounds.awake));
+        }
+    }
+
+    /// The agent has got what it waited for.
+    fn call(&mut self, agent: AgentId) {
+        match self.awake.get_mut(&agent) {
+            Some(awake) => awake.again = true,
+            None => self.turns.call(agent),
+        }
     }
 
     /// Wakes those whose turn it is, as many as may be awake.
@@ -307,13 +325,19 @@ impl Keeping {
     fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
-        self.house.permits.leave(agent);
         self.house.node.over(agent);
+        if !matches!(result, Ok(Lived::Full)) {
+            self.house.permits.leave(agent);
+        }
         match result {
-            Ok(Lived::Suspect) => self.turns.suspect(agent, now),
+            Ok(Lived::Suspect) => {
+                self.turns.suspect(agent, now);
+                self.house.ports.live.wait(agent, Wait::Crash);
+            }
             Ok(Lived::Full) => self.turns.left(agent, now),
             Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
+                self.house.ports.live.go_on(agent);
                 if let Rested::Parked { until: Some(at), reason, .. } = rested {
                     tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
                     // Whatever rang earlier would find nothing to do.
@@ -324,8 +348,14 @@ impl Keeping {
             Err(Unwritten { error, opened }) => {
                 tracing::error!(%agent, %error, "a waking ended by the store");
                 self.house.health.refused();
-                let until = self.turns.refused(agent, opened, now, &*self.house.ports.ids);
-                self.rests_until(agent, until);
+                self.house.ports.live.store_refuses(Some(error.to_string()));
+                match self.turns.refused(agent, opened, now, &*self.house.ports.ids) {
+                    Some(until) => {
+                        let told = Wait::Store(error.to_string(), Some(self.time_of(until)));
+                        self.rests_until(agent, until, told);
+                    }
+                    None => self.tell_in_line(agent),
+                }
             }
         }
         if again {
@@ -346,16 +376,22 @@ impl Keeping {
         self.house.ports.live.reset_drafts(agent);
         self.house.ports.live.rest(agent, Some("a waking broke".into()));
         let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);
-        self.rests_until(agent, Some(until));
+        self.rests_until(agent, until, Wait::Broke(self.time_of(until)));
         self.admit();
     }
 
     /// The agent's last activation failed: it is looked at then, whatever comes for it before.
-    fn rests_until(&mut self, agent: AgentId, until: Option<u64>) {
+    fn rests_until(&mut self, agent: AgentId, until: u64, told: Wait) {
         self.alarms.clear(agent);
-        if let Some(until) = until {
-            self.alarms.set(agent, until);
-        }
+        self.alarms.set(agent, until);
+        self.house.ports.live.wait(agent, told);
+    }
+
+    /// What people call a time of the clock that never jumps.
+    fn time_of(&self, at: u64) -> Timestamp {
+        let ahead = Duration::from_millis(at.saturating_sub(self.clock_ms()));
+        let now = self.house.ports.clock.now();
+        now.checked_add(ahead).unwrap_or(now)
     }
 
     async fn drain(mut self) {

@@ -225,12 +225,15 @@ pub(crate) struct Doing {
     pub(crate) reason: Option<&'static str>,
     /// The same in words, a vendor's perhaps.
     pub(crate) why: Option<String>,
+    /// Until when, where that is known.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// What an agent does now: derived from its rows and from what is live on this node.
 pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     let live = hall.node.live();
-    let doing = |state| Doing { state, reason: None, why: None };
+    let kept_back = card.not_before.filter(|until| *until > now);
+    let doing = |state| Doing { state, reason: None, why: None, until: kept_back };
     if card.standing == Standing::Retired {
         return doing(AgentState::Retired);
     }
@@ -239,18 +242,16 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     {
         return doing(activity.state);
     }
-    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why };
-    match card.rest_reason.zip(kept_back(card, now)) {
+    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why, until: kept_back };
+    match card.rest_reason.zip(kept_back) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
         Some((reason, until)) => asleep(Some(reason.as_str()), live.why(card.id, until)),
-        None => asleep(None, None),
+        None => match live.waits(card.id) {
+            Some(wait) => Doing { until: wait.until(), ..asleep(Some(wait.class()), Some(wait.words())) },
+            None => asleep(None, None),
+        },
     }
-}
-
-/// Until when an agent is not at what waits for it.
-fn kept_back(card: &AgentCard, now: Timestamp) -> Option<Timestamp> {
-    card.not_before.filter(|until| *until > now)
 }
 
 /// The cycle that an agent lives or has open.
@@ -260,8 +261,8 @@ pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
 }
 
 fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
-    let Doing { state, reason, why } = state_of(hall, &card, now);
-    let (cycle, not_before) = (cycle_of(hall, &card), kept_back(&card, now));
+    let Doing { state, reason, why, until } = state_of(hall, &card, now);
+    let cycle = cycle_of(hall, &card);
     let named = card.config.model.clone();
     let voice = hall.ports.voices.voice(named.as_deref()).ok();
     Agent {
@@ -282,7 +283,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         cycles: card.cycles,
         skips: card.skips,
         usage: card.usage.into(),
-        not_before,
+        not_before: until,
         active_space: card.active_space,
         created_at: card.entity.created_at,
         commit_n: card.commit_n,

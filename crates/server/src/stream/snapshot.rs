@@ -35,7 +35,7 @@ impl Subject {
             Self::Agent(id) => {
                 let Some(card) = hall.ports.reader.agent(id).await? else { return Ok(None) };
                 let (drafts, lengths) = drafts(hall, self.topic()).await?;
-                let Doing { state, reason, why } = state_of(hall, &card, hall.ports.clock.now());
+                let Doing { state, reason, why, .. } = state_of(hall, &card, hall.ports.clock.now());
                 let (cycle, commit_n) = (cycle_of(hall, &card), card.commit_n);
                 let reason = reason.map(str::to_owned);
                 let data = AgentSnapshot { agent: id, state, reason, why, cycle, commit_n, drafts };
