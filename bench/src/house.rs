@@ -17,7 +17,7 @@ use agent::space::NewMessage;
 use agent::update::{Topic, Update};
 use anyhow::{Context, Result, bail};
 use runtime::clock::{SystemClock, SystemIds};
-use runtime::{Keeper, Ports};
+use runtime::{Bounds, Keeper, Ports};
 use server::{Options, keys};
 use storage::sqlite::{Sqlite, Stats};
 use testkit::hands::{Counters, TestToolbox, fire, look, put};
