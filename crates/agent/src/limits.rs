@@ -116,6 +116,14 @@ pub const RUNS_SHOWN_MAX: u32 = 50;
 /// A list of names (spaces, members, keys) in a tool's reply or error.
 pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 
+/// Spaces of one agent that its workspace and its tools know; others are found by id or handle.
+pub const SPACES_SHOWN_MAX: usize = 64;
+/// Its newest spaces, among which those are sought in which something was said last.
+pub const SPACES_LOOK: usize = 256;
+/// Its spaces that are counted.
+pub const SPACES_COUNTED_MAX: usize = 1_000;
+/// Members of each that are known.
+pub const MEMBERS_SHOWN_MAX: usize = 32;
 /// The workspace, rendered.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
 /// Requests of one agent of which is kept what models were sent besides the log.

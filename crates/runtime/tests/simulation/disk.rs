@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
 use agent::id::{AgentId, CallId, SpaceId};
-use agent::life::{Lease, Waking};
+use agent::life::{Lease, SpaceFacts, Waking};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
     Messages, RequestKey, Store, StoreError, Waken,
@@ -327,6 +327,14 @@ impl Lookup for Port {
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>> {
         Box::pin(self.read(move |sqlite| now(Lookup::messages(sqlite, agent, space, before, limit))))
+    }
+
+    fn space(
+        &self,
+        agent: AgentId,
+        id_or_name: String,
+    ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(Lookup::space(sqlite, agent, id_or_name))))
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {

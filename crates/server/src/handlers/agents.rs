@@ -204,9 +204,7 @@ async fn own_cycle(
     entity: EntityId,
     wanted: Option<CycleId>,
 ) -> Result<CycleId, Problem> {
-    let facts = hall.ports.reader.facts(card.id).await?.unwrap_or_default();
-    let meets = facts.spaces.iter().any(|space| space.members.iter().any(|one| one.entity.id == entity));
-    if !meets {
+    if !hall.ports.reader.share_a_space(card.entity.id, entity).await? {
         return Err(not_yours());
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));

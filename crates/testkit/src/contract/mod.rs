@@ -148,6 +148,8 @@ macro_rules! contract_tests {
             outside::an_awaited_answer_makes_its_agent_due,
             outside::a_late_answer_becomes_an_event,
             outside::an_agent_reads_only_what_is_its_own,
+            outside::an_agent_of_many_spaces_knows_the_liveliest_and_finds_the_others,
+            outside::of_a_crowded_space_the_first_members_are_known_and_all_can_be_found,
             outside::pages_lead_through_everything_once,
             outside::the_recent_past_is_read_across_spaces_and_agents,
             registry::the_world_is_founded_once,
