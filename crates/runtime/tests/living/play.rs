@@ -1,6 +1,6 @@
 //! What the tests of this folder share: a world with one script-writer for all its models.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
@@ -42,6 +42,10 @@ pub(crate) struct Play {
     /// Holds the tool `slow` until it is opened.
     pub(crate) gate: Gate,
     pub(crate) clock: SimClock,
+    /// What outlives its process.
+    pub(crate) sqlite: Arc<Mutex<Sqlite>>,
+    slow: Effect,
+    starts: u64,
 }
 
 pub(crate) fn clock() -> SimClock {
@@ -83,15 +87,36 @@ impl Play {
     }
 
     fn set_up(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>, slow: Effect) -> Self {
-        let (model, clock) = (Arc::new(model), clock());
-        let voices = Arc::new(One(Arc::clone(&model)));
-        let (world, counters, gate) = ground_at(clock.clone(), voices, wrap, slow);
-        Self { world, model, counters, gate, clock }
+        let (model, clock, starts) = (Arc::new(model), clock(), 7);
+        let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+        let (counters, gate) = (Counters::new(), Gate::closed());
+        let ground =
+            ground_of(&sqlite, wrap, Arc::new(One(Arc::clone(&model))), toolbox(slow, &counters, &gate));
+        let world = World::new(ground, clock.clone(), starts);
+        Self { world, model, counters, gate, clock, sqlite: Arc::new(Mutex::new(sqlite)), slow, starts }
+    }
+
+    /// The process dies, unclean, and another one starts on what is durable.
+    pub(crate) fn dies(&mut self) {
+        self.world.kill();
+        let sqlite = cut_off(&self.sqlite);
+        let voices = Arc::new(One(Arc::clone(&self.model)));
+        let tools = toolbox(self.slow, &self.counters, &self.gate);
+        let ground = ground_of(&sqlite, |store| store, voices, tools);
+        self.starts += 1;
+        self.world = World::new(ground, self.clock.clone(), self.starts);
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.world.clock().now()
     }
+}
+
+/// The process is gone: nothing of what it still does reaches the store. The store as the next one finds it.
+pub(crate) fn cut_off(sqlite: &Mutex<Sqlite>) -> Sqlite {
+    let mut sqlite = sqlite.lock().unwrap();
+    *sqlite = sqlite.restarted(false).unwrap();
+    sqlite.clone()
 }
 
 /// A world whose agents think with these voices, what its tools did, and what holds `slow`.
@@ -100,26 +125,31 @@ pub(crate) fn ground(
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
     slow: Effect,
 ) -> (World, Counters, Gate) {
-    ground_at(clock(), voices, wrap, slow)
+    let clock = clock();
+    let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+    let (counters, gate) = (Counters::new(), Gate::closed());
+    let ground = ground_of(&sqlite, wrap, voices, toolbox(slow, &counters, &gate));
+    (World::new(ground, clock, 7), counters, gate)
 }
 
-fn ground_at(
-    clock: SimClock,
-    voices: Arc<dyn Voices>,
-    wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
-    slow: Effect,
-) -> (World, Counters, Gate) {
-    let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
-    let counters = Counters::new();
-    let gate = Gate::closed();
-    let slow = testkit::hands::slow(&counters, slow, &gate);
+/// All prebuilt tools, and some that are only for tests.
+fn toolbox(slow: Effect, counters: &Counters, gate: &Gate) -> TestToolbox {
+    let slow = testkit::hands::slow(counters, slow, gate);
     let build = testkit::hands::visible("build", Arc::clone(&slow));
     let order = testkit::hands::asynchronous("order", Arc::clone(&slow), Duration::from_secs(3_600));
     let deliver = testkit::hands::visible("deliver", Arc::clone(&order));
-    let ask = testkit::hands::asynchronous("ask", testkit::hands::look(&counters), Duration::from_secs(1));
-    let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
-    let toolbox = toolbox.with(order).with(deliver).with(ask);
-    let ground = Ground {
+    let ask = testkit::hands::asynchronous("ask", testkit::hands::look(counters), Duration::from_secs(1));
+    let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), counters).with(slow).with(build);
+    toolbox.with(order).with(deliver).with(ask)
+}
+
+fn ground_of(
+    sqlite: &Sqlite,
+    wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
+    voices: Arc<dyn Voices>,
+    toolbox: TestToolbox,
+) -> Ground {
+    Ground {
         store: wrap(Arc::new(sqlite.clone())),
         calls: Arc::new(sqlite.clone()),
         lookup: Arc::new(sqlite.clone()),
@@ -127,8 +157,7 @@ fn ground_at(
         reader: Arc::new(sqlite.clone()),
         voices,
         toolbox: Arc::new(toolbox),
-    };
-    (World::new(ground, clock, 7), counters, gate)
+    }
 }
 
 /// Entries of the prompt, oldest first.
