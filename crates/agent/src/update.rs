@@ -263,6 +263,24 @@ impl Update {
         }
     }
 
+    /// The agent that did it; none where people or the space itself are at work.
+    pub fn agent(&self) -> Option<AgentId> {
+        match self {
+            Self::Draft { agent, .. }
+            | Self::DraftReset { agent, .. }
+            | Self::State { agent, .. }
+            | Self::ToolInput { agent, .. }
+            | Self::ToolStarted { agent, .. }
+            | Self::ToolDone { agent, .. }
+            | Self::ToolError { agent, .. }
+            | Self::Thought { agent, .. }
+            | Self::Commit { agent, .. }
+            | Self::EventStage { agent, .. }
+            | Self::CycleEnded { agent, .. } => Some(*agent),
+            Self::Message { .. } | Self::Member { .. } => None,
+        }
+    }
+
     /// Whether it may be dropped for a slow reader: what a later durable update replaces.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Draft { .. } | Self::ToolInput { .. } | Self::Thought { .. })

@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::bounds;
+use crate::clock::since;
 use crate::lived::{Lived, Names};
 use crate::model::voice_of;
 use crate::scene::{Happening, Provider, Scenario, Server, What, When};
@@ -99,10 +100,6 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
     let runs = lived.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
     Outcome { unmet, broken_off, transcript, took, cycles, tokens, runs }
-}
-
-pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {
-    u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
 }
 
 struct Player {

@@ -8,8 +8,8 @@ use agent::message::Part;
 use agent::run::{Ending, Run};
 use jiff::Timestamp;
 
+use crate::clock::since;
 use crate::lived::{AgentLog, Lived};
-use crate::play::since;
 
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]

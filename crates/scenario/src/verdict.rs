@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::file::Place;
+use crate::flaw::Place;
 use crate::lived::{AgentLog, Lived};
 use crate::scene::{Count, Expectation, Expected, Words};
 

@@ -15,9 +15,8 @@ use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
 use serde_json::Value;
 
-use crate::clock::SimClock;
+use crate::clock::{SimClock, since};
 use crate::outage::Outage;
-use crate::play::since;
 use crate::witness::Witness;
 
 /// The keeper's pause between two looks for due work, while nothing else is to be done.

@@ -272,7 +272,8 @@ fn steers(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Place, read};
+    use crate::file::read;
+    use crate::flaw::Place;
 
     /// Where something stands is no part of what is meant.
     fn bare(mut scenario: Scenario) -> Scenario {

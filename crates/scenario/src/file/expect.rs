@@ -3,12 +3,12 @@
 use agent::run::Ending;
 
 use super::cast::Cast;
-use super::flaw::Flaw;
-use super::node::{Is, Key, Node, shown};
 use super::value::Reader;
 use super::{listed, quoted_whole};
 use crate::bounds;
+use crate::flaw::{Flaw, shown};
 use crate::scene::{Count, CycleShape, Expectation, Expected, Words};
+use crate::yaml::{Is, Key, Node};
 
 /// What can be expected, as sentences.
 const SENTENCES: &[&str] = &[

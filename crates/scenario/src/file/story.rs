@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::cast::Cast;
-use super::flaw::{Flaw, Place};
-use super::node::{Is, Key, Node, shown};
 use super::value::{self, Reader};
 use super::{listed, quoted_whole, section};
 use crate::bounds;
+use crate::flaw::{Flaw, Place, shown};
 use crate::scene::{Count, Happening, Provider, Room, Server, What, When};
+use crate::yaml::{Is, Key, Node};
 
 /// What can happen, as sentences.
 const SENTENCES: &[&str] = &[

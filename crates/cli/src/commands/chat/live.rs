@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use agent::space::Message;
 use agent::update::Update;
-use serde_json::json;
-use server::api::{Agent, Ready};
+use server::api::{Agent, CancelRequest, Ready};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -231,7 +230,7 @@ impl Chat {
         for (agent, busy) in self.talk.busy() {
             let (client, answers) = (Arc::clone(&self.client), self.answers.clone());
             let path = agent_path(*agent, "/cancel");
-            let body = busy.cycle.map_or_else(|| json!({}), |cycle| json!({"cycle": cycle}));
+            let body = CancelRequest { cycle: busy.cycle };
             tokio::spawn(async move {
                 match client.post(&path, &body, None).await {
                     Ok(_) => {}

@@ -1,14 +1,15 @@
 //! What people read of a scenario: whether it passed, what came nearest, the transcript.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scenario::play::Outcome;
+use scenario::scene::Scenario;
 use scenario::transcript::{Deed, Line};
 use scenario::verdict::Unmet;
 use serde_json::{Value, json};
 
 use super::files::File;
-use super::run::Played;
 use crate::commands::show;
 use crate::output::{Screen, Style, columns, shortened, wrap};
 
@@ -18,6 +19,19 @@ const WIDE: usize = 160;
 const TOLD: usize = 400;
 /// Lines of a transcript that are printed; with `--json` all of them.
 const LINES: usize = 200;
+
+/// All runs of one scenario.
+pub(super) struct Played {
+    pub(super) file: String,
+    pub(super) scenario: Arc<Scenario>,
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+impl Played {
+    pub(super) fn passed(&self) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.passed()).count()
+    }
+}
 
 /// `✓` or `✗`, and words where these cannot be shown.
 fn mark(screen: &Screen, good: bool) -> String {

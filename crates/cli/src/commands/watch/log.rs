@@ -144,7 +144,7 @@ impl Log {
     /// Takes an update that happened then.
     pub(crate) fn update(&mut self, at: Timestamp, update: &Update) {
         if !matches!(update, Update::Thought { .. }) {
-            self.end_thought(at, agent_of(update));
+            self.end_thought(at, update.agent());
         }
         match update {
             Update::Message { message } => {
@@ -566,23 +566,6 @@ fn end_of(text: &str, most: usize) -> String {
         kept.push(c);
     }
     format!("...{}", kept.iter().rev().collect::<String>())
-}
-
-fn agent_of(update: &Update) -> Option<AgentId> {
-    match update {
-        Update::Draft { agent, .. }
-        | Update::DraftReset { agent, .. }
-        | Update::State { agent, .. }
-        | Update::ToolInput { agent, .. }
-        | Update::ToolStarted { agent, .. }
-        | Update::ToolDone { agent, .. }
-        | Update::ToolError { agent, .. }
-        | Update::Thought { agent, .. }
-        | Update::Commit { agent, .. }
-        | Update::EventStage { agent, .. }
-        | Update::CycleEnded { agent, .. } => Some(*agent),
-        Update::Message { .. } | Update::Member { .. } => None,
-    }
 }
 
 #[cfg(test)]
