@@ -30,6 +30,7 @@ mod talk;
 mod wake;
 mod watched;
 mod weight;
+mod writer;
 
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// What is measured, in the order of the table.
-const GROUPS: [Group; 18] = [
+const GROUPS: [Group; 19] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -52,6 +53,7 @@ const GROUPS: [Group; 18] = [
     ("weight", weight::measure),
     ("interrupt", interrupt::measure),
     ("process", process::measure),
+    ("fair.writer", writer::measure),
     ("fair.store_failure", fair::store_failure::measure),
     ("fair.after_crash", fair::after_crash::measure),
     ("fair.silent_provider", fair::silent_provider::measure),

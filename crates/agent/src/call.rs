@@ -143,6 +143,12 @@ impl Outcome {
         Self { status: OutcomeStatus::Pending, text, detail: None }
     }
 
+    /// It had begun when the process died, and must not happen twice.
+    pub fn interrupted() -> Self {
+        let text = "interrupted; unknown whether it happened. Find out before you try again.";
+        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None }
+    }
+
     /// It took longer than even a call that goes on beyond its cycle may.
     pub fn given_up(effect: Effect, after_ms: u128) -> Self {
         let happened = if effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
@@ -234,14 +240,12 @@ pub struct CallRow {
     pub index: u32,
     /// The tool.
     pub tool: String,
-    /// The raw argument string.
+    /// The argument string as it is run: the model's own, or what it was repaired to.
     pub arguments: String,
     /// What repeating it would do.
     pub effect: Effect,
     /// Version of the tool that it was decided under.
     pub tool_version: String,
-    /// Hash of the tool's schema then.
-    pub schema_hash: String,
     /// Whether the open cycle waits for it (`false`: its outcome becomes an event).
     pub awaited: bool,
     /// Where it stands.
@@ -264,7 +268,6 @@ mod tests {
             arguments: "{}".into(),
             effect,
             tool_version: "1".into(),
-            schema_hash: String::new(),
             awaited: false,
             state: CallState::Detached,
             outcome: None,

@@ -126,7 +126,7 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Address of a blob by its content: lower-case hex of SHA-256.
+/// Address of bytes by their content: lower-case hex of SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ContentRef(pub String);

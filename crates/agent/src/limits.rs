@@ -24,8 +24,6 @@ pub const EVENTS_PER_CYCLE: u32 = 100;
 pub const INBOX_MAX: u32 = 10_000;
 /// An event's text above this is shown as head and tail.
 pub const EVENT_SHOWN_MAX_BYTES: usize = 8 * 1024;
-/// Messages that one collapsed range event shows.
-pub const RANGE_SHOWN_MAX: usize = 50;
 /// Lines of an inbox preview.
 pub const PREVIEW_LINES: usize = 5;
 /// Characters of text in a line of a preview.
@@ -52,6 +50,13 @@ pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 pub const MISTAKE_LIMIT: u32 = 3;
 /// Attempts that content may fail (default of `limits.max_attempts`).
 pub const MAX_ATTEMPTS: u32 = 5;
+/// Failures of its content after which an event is tried alone.
+pub const ALONE_AFTER_ATTEMPTS: u32 = 2;
+/// Deaths of the process after which an event is tried alone; after the first the batch is halved.
+pub const ALONE_AFTER_DEATHS: u32 = 2;
+/// Deaths of the process, the last ones alone, after which an event or a cycle is given up. One more may have
+/// gone uncounted: the first, while its opening was not on disk yet.
+pub const DEATHS_MAX: u32 = 19;
 /// Retries of a model call within one waking (default of `limits.model_retries`).
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.
@@ -78,8 +83,8 @@ pub const REFUSALS_MAX: u32 = 8;
 pub const HOP_LIMIT: u32 = 8;
 /// How long a held event waits before time alone lets it go.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
-/// Held events of one agent; beyond that those of each space are put together into one, still held.
-pub const HELD_MAX: u32 = 1_000;
+/// Held events that one command lets go; the next sweep lets go of more.
+pub const RELEASE_MAX: u32 = 100;
 /// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
 /// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
 pub const HELD_RELEASES: u32 = 2;
@@ -113,6 +118,8 @@ pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 
 /// The workspace, rendered.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
+/// Requests of one agent of which is kept what models were sent besides the log.
+pub const LAYERS_KEPT: u64 = 1_000;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
 /// Context window assumed for a local model that states none, in tokens.
@@ -155,6 +162,8 @@ pub const BACKOFF_MAX_MS: u64 = 30_000;
 pub const PARK_MAX_MS: u64 = 5 * 60 * 1000;
 /// Longest `retry-after` that is believed.
 pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60 * 1000;
+/// A wall clock that was set back by no more is taken for one that was not.
+pub const CLOCK_NOISE_MS: i64 = 1_000;
 /// A tool call (default).
 pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 
@@ -226,10 +235,20 @@ pub const BODY_MAX_BYTES: usize = 1024 * 1024;
 pub const JSON_DEPTH_MAX: usize = 64;
 /// One request, streams excepted.
 pub const REQUEST_MS: u64 = 30_000;
+/// Questions of the living that are read at once.
+pub const READERS_LIVING: usize = 4;
+/// Questions of the doors that are read at once: the living do not wait for them.
+pub const READERS_DOORS: usize = 4;
+/// Configs that are kept parsed, in bytes of their JSON.
+pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Commands that wait for the writer; more are refused as `overloaded`.
 pub const WRITER_QUEUE: usize = 8_192;
 /// Commands that one transaction of the writer takes.
 pub const GROUP_MAX: usize = 512;
+/// Size up to which the write-ahead log's file stays as it is, so that no commit waits for it to be made longer.
+pub const LOG_KEPT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long nothing is written before a longer one is cut.
+pub const LOG_QUIET_MS: u64 = 10_000;
 
 /// Headers of one request, names and values together.
 pub const HEADERS_MAX_BYTES: usize = 16 * 1024;

@@ -12,9 +12,9 @@ use crate::config::WakeOn;
 use crate::entity::Entity;
 use crate::goals::{self, Branch};
 use crate::id::SpaceId;
-use crate::inbox::quoted;
 use crate::life::{Facts, GoalStatus, Schedule};
 use crate::limits;
+use crate::quote::quoted;
 
 /// Renders the workspace, bounded by [`limits::WORKSPACE_MAX_BYTES`]: what comes later is cut first.
 pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestamp) -> String {

@@ -149,7 +149,10 @@ impl Finding {
                     | ModelError::Failed { .. }
                     | ModelError::Unasked { .. }
                     | ModelError::Garbage(_) => true,
-                    ModelError::Cut(_) | ModelError::TooLong(_) | ModelError::Invalid(_) => false,
+                    ModelError::Cut(_)
+                    | ModelError::TooLong(_)
+                    | ModelError::Invalid(_)
+                    | ModelError::Unsupported(_) => false,
                 }
         })
     }

@@ -10,12 +10,12 @@
 //! | auth | — | opens at once | parks; counts nothing |
 //! | first-byte, idle, total time-out | again after a growing pause | stays closed | parks; counts nothing |
 //! | cut stream, failed server | again after a growing pause | stays closed | parks; counts nothing |
-//! | the same, in the eighth waking in a row and later | again after a growing pause | stays closed | counts; batch halved, then dead |
-//! | no such model | — | stays closed | parks; counts nothing |
+//! | the same, in the eighth waking in a row and later | again after a growing pause | stays closed | counts; tried alone, then dead |
+//! | no such model, unsupported | — | stays closed | parks; counts nothing |
 //! | behind an open breaker | not asked | is open | parks until then; counts nothing |
-//! | garbage | again after a growing pause | stays closed | counts; batch halved, then dead |
-//! | context too long | again with half of the view, 3 times | stays closed | counts; batch halved, then dead |
-//! | invalid history | again with a rebuilt transcript, once | stays closed | counts; batch halved, then dead |
+//! | garbage | again after a growing pause | stays closed | counts; tried alone, then dead |
+//! | context too long | again with half of the view, 3 times | stays closed | counts; tried alone, then dead |
+//! | invalid history | again with a rebuilt transcript, once | stays closed | counts; tried alone, then dead |
 //! | malformed arguments, unknown tool | — | — | an error outcome; the model reads it |
 //! | too many calls | — | — | those above the bound get an error outcome |
 //! | duplicate call ids | — | — | our own ids are sent back |
@@ -48,7 +48,7 @@ pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
         ModelError::Network(_) | ModelError::TimedOut(Wait::Connect) => true,
         ModelError::TimedOut(Wait::FirstByte | Wait::Idle | Wait::Total) => false,
         ModelError::Cut(_) | ModelError::Failed { .. } => false,
-        ModelError::NoModel(_) | ModelError::Unasked { .. } => false,
+        ModelError::NoModel(_) | ModelError::Unsupported(_) | ModelError::Unasked { .. } => false,
         ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => false,
     };
     Behaviour { again: error.retryable(), opens }
@@ -118,6 +118,7 @@ mod tests {
             (ModelError::Failed { message, retry_after }, true, false),
             (ModelError::NoModel("x".into()), false, false),
             (ModelError::Unasked { message: "x".into(), retry_after: Duration::ZERO }, false, false),
+            (ModelError::Unsupported("x".into()), false, false),
             (ModelError::Garbage("x".into()), true, false),
             (ModelError::TooLong("x".into()), false, false),
             (ModelError::Invalid("x".into()), false, false),

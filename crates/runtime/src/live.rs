@@ -12,7 +12,8 @@ use agent::port::Bus;
 use agent::update::{AgentState, Topic, Update};
 use jiff::Timestamp;
 
-use crate::waits::{Wait, Waits};
+use crate::bus::LocalBus;
+use crate::waits::{Wait, Waiters};
 
 /// What one awake agent does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ struct State {
     activities: HashMap<AgentId, Activity>,
     drafts: HashMap<MessageId, Draft>,
     rests: HashMap<AgentId, Rest>,
-    waits: Waits,
+    waits: Waiters,
 }
 
 /// Why an agent rests.
@@ -79,6 +80,13 @@ impl State {
 pub struct Live {
     state: Mutex<State>,
     bus: Arc<dyn Bus>,
+}
+
+impl Default for Live {
+    /// Nothing is live, on a bus of this process.
+    fn default() -> Self {
+        Self::new(Arc::new(LocalBus::new()))
+    }
 }
 
 impl Live {

@@ -5,13 +5,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::changes::Glance;
+use agent::changes::News;
 use agent::config::AgentConfig;
 use agent::cycle::{Cycle, Thought};
 use agent::life::Lease;
 use agent::limits;
 use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
+use agent::repair::meant;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -36,9 +37,9 @@ pub(crate) enum Asked {
 /// Why a generation was dropped.
 pub(crate) enum Interrupt {
     /// The cycle was canceled.
-    Canceled(Glance),
+    Canceled(News),
     /// Something urgent came.
-    News(Glance),
+    News(News),
     /// The node stops, and the model took longer than a stop may.
     Stopping,
     /// The agent was suspended before it was asked.
@@ -65,8 +66,6 @@ impl Asking<'_> {
     /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
     pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, stage: &mut Stage) -> Asked {
         let clock = &self.ports.clock;
-        // The decision will be counted: what that needs is loaded while the model answers.
-        self.ports.tokens.warm();
         failpoint::poison!(format!("{prompt:?}"));
         let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
             Ok(pass) => pass,
@@ -212,11 +211,11 @@ impl Asking<'_> {
                 () = self.knock.notified() => {
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
-                    let glance = self.ports.store.glance(self.lease).await.ok().flatten();
-                    match glance {
-                        Some(glance) if glance.cancel => return Err(Interrupt::Canceled(glance)),
-                        Some(glance) if self.cycle.outdated_by(&glance) => {
-                            return Err(Interrupt::News(glance));
+                    let news = self.ports.store.glance(self.lease).await.ok().flatten();
+                    match news {
+                        Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),
+                        Some(news) if self.cycle.outdated_by(&news) => {
+                            return Err(Interrupt::News(news));
                         }
                         _ => {}
                     }
@@ -226,16 +225,16 @@ impl Asking<'_> {
     }
 }
 
-/// For each call of the reply, whether its arguments fit.
+/// For each call of the reply, as it is meant, whether its arguments fit.
 fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
     let calls = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Call { name, arguments } => Some((name, arguments)),
         _ => None,
     });
     calls
-        .map(|(name, arguments)| match toolbox.tool(name) {
-            Some(tool) => tool.check(arguments).map(|_| ()),
-            None => Ok(()),
+        .map(|(name, arguments)| {
+            let call = meant(name, arguments, |name| toolbox.tool(name).is_some());
+            toolbox.tool(call.name).map_or(Ok(()), |tool| tool.check(&call.arguments).map(|_| ()))
         })
         .collect()
 }

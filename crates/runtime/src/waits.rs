@@ -60,13 +60,13 @@ impl Wait {
 
 /// Who waits for what.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct Waiters {
     of: HashMap<AgentId, Wait>,
     /// Why the store refuses, while it does: that is what everybody in line waits for.
     refusal: Option<String>,
 }
 
-impl Waits {
+impl Waiters {
     /// The agent waits for that; `false` where that is known, or too many wait to keep it.
     pub(crate) fn begin(&mut self, agent: AgentId, wait: Wait) -> bool {
         let room = self.of.len() < limits::SIGNALS_MAX || self.of.contains_key(&agent);

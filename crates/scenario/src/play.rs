@@ -96,7 +96,7 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     };
     let transcript = transcript::of(&lived, &player.happened, begun);
     let cycles = lived.agents.iter().map(|agent| agent.runs.len() as u64).sum();
-    let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(|a, b| a + b);
+    let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
     let runs = lived.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
     Outcome { unmet, broken_off, transcript, took, cycles, tokens, runs }
 }

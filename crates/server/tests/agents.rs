@@ -56,7 +56,7 @@ async fn a_suspended_agent_sleeps_for_that_reason_and_the_node_is_told() {
 #[tokio::test]
 async fn an_agent_that_waits_in_the_memory_of_this_node_says_for_what_and_until_when() {
     let world = World::new().await;
-    let (live, now) = (world.doors.node.live(), world.doors.clock.now());
+    let (live, now) = (&world.ports.live, world.ports.clock.now());
     let until = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
     let card = async || world.get("/v1/agents/muhammad").await.json;
     for (wait, reason, until) in [
@@ -121,7 +121,7 @@ async fn the_recent_past_is_readable_as_far_as_it_is_asked_for() {
 async fn an_awake_agent_is_shown_as_it_lives() {
     let world = World::new().await;
     let cycle = CycleId(Uuid::from_u128(5));
-    world.doors.node.live().enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
+    world.ports.live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
     let agent = world.get("/v1/agents/muhammad").await;
     assert_eq!((&agent.json["state"], &agent.json["cycle"]), (&json!("thinking"), &json!(cycle)));
 }

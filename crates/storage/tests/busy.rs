@@ -2,41 +2,76 @@
 
 use std::sync::Arc;
 
-use agent::port::Blobs as _;
+use agent::config::AgentConfig;
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use agent::id::{AgentId, EventId, RootId};
+use agent::port::{Accept, Accepted, NewAgent, Registry, Store};
+use jiff::Timestamp;
 use runtime::clock::SystemClock;
 use rusqlite::{Connection, OpenFlags};
 use storage::sqlite::Sqlite;
+use uuid::Uuid;
 
-/// Bytes that no other number gives, so that each is written.
-fn bytes(number: usize) -> Vec<u8> {
-    number.to_le_bytes().iter().copied().cycle().take(40_000).collect()
+const ADA: AgentId = AgentId(Uuid::from_u128(1));
+
+/// A store in which somebody lives.
+async fn house(dir: &tempfile::TempDir) -> Sqlite {
+    let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
+    let (config, at) = (AgentConfig::default(), Timestamp::UNIX_EPOCH);
+    let new = NewAgent { id: ADA, name: "ada".into(), display_name: "Ada".into(), config, at };
+    store.create_agent(new).await.unwrap();
+    store
+}
+
+/// Writes about ten pages.
+async fn write(store: &Sqlite, number: usize) {
+    let id = format!("event-{number}");
+    let envelope = Envelope {
+        principal: Principal::Own,
+        channel: Channel::Api,
+        trust: Trust::Outside,
+        root: RootId(id.clone()),
+        hop: 0,
+    };
+    let payload = serde_json::json!("x".repeat(40_000));
+    let event = Event {
+        id: EventId(id),
+        kind: EventKind::Service,
+        urgent: false,
+        at: Timestamp::UNIX_EPOCH,
+        envelope,
+        data: EventData::Service { name: "load".into(), payload },
+        cites: None,
+    };
+    let accepted = store.accept(Accept::Event(ADA, event), None).await.unwrap();
+    assert!(matches!(accepted, Accepted::Fresh { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_reader_stops_no_writer_and_the_log_is_used_again_once_it_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
+    let store = house(&dir).await;
     let reader =
         Connection::open_with_flags(dir.path().join("vivarium.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)
             .unwrap();
-    let blobs = || -> i64 { reader.query_row("SELECT count(*) FROM blob", [], |row| row.get(0)).unwrap() };
+    let events = || -> i64 { reader.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap() };
     reader.execute_batch("BEGIN").unwrap();
-    assert_eq!(blobs(), 0);
+    assert_eq!(events(), 0);
     let log = || std::fs::metadata(dir.path().join("vivarium.db-wal")).unwrap().len();
-    // Ten pages each: several times what the log holds before it is copied back.
+    // Several times what the log holds before it is copied back.
     for number in 0..600 {
-        store.put(bytes(number)).await.unwrap();
+        write(&store, number).await;
     }
-    assert_eq!(blobs(), 0, "its moment stays its moment");
+    assert_eq!(events(), 0, "its moment stays its moment");
     reader.execute_batch("COMMIT").unwrap();
-    assert_eq!(blobs(), 600);
+    assert_eq!(events(), 600);
     // One more round copies it back, and from then on its file is used again from the start.
     for number in 600..900 {
-        store.put(bytes(number)).await.unwrap();
+        write(&store, number).await;
     }
     let grown = log();
     for number in 900..1_500 {
-        store.put(bytes(number)).await.unwrap();
+        write(&store, number).await;
     }
     assert_eq!(log(), grown);
     store.close().await.unwrap();

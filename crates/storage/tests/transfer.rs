@@ -82,6 +82,7 @@ async fn an_agent_is_written_read_elsewhere_and_written_again_as_the_same() {
         assert_eq!(format!("{:?}", was.window), format!("{:?}", is.window));
         assert_eq!((was.waiting, was.calls, was.layers.len()), (is.waiting, is.calls, is.layers.len()));
         assert_eq!((was.facts.memories, was.facts.goals), (is.facts.memories, is.facts.goals));
+        assert_eq!(was.life.open, is.life.open);
         here.close().await.unwrap();
         there.close().await.unwrap();
     }
@@ -238,7 +239,7 @@ async fn cases(text: &str) -> Vec<(String, usize, &'static str)> {
         (sheet.edited(entry, "\"step\":0", "\"step\":0,\"colour\":1"), entry + 1, "`colour` does not belong"),
         (sheet.edited(entry, "inbox\\\"", "outbox\\\""), entry + 1, "checksum"),
         (sheet.edited(entry + 1, "\"seq\":2", "\"seq\":1"), entry + 2, "UNIQUE"),
-        (sheet.edited(event, "\"trust\":", "\"trust\":1"), event + 1, "checksum"),
+        (sheet.edited(event, "\"trust\":", "\"trust\":1"), event + 1, "is no trust"),
         (sheet.edited(event, "\"hex\":\"", "\"hex\":\"x"), event + 1, "wanted {\"hex\""),
         (sheet.without(commits + 1), commits + 2, "commit 2 before it is missing"),
         (sheet.without(entry + 1), entry + 2, "entry 2 before it is missing"),
@@ -283,7 +284,7 @@ async fn all_flaws_of_a_file_are_told_at_once() {
     let (entry, event, call) = (sheet.line("entry"), sheet.line("event"), sheet.line("call"));
     let mut lines = sheet.0;
     lines[entry] = lines[entry].replacen("\"step\":0,", "", 1);
-    lines[event] = lines[event].replacen("\"urgent\":0", "\"urgent\":1", 1);
+    lines[event] = lines[event].replacen("\"urgent\":0", "\"urgent\":[0]", 1);
     lines[call] = "nothing".into();
     let house = empty().await;
     let Import::Flawed { flaws, more: 0 } = import(house.path(), &sealed(&lines), None) else {

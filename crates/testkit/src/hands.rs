@@ -317,7 +317,6 @@ impl Toolbox for EmptyToolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::entry::Entry;
     use agent::event::Said;
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
@@ -343,23 +342,6 @@ mod tests {
 
         fn runs(&self, _agent: AgentId, _limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
             Box::pin(async { Ok(Vec::new()) })
-        }
-
-        fn archive(
-            &self,
-            _agent: AgentId,
-            _from: u64,
-            _limit: u32,
-        ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-            Box::pin(async { Ok(Vec::new()) })
-        }
-
-        fn outcome(
-            &self,
-            _agent: AgentId,
-            _call: CallId,
-        ) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
-            Box::pin(async { Ok(None) })
         }
     }
 

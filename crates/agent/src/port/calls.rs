@@ -1,4 +1,4 @@
-//! Outcomes that come from outside the cycle: workers' claims, people's answers, late outcomes.
+//! Outcomes that come from outside the cycle: people's answers, late outcomes.
 //! Compare-and-set on the call row; outcomes enter the consciousness only by `commit`.
 
 use jiff::Timestamp;
@@ -7,15 +7,6 @@ use super::{BoxFuture, StoreError};
 use crate::call::{CallRow, Outcome};
 use crate::changes::Echo;
 use crate::id::{AgentId, CallId, RootId};
-
-/// What came of a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// It is yours to run; the row says what.
-    Yours(Box<CallRow>),
-    /// Somebody else has it, or it is done.
-    Taken,
-}
 
 /// What came of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +43,7 @@ pub struct Detached {
     pub hop: u32,
 }
 
-/// Why a call cannot be claimed or answered.
+/// Why a call cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// There is no such call.
@@ -63,10 +54,8 @@ pub enum CallError {
     Store(#[from] StoreError),
 }
 
-/// Claims and answers.
+/// Calls that go on beyond their cycle, and answers.
 pub trait Calls: Send + Sync {
-    /// Takes a planned call for `worker`, once.
-    fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>>;
     /// Detached calls behind `after`, in the order of their ids, at most `limit`; found by index.
     fn detached(&self, after: Option<CallId>, limit: u32)
     -> BoxFuture<'_, Result<Vec<Detached>, StoreError>>;

@@ -2,10 +2,8 @@
 //! member of, none of another agent.
 
 use super::{BoxFuture, StoreError};
-use crate::call::Outcome;
-use crate::entry::Entry;
 use crate::event::Said;
-use crate::id::{AgentId, CallId, SpaceId};
+use crate::id::{AgentId, SpaceId};
 use crate::run::Run;
 
 /// Messages of a space, oldest first, and how many there are in all.
@@ -24,9 +22,4 @@ pub trait Lookup: Send + Sync {
     ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>>;
     /// The agent's newest runs, newest first.
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>>;
-    /// Entries of the agent's log from `from` on, oldest first.
-    fn archive(&self, agent: AgentId, from: u64, limit: u32)
-    -> BoxFuture<'_, Result<Vec<Entry>, StoreError>>;
-    /// The stored outcome of one of the agent's calls.
-    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>>;
 }

@@ -1,7 +1,6 @@
 //! The seams: what the rules and the runtime ask of the outside world. One trait per file, `dyn`
 //! with boxed futures: a model call takes seconds, a virtual call is free.
 
-mod blobs;
 mod bus;
 mod calls;
 mod clock;
@@ -10,12 +9,10 @@ mod model;
 mod reader;
 mod registry;
 mod store;
-mod tokens;
 mod tool;
 
-pub use blobs::Blobs;
 pub use bus::{Bus, Heard, Listener, Told};
-pub use calls::{CallError, Calls, Claim, Detached, Finish, FinishedCall};
+pub use calls::{CallError, Calls, Detached, Finish, FinishedCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
@@ -30,5 +27,4 @@ pub use registry::{
     Registry, RegistryError, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Waken};
-pub use tokens::Tokens;
 pub use tool::{Done, Hands, Tool, ToolError, ToolSpec, Toolbox, specs};

@@ -206,6 +206,9 @@ pub enum ModelError {
     /// The vendor rejects the request as such.
     #[error("invalid request: {0}")]
     Invalid(String),
+    /// The model or its server does not take what every request asks for: tools, a schema, a stream.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
     /// What came back is no reply.
     #[error("garbage: {0}")]
     Garbage(String),
@@ -240,6 +243,7 @@ impl ModelError {
             | Self::Cut(_)
             | Self::Auth(_)
             | Self::NoModel(_)
+            | Self::Unsupported(_)
             | Self::Unasked { .. } => Fault::Surroundings,
             Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) => Fault::Content,
         }
@@ -278,6 +282,7 @@ impl ModelError {
             Self::NoModel(_) => "no_model",
             Self::TooLong(_) => "too_long",
             Self::Invalid(_) => "invalid",
+            Self::Unsupported(_) => "unsupported",
             Self::Garbage(_) => "garbage",
             Self::Unasked { .. } => "unasked",
         }

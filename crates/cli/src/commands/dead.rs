@@ -175,7 +175,6 @@ async fn words(client: &Client, event: &LoggedEvent) -> Result<String> {
             let message = client.get(&format!("/v1/messages/{message}")).await?;
             Ok(message["text"].as_str().unwrap_or_default().to_owned())
         }
-        EventData::SaidRange { from, to, .. } => Ok(format!("messages {from} to {to} of the space")),
         other => {
             let data = serde_json::to_value(other).and_then(|data| serde_json::to_string_pretty(&data));
             Ok(data.unwrap_or_default())

@@ -1,6 +1,6 @@
 //! `viv doctor`: looks at everything that can stand in the way, changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -82,6 +82,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         room(dir),
     ];
     checks.extend(store(dir, running));
+    checks.extend(halves(dir));
     let looking = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
@@ -182,7 +183,26 @@ fn store(dir: &Path, running: bool) -> Vec<Check> {
     };
     let detail = format!("readable, tables of version {}, nobody has it open", found.version);
     let torn: Vec<String> = found.torn.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-    [Check::new("store", Verdict::Ok, detail)].into_iter().chain(apart(&torn)).collect()
+    let store = Check::new("store", Verdict::Ok, detail);
+    [store].into_iter().chain(log(found.lost_frames)).chain(apart(&torn)).collect()
+}
+
+/// Copies that were not written to their end, where they may be looked for.
+fn halves(dir: &Path) -> Option<Check> {
+    let folders: BTreeSet<PathBuf> =
+        [dir, Path::new(".")].into_iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let left: Vec<PathBuf> = folders.iter().flat_map(|folder| sqlite::left_behind(folder)).collect();
+    let names: Vec<String> = left.iter().map(|copy| format!("`{}`", copy.display())).collect();
+    let detail = format!("what a killed backup or restore has left: {}", names.join(", "));
+    let hint = "remove it; the next backup to that folder does so too";
+    (!left.is_empty()).then(|| Check::new("backups", Verdict::Warn, detail).hint(hint))
+}
+
+/// That the log beside the file is damaged.
+fn log(lost: u64) -> Option<Check> {
+    let detail = format!("damaged: {lost} frames stand behind a broken one, what they held is lost");
+    let hint = "`viv restore` puts a backup in place; `viv up` goes on with what is sound, without them";
+    (lost > 0).then(|| Check::new("log", Verdict::Fail, detail).hint(hint))
 }
 
 /// The server, its model and the key in hand; and the model's name.

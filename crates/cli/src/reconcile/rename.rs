@@ -67,7 +67,7 @@ impl Reconciler {
             .collect();
         loop {
             let page = PageRequest { cursor, limit: PAGE_MAX };
-            let page = self.reader.agents(page).await.map_err(failed)?;
+            let page = self.ports.reader.agents(page).await.map_err(failed)?;
             looked_at += page.items.len();
             lives.extend(page.items.into_iter().filter_map(|card| {
                 let free = card.standing != Standing::Retired

@@ -143,3 +143,45 @@ fn what_is_wrong_is_listed_and_fails() {
     let bob = server.run(&["say", "--wait", "--agent", "bob", "and you?"]);
     assert_eq!(bob.code, 0, "{}", bob.shown());
 }
+
+#[test]
+fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_without_what_is_lost() {
+    let server = Server::start();
+    for word in ["one", "two", "three", "four"] {
+        assert_eq!(server.run(&["say", "--agent", "ada", word]).code, 0);
+    }
+    let dir = server.kill();
+    let log = dir.path().join("vivarium.db-wal");
+    let mut bytes = fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x01;
+    fs::write(&log, bytes).unwrap();
+
+    let doctor = run(dir.path(), &["doctor", "--model", "rehearsal"]);
+    assert!(
+        doctor.code == 1 && doctor.out.contains("frames stand behind a broken one"),
+        "{}",
+        doctor.shown()
+    );
+    assert!(doctor.out.contains("`viv restore` puts a backup in place"), "{}", doctor.shown());
+    let verified = run(dir.path(), &["verify", "--json"]);
+    let flaw = &verified.json()["flaws"][0];
+    assert_eq!((verified.code, flaw["table"].as_str(), flaw["id"].as_str()), (1, Some("file"), Some("log")));
+
+    let server = Server::start_in(dir);
+    assert!(server.ready["lost_frames"].as_u64() > Some(0), "{}", server.ready);
+    assert_eq!(server.run(&["doctor"]).code, 0);
+    let (_, dir) = server.stop();
+    assert_eq!(run(dir.path(), &["verify"]).code, 0);
+}
+
+#[test]
+fn what_a_killed_backup_has_left_is_named_by_doctor() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("friday.db.4194399.viv-partial"), "half of a copy").unwrap();
+    let doctor = run(dir.path(), &["doctor", "--model", "rehearsal", "--json"]);
+    let checks = doctor.json()["checks"].as_array().unwrap().clone();
+    let found = checks.iter().find(|check| check["name"] == "backups").unwrap();
+    assert_eq!(found["status"], "warn");
+    assert!(found["detail"].as_str().unwrap().contains("friday.db.4194399.viv-partial"), "{found}");
+}

@@ -5,7 +5,6 @@
 
 mod alarms;
 mod ended;
-mod line;
 mod sweep;
 mod turns;
 
@@ -29,11 +28,10 @@ use crate::health::Health;
 use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
+use crate::turn::Turn;
 use crate::waits::Wait;
 use crate::warm::Warm;
 use alarms::Alarms;
-pub(crate) use line::Line;
-pub(crate) use turns::Turn;
 use turns::Turns;
 
 /// Everything that can wake the node.

@@ -13,7 +13,8 @@ use agent::id::AgentId;
 use agent::limits;
 use agent::port::Ids;
 
-use super::line::Line;
+use crate::line::Line;
+use crate::turn::Turn;
 
 /// The turns of one node.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ struct Fault {
     in_row: u32,
     /// It rests until then.
     until: u64,
+    /// Whether the last one was a panic.
+    panicked: bool,
 }
 
 #[derive(Debug)]
@@ -46,17 +49,6 @@ struct Refusal {
     probe: Option<AgentId>,
     /// Nobody does before then.
     next: u64,
-}
-
-/// One agent's turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// Whose.
-    pub(crate) agent: AgentId,
-    /// Whether its cycle is to be opened before it thinks: what it asked for the last time was in vain.
-    pub(crate) careful: bool,
-    /// Whether it may have been the death of the process, and lives while no other suspect does.
-    pub(crate) alone: bool,
 }
 
 impl Turns {
@@ -129,8 +121,10 @@ impl Turns {
         if let Some(refusal) = &mut self.refusal {
             refusal.probe = Some(agent);
         }
-        let careful = self.refusal.is_some() || self.faults.contains_key(&agent);
-        Some(Turn { agent, careful, alone: suspect.is_some() })
+        let fault = self.faults.get(&agent);
+        let careful = self.refusal.is_some() || fault.is_some();
+        let panicked = fault.is_some_and(|fault| fault.panicked);
+        Some(Turn { agent, careful, alone: suspect.is_some(), panicked })
     }
 
     /// When the next turn comes, where those in line wait for a time.
@@ -150,7 +144,7 @@ impl Turns {
     /// The agent's activation broke. Until when it rests.
     pub(crate) fn broke(&mut self, agent: AgentId, now: u64, ids: &dyn Ids) -> u64 {
         self.left(agent, now);
-        self.blame(agent, now, ids)
+        self.blame(agent, now, ids, true)
     }
 
     /// The agent's activation ended by the store, perhaps after its opening was taken. Until when it rests;
@@ -165,7 +159,7 @@ impl Turns {
             self.line.join(agent);
             return None;
         }
-        Some(self.blame(agent, now, ids))
+        Some(self.blame(agent, now, ids, false))
     }
 
     /// The store takes commits again.
@@ -194,8 +188,9 @@ impl Turns {
         }
     }
 
-    fn blame(&mut self, agent: AgentId, now: u64, ids: &dyn Ids) -> u64 {
+    fn blame(&mut self, agent: AgentId, now: u64, ids: &dyn Ids, panicked: bool) -> u64 {
         let fault = self.fault(agent);
+        fault.panicked = panicked;
         let doubled = limits::FAULT_PAUSE_MS << fault.in_row.min(16);
         let pause = doubled.min(limits::FAULT_PAUSE_MAX_MS);
         fault.in_row = fault.in_row.saturating_add(1);
@@ -242,7 +237,7 @@ mod tests {
     }
 
     fn turn(n: u128, careful: bool) -> Option<Turn> {
-        Some(Turn { agent: agent(n), careful, alone: false })
+        Some(Turn { agent: agent(n), careful, alone: false, panicked: false })
     }
 
     #[test]
@@ -319,7 +314,7 @@ mod tests {
             turns.suspect(agent(n), 0);
             turns.join(agent(n), 0);
         }
-        let alone = |n| Some(Turn { agent: agent(n), careful: false, alone: true });
+        let alone = |n| Some(Turn { agent: agent(n), careful: false, alone: true, panicked: false });
         assert_eq!((turns.next(0, false), turns.beside()), (alone(1), 1));
         assert_eq!((turns.next(0, true), turns.next(0, true)), (turn(4, false), None), "nobody else waits");
         assert_eq!(turns.next_at(), Some(limits::SUSPECT_MS));

@@ -1,17 +1,18 @@
 //! What the tests of this folder share: a world with one script-writer for all its models.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::{Entry, EntryKind};
-use agent::port::{Model, ModelError, Store, Voices};
+use agent::port::{Clock, Model, ModelError, Store, Voices};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
-use scenario::clock::SimClock;
-use scenario::world::{Ground, World};
+use runtime::Ports;
+use scenario::clock::{SimClock, SimIds};
+use scenario::world::World;
 use serde_json::{Value, json};
 use storage::sqlite::Sqlite;
 use testkit::hands::{Counters, Gate, TestToolbox};
@@ -52,6 +53,16 @@ impl Play {
     /// A world whose agents think as `author` writes.
     pub(crate) fn new(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
         Self::with(Scripted::answering(author), |store| store)
+    }
+
+    /// The same, where they take their time, on the world's clock.
+    pub(crate) fn timed(author: impl Fn(&Prompt, &Arc<dyn Clock>) -> Script + Send + Sync + 'static) -> Self {
+        let clock: Arc<OnceLock<Arc<dyn Clock>>> = Arc::default();
+        let known = Arc::clone(&clock);
+        let play =
+            Self::new(move |prompt| author(prompt, known.get().expect("the world has a clock by now")));
+        assert!(clock.set(Arc::clone(play.world.clock())).is_ok());
+        play
     }
 
     /// The same with another model and a store that is wrapped.
@@ -110,16 +121,10 @@ pub(crate) fn ground_at(
     let ask = testkit::hands::asynchronous("ask", testkit::hands::look(&counters), Duration::from_secs(1));
     let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
     let toolbox = toolbox.with(order).with(deliver).with(ask);
-    let ground = Ground {
-        store: wrap(Arc::new(sqlite.clone())),
-        calls: Arc::new(sqlite.clone()),
-        lookup: Arc::new(sqlite.clone()),
-        registry: Arc::new(sqlite.clone()),
-        reader: Arc::new(sqlite.clone()),
-        voices,
-        toolbox: Arc::new(toolbox),
-    };
-    (World::new(ground, clock, 7), counters, gate)
+    let ids = Arc::new(SimIds::new(7, clock.clone()));
+    let ports = Ports::new(Arc::new(sqlite.clone()), voices, Arc::new(toolbox), Arc::new(clock.clone()), ids);
+    let ports = Ports { store: wrap(Arc::new(sqlite)), ..ports };
+    (World::new(ports, clock), counters, gate)
 }
 
 /// Entries of the prompt, oldest first.

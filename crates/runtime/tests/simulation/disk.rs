@@ -8,14 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::call::Outcome;
-use agent::changes::{Changes, CommitOutcome, Echo, Glance};
-use agent::entry::Entry;
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
 use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::{Lease, Waking};
 use agent::port::{
-    Accept, Accepted, BoxFuture, CallError, Calls, Claim, Clock as _, Detached, Due, Finish, FinishedCall,
-    Lookup, Messages, RequestKey, Store, StoreError, Waken,
+    Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
+    Messages, RequestKey, Store, StoreError, Waken,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -144,6 +142,9 @@ impl Disk {
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
             return;
         }
+        if changes.kind == CommitKind::Sent {
+            self.nature.note("suspected", &agent.to_string());
+        }
         let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);
         self.nature.hold(writer == node, || {
             format!("P3: nodes {writer} and {node} both committed for {agent} under epoch {epoch}")
@@ -247,26 +248,26 @@ impl Store for Port {
         Box::pin(self.read(move |sqlite| now(sqlite.wake(agent, at, known))))
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         let (disk, node) = (Arc::clone(&self.disk), self.pulse.node);
         Box::pin(async move {
             let done = self.write(move |sqlite| {
                 let outcome = now(sqlite.commit(lease, changes.clone()));
-                if let Ok(outcome) = &outcome {
+                if let Ok((outcome, _)) = &outcome {
                     disk.committed(node, lease, &changes, outcome);
                 }
                 outcome
             });
-            Ok(match done.await? {
-                CommitOutcome::Committed { n, glance, echo } => {
-                    CommitOutcome::Committed { n, glance, echo: self.echo(echo) }
-                }
-                other => other,
-            })
+            let (outcome, echo) = done.await?;
+            Ok((outcome, self.echo(echo)))
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         Box::pin(self.read(move |sqlite| now(sqlite.glance(lease))))
     }
 
@@ -292,11 +293,6 @@ fn known<T>(answer: Result<T, CallError>) -> Result<Result<T, CallId>, StoreErro
 }
 
 impl Calls for Port {
-    fn claim(&self, call: CallId, worker: String, at: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
-        let done = self.write(move |sqlite| known(now(sqlite.claim(call, worker, at))));
-        Box::pin(async move { done.await?.map_err(CallError::Unknown) })
-    }
-
     fn detached(
         &self,
         after: Option<CallId>,
@@ -335,19 +331,6 @@ impl Lookup for Port {
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
         Box::pin(self.read(move |sqlite| now(Lookup::runs(sqlite, agent, limit))))
-    }
-
-    fn archive(
-        &self,
-        agent: AgentId,
-        from: u64,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::archive(sqlite, agent, from, limit))))
-    }
-
-    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::outcome(sqlite, agent, call))))
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::frame::{self, Frame};
 use super::seat::{Batch, Seat, Way};
-use super::{Shown, Subject, visible};
+use super::subject::{Shown, Subject, visible};
 
 /// The relays of all topics that are watched.
 #[derive(Debug, Default)]

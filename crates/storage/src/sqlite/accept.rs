@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::Session;
 use super::events::{Head, admit, known};
-use super::fault::Outcome;
+use super::fault::{Outcome, of};
 use super::rows::{MESSAGE, agent_row, bytes, first, message_at, run, space_row, time, uuid_or_none};
 use super::say::{Spoken, say};
 
@@ -32,7 +32,7 @@ pub(super) fn accept(
             Spoken::New(message, wake) => Accepted::Fresh { message: Some(message), wake },
             Spoken::Before(message) => Accepted::Duplicate { message: Some(message) },
         },
-        Accept::Event(agent, event) => one(db, session, *agent, event)?,
+        Accept::Event(agent, event) => one(db, session, *agent, event).map_err(of(*agent))?,
     };
     if let Some(key) = request {
         let message = match &accepted {

@@ -1,54 +1,62 @@
-//! One agent's damaged records inside a command that is about others too: they stop nobody else.
+//! Agents of which a record cannot be read, inside what is about several agents: each is set apart, and passed
+//! over from then on, so that it stops nobody else.
 
-use agent::port::StoreError;
+use std::sync::Arc;
+
+use agent::id::AgentId;
 use rusqlite::{Connection, params};
 
-use super::fault::{Fault, Outcome, classify};
+use super::fault::{Fault, Outcome, torn};
+use super::registry::known_agent;
 use super::rows::run;
+use super::{Session, Sqlite, Who};
 
-/// Does `work` for one agent. Where a record is damaged, what it did is undone, the agent is set apart, and
-/// nothing comes of it.
-pub(super) fn or_apart<T>(
-    db: &Connection,
-    agent: i64,
-    work: impl FnOnce() -> Outcome<T>,
-) -> Outcome<Option<T>> {
-    run(db, "SAVEPOINT one", [])?;
-    match work().map_err(damage) {
-        Ok(done) => {
-            run(db, "RELEASE one", [])?;
-            Ok(Some(done))
+/// Of an `agent a`: whether it is set apart, or over. A `NULL` says that it has no such row at all.
+pub(super) const APART: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
+
+/// What something about several agents is.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// A command.
+    Write,
+    /// A question.
+    Read(Who),
+}
+
+impl Sqlite {
+    /// Runs `work` on several agents. One of whom a record is damaged is set apart, and the work is done again.
+    pub(super) async fn among<T, F>(&self, way: Way, work: F) -> Outcome<T>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection, &Session) -> Outcome<T> + Send + Sync + 'static,
+    {
+        let work = Arc::new(work);
+        let mut apart = Vec::new();
+        loop {
+            let work = Arc::clone(&work);
+            let once = move |db: &Connection, session: &Session| work(db, session);
+            let done = match way {
+                Way::Write => self.write(once),
+                Way::Read(who) => self.read(who, once),
+            };
+            match done.await {
+                Err(Fault::Torn(agent, why)) if !apart.contains(&agent) => {
+                    apart.push(agent);
+                    self.write(move |db, _| set_apart(db, known_agent(db, agent)?, &why)).await?;
+                }
+                done => return done,
+            }
         }
-        Err(Ok(why)) => {
-            run(db, "ROLLBACK TO one", [])?;
-            run(db, "RELEASE one", [])?;
-            set_apart(db, agent, &why)?;
-            Ok(None)
-        }
-        // The command as a whole is undone.
-        Err(Err(fault)) => Err(fault),
     }
 }
 
-/// What is damaged, in words; any other fault as it is.
-fn damage(fault: Fault) -> Result<String, Fault> {
-    match fault {
-        Fault::Store(StoreError::Damaged(why)) => Ok(why),
-        Fault::Sql(error) => match classify(&error) {
-            StoreError::Damaged(why) => Ok(why),
-            _ => Err(Fault::Sql(error)),
-        },
-        other => Err(other),
+/// What one agent's part in something about several comes to. A damaged record of it names the agent; nothing
+/// comes of it where the agent is apart already.
+pub(super) fn part<T>(agent: AgentId, apart: bool, done: Outcome<T>) -> Outcome<Option<T>> {
+    match done.map(Some).map_err(torn(agent)) {
+        Err(Fault::Torn(..)) if apart => Ok(None),
+        done => done,
     }
-}
-
-/// What was read, or `instead`, with the damage noted.
-pub(super) fn or_noted<T>(found: Outcome<T>, instead: T, noted: &mut Option<String>) -> Outcome<T> {
-    found.or_else(|fault| {
-        let why = damage(fault)?;
-        noted.get_or_insert(why);
-        Ok(instead)
-    })
 }
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent. Whoever is retired has no

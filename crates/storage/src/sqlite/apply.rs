@@ -1,10 +1,9 @@
 //! The parts of a commit that only append or settle: log, calls, receipts, the ledger.
 
-use agent::changes::{CallChange, Changes, Named};
+use agent::changes::{CallChange, Changes, CommitKind};
 use agent::entry::{Entry, View};
 use agent::event::Fate;
-use agent::id::ContentRef;
-use agent::life::Layer;
+use agent::limits;
 use agent::run::Run;
 use rusqlite::{Connection, params};
 
@@ -12,7 +11,7 @@ use super::events::State;
 use super::fault::{Fault, Outcome, damaged};
 use super::rows::{bytes, first, int, key, ms, run, to_json, usage_columns};
 use super::schema::FORMAT;
-use super::sums;
+use super::stages::{SETTLED, Stages};
 
 /// Appends to the log; its new head.
 pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry]) -> Outcome<u64> {
@@ -46,16 +45,22 @@ pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry])
 
 /// Settles taken events or gives them back. Returns how many left the inbox, and how many the open
 /// cycle has no longer taken.
-pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(u32, u32)> {
+pub(super) fn settle(
+    db: &Connection,
+    agent: i64,
+    changes: &Changes,
+    stages: &mut Stages<'_>,
+) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
-    let spared = i64::from(!changes.blame);
+    let failed = u32::from(changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.fate == Fate::Waiting {
             // How long is rested stands with the agent. Here it would let later words overtake these.
-            let sql = "UPDATE waiting SET taken = 0, attempts = max(attempts - ?, 0) \
+            let sql = "UPDATE waiting SET taken = 0, attempts = attempts + ? \
                        WHERE agent = ? AND seq = ? AND taken = 1";
-            untaken += run(db, sql, params![spared, agent, seq])?;
+            untaken += run(db, sql, params![failed, agent, seq])?;
+            stages.waits(seq, false)?;
             continue;
         }
         let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken, attempts";
@@ -72,10 +77,13 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
         untaken += usize::from(taken == Some(true));
         let mut state = State::of(&settlement.fate);
         if matches!(settlement.fate, Fate::Dead { .. }) {
-            state.step = attempts;
+            state.step = attempts.map(|attempts| attempts + failed);
         }
-        let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
-        run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq])?;
+        let sql = format!(
+            "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ? RETURNING {SETTLED}"
+        );
+        let row = params![state.code, state.cycle, state.step, state.reason, agent, seq];
+        first(db, &sql, row, |row| stages.settled(row, &settlement.fate))?;
     }
     if !missing.is_empty() {
         return Err(Fault::Gone(missing));
@@ -83,36 +91,29 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
     Ok((gone, u32::try_from(untaken).unwrap_or(u32::MAX)))
 }
 
-/// Marks events of the cycle that the agent names as dealt with. What is none of them is no error: a model
-/// may misremember a number.
-pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
-    let cycle = bytes(changes.cycle.0);
-    for named in &changes.addressed {
-        match named {
-            Named::Seq(seq) => {
-                let sql = "UPDATE event SET addressed = 1 WHERE agent = ? AND seq = ? AND cycle = ?";
-                run(db, sql, params![agent, int(*seq), cycle])?;
-            }
-            Named::Id(id) => {
-                let sql = "UPDATE event SET addressed = 1 WHERE agent = ?1 AND id = ?2 AND \
-                           (cycle = ?3 OR range_of IN (SELECT seq FROM event WHERE agent = ?1 AND cycle = ?3))";
-                run(db, sql, params![agent, key(&id.0), cycle])?;
-            }
-        }
-    }
-    Ok(())
+/// The receipt of the newest step of an open cycle, in a row of its own; with the last commit the run has all.
+pub(super) fn steps(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let Some(open) = &changes.open else {
+        return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
+    };
+    let Some(receipt) = open.steps.last().filter(|_| writes_receipt(changes.kind)) else { return Ok(()) };
+    let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (agent, cycle, step) DO UPDATE SET receipt = excluded.receipt";
+    run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?]).map(drop)
+}
+
+fn writes_receipt(kind: CommitKind) -> bool {
+    matches!(kind, CommitKind::Decide | CommitKind::Settle)
 }
 
 /// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
 pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
-    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, schema_hash, awaited, \
-               state, arguments, outcome, root, hop, crc, outcome_crc) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
+               state, arguments, outcome, root, hop) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     for call in &changes.calls {
         let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
         let outcome = call.outcome.as_ref().map(to_json).transpose()?;
-        let (id, effect) = (call.id.0.as_str(), call.effect.as_str());
-        let asked = [id, &call.tool, effect, &call.tool_version, &call.schema_hash, &call.arguments];
         let row = params![
             agent,
             bytes(call.cycle.0),
@@ -120,17 +121,14 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
             call.index,
             call.id.0,
             call.tool,
-            effect,
+            call.effect.as_str(),
             call.tool_version,
-            call.schema_hash,
             call.awaited,
             call.state.as_str(),
             call.arguments,
             outcome,
             cause.map(|open| key(&open.root.0)),
             cause.map(|open| open.hop),
-            sums::call(asked),
-            outcome.as_ref().map(|outcome| sums::outcome(id, outcome)),
         ];
         run(db, sql, row)?;
     }
@@ -140,34 +138,35 @@ pub(super) fn calls(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(
 /// Steps forward of call rows. An outcome is never overwritten: whoever was first has answered. What its
 /// cycle answers was awaited, what it detaches is awaited no more.
 pub(super) fn call_changes(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
-    let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), outcome_crc = coalesce(?5, outcome_crc), \
+    let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \
                awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END \
                WHERE id = ?3 AND agent = ?4 AND state <> 'done'";
     for change in changes {
         let outcome = change.outcome.as_ref().map(to_json).transpose()?;
-        let crc = outcome.as_ref().map(|outcome| sums::outcome(&change.id.0, outcome));
-        run(db, sql, params![change.state.as_str(), outcome, change.id.0, agent, crc])?;
+        run(db, sql, params![change.state.as_str(), outcome, change.id.0, agent])?;
     }
     Ok(())
 }
 
-/// Keeps volatile layers by content.
-pub(super) fn layers(db: &Connection, layers: &[Layer]) -> Outcome<()> {
-    layers.iter().try_for_each(|layer| put_blob(db, layer.text.as_bytes()).map(drop))
-}
-
-/// Keeps bytes by content; a repeat is free.
-pub(super) fn put_blob(db: &Connection, content: &[u8]) -> Outcome<ContentRef> {
-    let name = ContentRef::of(content);
-    run(db, "INSERT OR IGNORE INTO blob (hash, content) VALUES (?, ?)", params![unhex(&name), content])?;
-    Ok(name)
-}
-
-/// The bytes of a content address; empty where it is none.
-pub(super) fn unhex(name: &ContentRef) -> Vec<u8> {
-    let digits: Option<Vec<u8>> =
-        name.0.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
-    digits.unwrap_or_default().chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+/// Keeps what the model was sent besides its entries. Once the cycle is over, that of old requests goes.
+pub(super) fn layers(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let over = changes.open.is_none() && changes.kind != CommitKind::View;
+    if changes.layers.is_empty() && !over {
+        return Ok(());
+    }
+    let sql = "SELECT coalesce(max(request), 0) FROM layer WHERE agent = ?";
+    let newest: i64 = db.prepare_cached(sql)?.query_row([agent], |row| row.get(0))?;
+    let request = newest + i64::from(!changes.layers.is_empty());
+    let sql = "INSERT INTO layer (agent, request, idx, cycle, after, text) VALUES (?, ?, ?, ?, ?, ?)";
+    for (idx, layer) in changes.layers.iter().enumerate() {
+        let (idx, cycle) = (int(idx as u64), bytes(changes.cycle.0));
+        run(db, sql, params![agent, request, idx, cycle, int(layer.after), &*layer.text])?;
+    }
+    if over {
+        let sql = "DELETE FROM layer WHERE agent = ? AND request <= ?";
+        run(db, sql, params![agent, request - int(limits::LAYERS_KEPT)])?;
+    }
+    Ok(())
 }
 
 /// A new view row.
@@ -229,4 +228,36 @@ pub(super) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
         reasoning
     ];
     run(db, sql, row).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::id::CycleId;
+    use agent::life::Layer;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::super::{schema, wake};
+    use super::*;
+
+    #[test]
+    fn what_was_sent_besides_the_log_is_kept_of_the_newest_requests_only_once_its_cycle_is_over() {
+        let db = schema::open_memory().unwrap();
+        let kept = |cycle| wake::layers(&db, 1, CycleId(Uuid::from_u128(cycle))).unwrap().len() as u64;
+        let commit = |kind, cycle, texts: &[&str]| {
+            let mut changes =
+                Changes::new(kind, CycleId(Uuid::from_u128(cycle)), 0, 0, Timestamp::UNIX_EPOCH);
+            changes.layers = texts.iter().map(|text| Layer { after: 1, text: (*text).into() }).collect();
+            layers(&db, 1, &changes).unwrap();
+        };
+        // A commit without an open cycle closes it, but for a view.
+        for _ in 0..limits::LAYERS_KEPT + 5 {
+            commit(CommitKind::View, 1, &["workspace", "preview"]);
+        }
+        assert_eq!(kept(1), 2 * (limits::LAYERS_KEPT + 5));
+        commit(CommitKind::Close, 1, &[]);
+        assert_eq!(kept(1), 2 * limits::LAYERS_KEPT);
+        commit(CommitKind::Close, 2, &["workspace"]);
+        assert_eq!((kept(1), kept(2)), (2 * (limits::LAYERS_KEPT - 1), 1));
+    }
 }

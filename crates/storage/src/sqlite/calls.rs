@@ -7,37 +7,31 @@ use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
 use agent::life::Standing;
 use agent::limits;
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Claim, Denial, Detached, Finish, FinishedCall, StoreError,
-    Waken,
+    BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Waken,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
-use uuid::Uuid;
 
+use super::apart::Way;
 use super::events::{Head, admit};
-use super::fault::{Fault, Outcome};
+use super::fault::{Fault, Outcome, of, torn};
 use super::registry::known_agent;
 use super::rows::{
     agent_row, all, bytes, first, from_json, key_or_none, ms, run, time, to_json, u32_at, uuid_at,
     uuid_or_none,
 };
 use super::wake::{CALL, call_at};
-use super::{Session, Sqlite, show, sums};
+use super::{Session, Sqlite, Who, show};
 
 impl Calls for Sqlite {
-    fn claim(&self, call: CallId, worker: String, now: Timestamp) -> BoxFuture<'_, Result<Claim, CallError>> {
-        let id = call.clone();
-        let done = self.write(move |db, _| claim(db, &id, &worker, now));
-        Box::pin(async move { done.await?.ok_or(CallError::Unknown(call)) })
-    }
-
     fn detached(
         &self,
         after: Option<CallId>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
-        let done = self.read(move |db, _| detached(db, after.as_ref(), limit));
-        Box::pin(async move { Ok(done.await?) })
+        Box::pin(async move {
+            Ok(self.among(Way::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit)).await?)
+        })
     }
 
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
@@ -54,31 +48,20 @@ impl Calls for Sqlite {
     }
 }
 
-fn claim(db: &Connection, call: &CallId, worker: &str, now: Timestamp) -> Outcome<Option<Claim>> {
-    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
-    let Some(mut row) = first(db, &sql, [&call.0], |row| call_at(row, 0))? else { return Ok(None) };
-    let sql =
-        "UPDATE call SET state = 'started', worker = ?, claimed_at = ? WHERE id = ? AND state = 'planned'";
-    if run(db, sql, params![worker, ms(now), call.0])? == 0 {
-        return Ok(Some(Claim::Taken));
-    }
-    row.state = CallState::Started;
-    Ok(Some(Claim::Yours(Box::new(row))))
-}
-
 /// By the index over detached calls alone.
 pub(super) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
-    WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
+    JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
 
 fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<Detached>> {
     let after = after.map_or("", |call| call.0.as_str());
     let found = all(db, DETACHED, params![after, limit], |row| {
-        Ok((AgentId(uuid_at(row, 0)?), cause_at(row, 1)?, CallId(row.get(3)?)))
+        let agent = AgentId(uuid_at(row, 0)?);
+        Ok((agent, cause_at(row, 1).map_err(torn(agent))?, CallId(row.get(3)?)))
     })?;
     let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
     let mut calls = Vec::with_capacity(found.len());
     for (agent, (root, hop), id) in found {
-        let row = first(db, &sql, [&id.0], |row| call_at(row, 0))?;
+        let row = first(db, &sql, [&id.0], |row| call_at(row, 0)).map_err(torn(agent))?;
         calls.extend(row.map(|row| Detached { agent, row, root, hop }));
     }
     Ok(calls)
@@ -122,14 +105,12 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     })?;
     let Some(asked) = asked else { return Ok(None) };
     let outcome = to_json(&answer.outcome)?;
-    let crc = sums::outcome(&answer.id.0, &outcome);
-    let sql = "UPDATE call SET state = 'done', outcome = ?, outcome_crc = ?, outside = 1 \
-               WHERE id = ? AND state <> 'done'";
-    if run(db, sql, params![outcome, crc, answer.id.0])? == 0 {
+    let sql = "UPDATE call SET state = 'done', outcome = ?, outside = 1 WHERE id = ? AND state <> 'done'";
+    if run(db, sql, params![outcome, answer.id.0])? == 0 {
         return Ok(Some(Finish::Already));
     }
     let said = show::spoken(db, show::update(db, &answer.id)?.into_iter().collect())?;
-    let mut echo = Echo { said, wake: Vec::new() };
+    let mut echo = Echo { said, ..Echo::default() };
     if asked.awaited && asked.open == Some(asked.cycle) {
         // An answer ends a pause, but not a rest that the provider or a failure made necessary.
         let sql = "UPDATE inbox_head SET hold_until = NULL, due_at = min(coalesce(due_at, ?1), ?1) \
@@ -140,7 +121,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         }
         return Ok(Some(Finish::Awaited(asked.agent, echo)));
     }
-    let mut head = Head::read(db, asked.row)?;
+    let mut head = Head::read(db, asked.row).map_err(of(asked.agent))?;
     if head.standing != Standing::Retired {
         let event = late(answer, asked.tool, asked.cause);
         let wake = admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
@@ -193,21 +174,26 @@ pub(super) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     }
 }
 
-/// Answers from outside to calls that the cycle waits for.
-pub(super) fn answered(db: &Connection, agent: i64, cycle: Uuid) -> Outcome<Vec<(CallId, Answer)>> {
-    let sql = "SELECT outcome, outcome_crc, id FROM call \
-               WHERE agent = ? AND cycle = ? AND outside = 1 AND awaited = 1";
-    all(db, sql, params![agent, bytes(cycle)], |row| {
-        let id = CallId(row.get(2)?);
-        Ok((id.clone(), answer_at(row, &id)?))
-    })
+/// How many calls of a step that its cycle waits for were answered from outside.
+pub(super) fn count_answered(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<u32> {
+    let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
 }
 
-/// An outcome from two columns: it and its checksum.
-pub(super) fn answer_at(row: &Row<'_>, call: &CallId) -> Outcome<Answer> {
-    let outcome: String = row.get(0)?;
-    sums::check_outcome(&call.0, Some(&outcome), row.get(1)?)?;
-    from_json(&outcome, "an outcome")
+/// These answers.
+pub(super) fn answered(
+    db: &Connection,
+    agent: i64,
+    (cycle, step): (CycleId, u32),
+) -> Outcome<Vec<(CallId, Answer)>> {
+    let sql = "SELECT outcome, id FROM call \
+               WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
+}
+
+/// An outcome from its column.
+pub(super) fn answer_at(row: &Row<'_>, at: usize) -> Outcome<Answer> {
+    from_json(&row.get::<_, String>(at)?, "an outcome")
 }
 
 /// Stops a commit that begins or answers calls which were answered from outside: what the model reads
@@ -216,10 +202,10 @@ pub(super) fn unanswered(db: &Connection, agent: i64, changes: &[CallChange]) ->
     let mut answers = Vec::new();
     for change in changes {
         // What nobody waits for is told by an event: that it was answered sooner is no matter.
-        let sql = "SELECT outcome, outcome_crc FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
+        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
                    AND (awaited = 1 OR NOT ?)";
         let goes_on = change.state == CallState::Detached;
-        let answer = first(db, sql, params![change.id.0, agent, goes_on], |row| answer_at(row, &change.id))?;
+        let answer = first(db, sql, params![change.id.0, agent, goes_on], |row| answer_at(row, 0))?;
         answers.extend(answer.map(|answer| (change.id.clone(), answer)));
     }
     if answers.is_empty() { Ok(()) } else { Err(Fault::Answered(answers)) }

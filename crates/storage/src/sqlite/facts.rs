@@ -7,13 +7,15 @@ use rusqlite::{Connection, Row, params};
 
 use super::fault::{Outcome, damaged};
 use super::rows::{
-    ENTITY, SPACE, all, entity_at, from_json, run, space_at, time_at, time_or_none, uuid_at, uuid_or_none,
+    ENTITY, SPACE, all, entity_at, first, from_json, run, space_at, time_at, time_or_none, u64_at, uuid_at,
+    uuid_or_none,
 };
-use super::sums;
 
 /// Everything that the agent's workspace is rendered from.
 pub(super) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
+    let sql = "SELECT facts_rev FROM agent WHERE id = ?";
     Ok(Facts {
+        rev: first(db, sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0),
         spaces: spaces(db, agent)?,
         memories: memories(db, agent)?,
         goals: goals(db, agent)?,
@@ -48,12 +50,9 @@ fn pending(db: &Connection, agent: i64) -> Outcome<Vec<PendingCall>> {
 }
 
 fn memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {
-    let sql =
-        "SELECT key, value, at, crc FROM memory WHERE agent = ? AND to_commit IS NULL ORDER BY at DESC, key";
+    let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL ORDER BY at DESC, key";
     all(db, sql, [agent], |row| {
-        let (key, value): (String, String) = (row.get(0)?, row.get(1)?);
-        sums::check_memory(&key, row.get(2)?, &value, row.get(3)?)?;
-        Ok(Memory { key, value, updated_at: time_at(row, 2)? })
+        Ok(Memory { key: row.get(0)?, value: row.get(1)?, updated_at: time_at(row, 2)? })
     })
 }
 

@@ -15,6 +15,8 @@ pub(super) enum Fault {
     Sql(rusqlite::Error),
     /// The store as a whole, or a record.
     Store(StoreError),
+    /// A record of that agent cannot be read, in something that is about others too.
+    Torn(AgentId, String),
     /// It may not be done.
     Denied(Denial),
     /// The config is none.
@@ -65,6 +67,7 @@ impl From<Fault> for StoreError {
         match fault {
             Fault::Sql(error) => classify(&error),
             Fault::Store(error) => error,
+            Fault::Torn(agent, why) => Self::Damaged(named(agent, &why)),
             Fault::Denied(denial) => Self::Damaged(denial.to_string()),
             Fault::Config(error) => Self::Damaged(error.to_string()),
             Fault::Refused(_)
@@ -100,17 +103,35 @@ pub(super) fn damaged(what: impl Into<String>) -> Fault {
 
 /// Names the agent whose record is damaged; only that agent is to be left alone.
 pub(super) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
-    move |fault| match fault {
-        Fault::Store(StoreError::Damaged(why)) => damaged(format!("agent `{agent}`: {why}")),
-        // A torn page is met by whoever reads there: all others live on.
+    move |fault| match damage(fault) {
+        Ok(why) => damaged(named(agent, &why)),
+        Err(other) => other,
+    }
+}
+
+/// The same in something that is about others too, which goes on without it.
+pub(super) fn torn(agent: AgentId) -> impl Fn(Fault) -> Fault {
+    move |fault| match damage(fault) {
+        Ok(why) => Fault::Torn(agent, why),
+        Err(other) => other,
+    }
+}
+
+fn named(agent: AgentId, why: &str) -> String {
+    format!("agent `{agent}`: {why}")
+}
+
+/// What is damaged, in words; any other fault as it is.
+fn damage(fault: Fault) -> Result<String, Fault> {
+    match fault {
+        Fault::Store(StoreError::Damaged(why)) => Ok(why),
         Fault::Sql(error) => match classify(&error) {
-            StoreError::Damaged(why) => damaged(format!("agent `{agent}`: {why}")),
-            _ if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
-                damaged(format!("agent `{agent}`: {error}"))
-            }
-            _ => Fault::Sql(error),
+            StoreError::Damaged(why) => Ok(why),
+            // A torn page is met by whoever reads there: all others live on.
+            _ if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => Ok(error.to_string()),
+            _ => Err(Fault::Sql(error)),
         },
-        other => other,
+        other => Err(other),
     }
 }
 

@@ -1,20 +1,16 @@
 //! Reading on an agent's behalf: every query names the agent, so that no row of another's comes out.
 
-use agent::call::Outcome as Answer;
-use agent::entry::Entry;
 use agent::event::Said;
-use agent::id::{AgentId, CallId, SpaceId};
+use agent::id::{AgentId, SpaceId};
 use agent::port::{BoxFuture, Lookup, StoreError};
 use agent::run::Run;
 use rusqlite::{Connection, params};
 
-use super::Sqlite;
-use super::calls::answer_at;
 use super::events::said;
-use super::fault::{Outcome, of};
+use super::fault::Outcome;
 use super::reader_lives::runs;
-use super::rows::{agent_row, bytes, first, u64_at};
-use super::wake::entries;
+use super::rows::{bytes, first, u64_at};
+use super::{Sqlite, Who};
 
 impl Lookup for Sqlite {
     fn messages(
@@ -24,30 +20,12 @@ impl Lookup for Sqlite {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
-        let done = self.read(move |db, _| messages(db, agent, space, before, limit));
+        let done = self.read(Who::Living, move |db, _| messages(db, agent, space, before, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
-        let done = self.read(move |db, _| runs(db, agent, None, limit));
-        Box::pin(async move { Ok(done.await?) })
-    }
-
-    fn archive(
-        &self,
-        agent: AgentId,
-        from: u64,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-        let done = self.read(move |db, _| match agent_row(db, agent.0)? {
-            Some(row) => entries(db, row, (from, u64::MAX), limit.into()).map_err(of(agent)),
-            None => Ok(Vec::new()),
-        });
-        Box::pin(async move { Ok(done.await?) })
-    }
-
-    fn outcome(&self, agent: AgentId, call: CallId) -> BoxFuture<'_, Result<Option<Answer>, StoreError>> {
-        let done = self.read(move |db, _| outcome(db, agent, &call));
+        let done = self.read(Who::Living, move |db, _| runs(db, agent, None, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 }
@@ -68,10 +46,4 @@ fn messages(
     let mut found = said(db, row, 0, before.unwrap_or(u64::MAX), limit.into())?;
     found.reverse();
     Ok(Some((found, total)))
-}
-
-fn outcome(db: &Connection, agent: AgentId, call: &CallId) -> Outcome<Option<Answer>> {
-    let sql = "SELECT c.outcome, c.outcome_crc FROM call c JOIN entity e ON e.id = c.agent \
-               WHERE c.id = ? AND e.uuid = ? AND c.outcome IS NOT NULL";
-    first(db, sql, params![call.0, bytes(agent.0)], |row| answer_at(row, call))
 }

@@ -3,15 +3,13 @@
 //! runs inline on `:memory:`, synchronously on its caller.
 //!
 //! File by file: `writer` and `readers` move commands; `schema` opens and migrates; `rows`
-//! translates; `accept`, `wake`, `commit`, `due`, `calls`, `lookup`, `registry`, `reader`, `blobs`
+//! translates; `accept`, `wake`, `commit`, `due`, `calls`, `lookup`, `registry`, `reader`
 //! are the ports; `upkeep` and `verify` are for whoever keeps a store running. A later backend keeps
 //! these names.
 
 mod accept;
 mod apart;
 mod apply;
-mod before;
-mod blobs;
 mod calls;
 mod commit;
 #[cfg(feature = "failpoints")]
@@ -21,6 +19,7 @@ mod events;
 mod facts;
 mod fault;
 mod held;
+mod log;
 mod lookup;
 mod notes;
 mod reader;
@@ -34,6 +33,7 @@ mod rows;
 mod say;
 mod schema;
 mod show;
+mod stages;
 mod store;
 mod sums;
 #[cfg(test)]
@@ -42,6 +42,7 @@ mod totals;
 mod upkeep;
 mod urgent;
 mod verify;
+mod waits;
 mod wake;
 mod writer;
 
@@ -49,10 +50,10 @@ use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
-use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -60,14 +61,16 @@ use self::fault::{Fault, Outcome};
 use self::readers::Readers;
 use self::rows::Configs;
 pub use self::schema::OpenError;
+use self::schema::Opening;
 use self::totals::Counted;
 pub use self::upkeep::{
     Backup, Exported, Figures, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export,
-    import, look, restore, verify,
+    import, left_behind, look, restore, verify,
 };
 pub use self::verify::{Flaw, Verified};
+use self::waits::Lead;
 pub use self::writer::Stats;
-use self::writer::{Counters, Work};
+use self::writer::{Counters, Work, Writing};
 
 /// What every command may know of this opening of the store.
 pub(super) struct Session {
@@ -75,12 +78,12 @@ pub(super) struct Session {
     boot: i64,
     /// Whether the store was closed cleanly before this opening.
     clean: bool,
-    /// When it was opened this time.
-    started: Timestamp,
     /// Configs by revision: they never change.
     configs: Configs,
     /// What was counted already.
     counted: Counted,
+    /// How far the wall clock is ahead, so that it is noticed when it is set back.
+    lead: Lead,
     clock: Arc<dyn Clock>,
 }
 
@@ -96,6 +99,8 @@ struct Inner {
     counters: Arc<Counters>,
     /// Why the store is broken, once it is; told by the writer.
     broken: watch::Receiver<Option<String>>,
+    /// Frames of the log that were found lost when it was opened.
+    lost: u64,
 }
 
 enum Mode {
@@ -104,15 +109,23 @@ enum Mode {
     Threaded {
         queue: RwLock<Option<SyncSender<Box<dyn Work>>>>,
         writer: Mutex<Option<JoinHandle<()>>>,
-        readers: Readers,
+        living: Readers,
+        doors: Readers,
     },
+}
+
+/// Who asks. A long list that somebody wants to see keeps no agent from waking.
+#[derive(Clone, Copy)]
+enum Who {
+    Living,
+    Doors,
 }
 
 impl Sqlite {
     /// Opens the store in `dir`, making both where they are not. Its methods must be called within
     /// a tokio runtime (reading uses its blocking threads).
     pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let opened = schema::open_dir(dir)?;
+        let opened = schema::open_dir(dir, Some(clock.now()))?;
         let counters = Arc::new(Counters::default());
         let mut db = opened.db;
         let told = Arc::clone(&counters);
@@ -123,13 +136,20 @@ impl Sqlite {
         .map_err(|error| schema::unreadable(&opened.file, &error))?;
         let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
         let (tell_broken, broken) = watch::channel(None);
-        let counted = Arc::clone(&counters);
-        let lock = opened.lock;
+        let (lock, opening) = (opened.lock, opened.opening);
+        let writing = Writing {
+            db,
+            counters: Arc::clone(&counters),
+            log: log::of(&opened.file),
+            opening,
+            quiet: Duration::from_millis(limits::LOG_QUIET_MS),
+            // What an earlier life left in the log is copied back behind the first group.
+            bound: 0,
+        };
         let writer = std::thread::Builder::new()
             .name("viv-writer".into())
             .spawn(move || {
-                writer::write_all(&db, &counted, &queue, &tell_broken);
-                drop(db);
+                writing.all(&queue, &tell_broken);
                 // Whoever waits for the directory finds the file at rest.
                 drop(lock);
             })
@@ -137,24 +157,26 @@ impl Sqlite {
         let mode = Mode::Threaded {
             queue: RwLock::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
-            readers: Readers::new(opened.file),
+            living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
+            doors: Readers::new(opened.file, limits::READERS_DOORS),
         };
-        let (boot, clean, started) = (opened.boot, opened.clean, clock.now());
-        let (configs, counted) = (Configs::default(), Counted::default());
-        let session = Session { boot, clean, started, configs, counted, clock };
-        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
+        let (boot, clean) = (opening.boot, opening.clean);
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot, clean, configs, counted, lead, clock };
+        let (session, lost) = (Arc::new(session), opened.lost);
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost }) })
     }
 
     /// An empty store in memory, gone with its last clone. No threads: every command runs on its
     /// caller at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
-        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
-        let session = Session { boot: 1, clean: true, started, configs, counted, clock };
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot: 1, clean: true, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());
-        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost: 0 }) })
     }
 
     /// The same store in memory as after a restart: nothing of it is lost, and every handle from before
@@ -164,17 +186,23 @@ impl Sqlite {
         let db = lock(held).take().ok_or(StoreError::Closed)?;
         let clock = Arc::clone(&self.inner.session.clock);
         let begun = if peaceful { schema::mark_clean(&db) } else { Ok(()) };
-        let (boot, clean) = begun.and_then(|()| Ok(schema::begin_boot(&db)?))?;
-        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
-        let session = Session { boot, clean, started, configs, counted, clock };
+        let Opening { boot, clean, .. } = begun.and_then(|()| Ok(schema::begin(&db, Some(clock.now()))?))?;
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot, clean, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
-        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken, lost: 0 }) })
     }
 
     /// Figures of the writer since the store was opened.
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()
+    }
+
+    /// Frames of the write-ahead log that stood behind a damaged one when the store was opened: what they held
+    /// had been acknowledged and is lost.
+    pub fn lost_frames(&self) -> u64 {
+        self.inner.lost
     }
 
     /// Waits until the store is broken (an fsync failed, say) and tells why. Nothing can be written
@@ -236,24 +264,24 @@ impl Sqlite {
     }
 
     /// Runs `work` on one snapshot of the store.
-    fn read<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn read<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(work, false)
+        self.question(who, false, work)
     }
 
     /// The same for a few rows found by index, which stand on the path of a request or a waking.
-    fn look<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
+    fn look<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
-        self.question(work, true)
+        self.question(who, true, work)
     }
 
-    fn question<T, F>(&self, work: F, short: bool) -> BoxFuture<'static, Outcome<T>>
+    fn question<T, F>(&self, who: Who, short: bool, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
@@ -266,12 +294,16 @@ impl Sqlite {
                     let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                     work(db, &inner.session)
                 }
-                Mode::Threaded { queue, readers, .. } => {
+                Mode::Threaded { queue, living, doors, .. } => {
                     if queue.read().unwrap_or_else(PoisonError::into_inner).is_none() {
                         return Err(Fault::Store(StoreError::Closed));
                     }
                     let session = Arc::clone(&inner.session);
                     let work = move |db: &Connection| work(db, &session);
+                    let readers = match who {
+                        Who::Living => living,
+                        Who::Doors => doors,
+                    };
                     if short { readers.look(work).await } else { readers.read(work).await }
                 }
             }

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::fault::{Fault, Outcome};
 use super::rows::{bytes, int, ms, run, to_json};
-use super::sums;
 
 /// Writes what the inward calls want kept; whether anything changed.
 pub(super) fn write(
@@ -65,11 +64,10 @@ fn set_memory(db: &Connection, agent: i64, n: u64, at: Timestamp, key: &str, val
     let sql = "UPDATE memory SET to_commit = ?3 \
                WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL AND from_commit < ?3";
     run(db, sql, params![agent, key, int(n)])?;
-    let sql = "INSERT INTO memory (agent, key, from_commit, at, value, crc) VALUES (?, ?, ?, ?, ?, ?) \
+    let sql = "INSERT INTO memory (agent, key, from_commit, at, value) VALUES (?, ?, ?, ?, ?) \
                ON CONFLICT (agent, key, from_commit) \
-               DO UPDATE SET at = excluded.at, value = excluded.value, crc = excluded.crc, to_commit = NULL";
-    let crc = sums::memory(key, ms(at), value);
-    run(db, sql, params![agent, key, int(n), ms(at), value, crc]).map(drop)
+               DO UPDATE SET at = excluded.at, value = excluded.value, to_commit = NULL";
+    run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
 }
 
 fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {

@@ -18,6 +18,7 @@ use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::accept::message_by;
+use super::apart::Way;
 use super::facts::{facts, members};
 use super::fault::{Outcome, of};
 use super::reader_lives as lives;
@@ -28,7 +29,7 @@ use super::rows::{
 };
 use super::totals::totals;
 use super::wake::{entries, view};
-use super::{Session, Sqlite, calls};
+use super::{Session, Sqlite, Who, calls};
 
 /// A page out of one row more than it holds; `name` is the cursor of a row.
 pub(super) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> String) -> Page<T> {
@@ -142,7 +143,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let done = self.read(work);
+        let done = self.read(Who::Doors, work);
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -150,7 +151,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let done = self.look(work);
+        let done = self.look(Who::Doors, work);
         Box::pin(async move { Ok(done.await?) })
     }
 }
@@ -161,11 +162,19 @@ impl Reader for Sqlite {
     }
 
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
-        self.ask(move |db, session| lives::agents(db, &session.configs, &page))
+        Box::pin(async move {
+            Ok(self
+                .among(Way::Read(Who::Doors), move |db, session| lives::agents(db, &session.configs, &page))
+                .await?)
+        })
     }
 
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
-        self.ask(move |db, session| lives::agent(db, &session.configs, agent))
+        Box::pin(async move {
+            Ok(self
+                .among(Way::Read(Who::Doors), move |db, session| lives::agent(db, &session.configs, agent))
+                .await?)
+        })
     }
 
     fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
@@ -205,7 +214,9 @@ impl Reader for Sqlite {
         space: SpaceId,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
-        self.ask(move |db, _| lives::resting(db, space, now))
+        Box::pin(async move {
+            Ok(self.among(Way::Read(Who::Doors), move |db, _| lives::resting(db, space, now)).await?)
+        })
     }
 
     fn messages(

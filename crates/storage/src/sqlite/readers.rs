@@ -12,9 +12,6 @@ use tokio::sync::Semaphore;
 use super::fault::{Fault, Outcome};
 use super::{lock, schema};
 
-/// Connections at most, and questions that are answered at once.
-const READERS: usize = 4;
-
 pub(super) struct Readers {
     file: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
@@ -22,8 +19,14 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(file: PathBuf) -> Self {
-        Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(READERS)) }
+    /// So many connections at most, and questions that are answered at once.
+    pub(super) fn new(file: PathBuf, most: usize) -> Self {
+        Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(most)) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn are_busy(&self) -> bool {
+        self.permits.available_permits() == 0
     }
 
     /// Runs `work` on one snapshot, on a blocking thread.

@@ -7,16 +7,15 @@ use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, Space
 use agent::life::Standing;
 use agent::port::{
     BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
-    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange, StoreError,
+    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::due::due_at;
 use super::facts::touch_entity;
-use super::fault::{Fault, Outcome, damaged, of};
+use super::fault::{Outcome, damaged, of};
 use super::notes::end_plans;
 use super::rows::{
     STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
@@ -24,7 +23,7 @@ use super::rows::{
 };
 use super::schema::{meta, set_meta};
 use super::wake::open_at;
-use super::{Sqlite, calls, registry_events, registry_spaces};
+use super::{Sqlite, Who, calls, registry_events, registry_spaces, waits};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -111,78 +110,50 @@ pub(super) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
 }
 
-/// What a change of standing is decided by.
-struct Stood {
-    /// `None` where it cannot be read.
-    before: Option<Standing>,
-    n: u64,
-    open: Option<Uuid>,
-    hold: Option<i64>,
-    /// Whether that is a rest which a provider or a failure made necessary.
-    rests: bool,
-}
-
-/// As it is noted, with a config and an open cycle that can be read.
-fn stood(db: &Connection, row: i64) -> Outcome<Stood> {
-    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until, a.config_rev, l.open, \
-               h.rest_reason IS NOT NULL FROM agent a JOIN life l ON l.agent = a.id \
-               JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
-    let read = first(db, sql, [row], |found| {
-        config_of(db, row, u64_at(found, 4)?)?;
-        open_at(found, 5)?;
-        let (before, hold) = (Some(standing_at(found, 0)?), found.get(3)?);
-        Ok(Stood { before, n: u64_at(found, 1)?, open: uuid_or_none(found, 2)?, hold, rests: found.get(6)? })
-    })?;
-    read.ok_or_else(|| damaged("it has no life, or no inbox"))
-}
-
-/// What is left of that where a record is damaged: enough to let the agent alone, or to end it.
-fn stood_at_least(db: &Connection, row: i64) -> Outcome<Stood> {
-    let sql = "SELECT (SELECT standing = 2 FROM agent WHERE id = ?1), \
-               (SELECT max(n) FROM commits WHERE agent = ?1 AND n > 0)";
-    let read = first(db, sql, [row], |found| {
-        let retired = found.get::<_, Option<bool>>(0)? == Some(true);
-        let n = found.get::<_, Option<i64>>(1)?.map_or(Ok(0), |_| u64_at(found, 1))?;
-        Ok(Stood { before: retired.then_some(Standing::Retired), n, open: None, hold: None, rests: false })
-    })?;
-    read.ok_or_else(|| damaged("it is not there"))
-}
-
 fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timestamp) -> Outcome<()> {
     let row = known_agent(db, agent)?;
-    let stood = match stood(db, row).map_err(of(agent)) {
-        // Whoever is to live must be able to; the others need nothing but their rows.
-        Err(Fault::Store(StoreError::Damaged(_))) if standing != Standing::Active => {
-            stood_at_least(db, row).map_err(of(agent))?
-        }
-        read => read?,
+    let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| Ok(row.get::<_, i64>(0)?))?;
+    let code = |standing| place_of(&STANDINGS, &standing);
+    if was == Some(code(Standing::Retired)) {
+        let already = standing == Standing::Retired;
+        return if already { Ok(()) } else { Err(Denial::Retired(agent).into()) };
+    }
+    match standing {
+        Standing::Active => return resume(db, row, at).map_err(of(agent)),
+        Standing::Suspended if was == Some(code(standing)) => return Ok(()),
+        Standing::Suspended => run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?,
+        Standing::Retired => retire(db, row, at)?,
     };
-    let Stood { before, n, open, hold, rests } = stood;
-    // Resuming is also the word to try at once what is rested for.
-    let ends_rest = rests && standing == Standing::Active;
-    if before == Some(standing) && !ends_rest {
-        return Ok(());
-    }
-    if before == Some(Standing::Retired) {
-        return Err(Denial::Retired(agent).into());
-    }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
-    run(db, sql, params![place_of(&STANDINGS, &standing), row])?;
-    if standing == Standing::Retired {
-        end_plans(db, row, n)?;
-        registry_events::retire(db, row)?;
-        // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
-        let due = open.map(|_| ms(at));
-        let sql = "UPDATE inbox_head SET cancel = ?, due_at = ?, hold_until = NULL, rest_reason = NULL \
-                   WHERE agent = ?";
-        return run(db, sql, params![open.map(bytes), due, row]).map(drop);
-    }
-    let due = due_at(db, row, standing, open.map(|_| ms(at)), hold.filter(|_| !ends_rest))?;
-    let sql = match ends_rest {
-        true => "UPDATE inbox_head SET due_at = ?, hold_until = NULL, rest_reason = NULL WHERE agent = ?",
-        false => "UPDATE inbox_head SET due_at = ? WHERE agent = ?",
-    };
-    run(db, sql, params![due, row]).map(drop)
+    run(db, sql, params![code(standing), row]).map(drop)
+}
+
+/// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
+/// word to try at once whatever it waits for.
+fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+    let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
+               JOIN life l ON l.agent = a.id WHERE a.id = ?";
+    let read = first(db, sql, [row], |found| {
+        standing_at(found, 4)?;
+        config_of(db, row, u64_at(found, 2)?)?;
+        open_at(found, 3)?;
+        u64_at(found, 0)?;
+        uuid_or_none(found, 1)
+    })?;
+    let open = read.ok_or_else(|| damaged("it has no life"))?;
+    run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
+    waits::end(db, row, open.is_some(), at)
+}
+
+/// Ends what an agent has begun, whatever of it can be read: nobody could end it otherwise.
+fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<usize> {
+    let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
+    end_plans(db, row, n.unwrap_or(0))?;
+    registry_events::retire(db, row)?;
+    // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
+    let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
+               FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
+    run(db, sql, params![row, ms(at)])
 }
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.
@@ -229,8 +200,12 @@ fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>>
     })
 }
 
+fn is_founded(db: &Connection) -> Outcome<bool> {
+    Ok(meta(db, "founded_at")?.is_some())
+}
+
 fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
-    if meta(db, "founded_at")?.is_some() {
+    if is_founded(db)? {
         return Ok(false);
     }
     set_meta(db, "founded_at", ms(founding.human.at))?;
@@ -245,7 +220,13 @@ fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
 
 impl Registry for Sqlite {
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
-        self.administer(move |db| found(db, founding))
+        Box::pin(async move {
+            // Every start asks, also one that has no room to write.
+            if self.look(Who::Doors, |db, _| is_founded(db)).await? {
+                return Ok(false);
+            }
+            self.administer(move |db| found(db, founding)).await
+        })
     }
 
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>> {
@@ -285,7 +266,8 @@ impl Registry for Sqlite {
     }
 
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
-        self.administer(move |db| registry_events::cancel(db, agent, &event))
+        let done = self.write(move |db, session| registry_events::cancel(db, session, agent, &event));
+        Box::pin(async move { Ok(done.await?) })
     }
 
     fn cancel_call(
@@ -351,7 +333,7 @@ impl Registry for Sqlite {
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.look(move |db, _| credential(db, &secret_hash));
+        let done = self.look(Who::Doors, move |db, _| credential(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

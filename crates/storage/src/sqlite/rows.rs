@@ -9,6 +9,7 @@ use agent::entity::{Entity, EntityKind, Space};
 use agent::event::{Channel, Principal, Trust};
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::life::{RestReason, Standing};
+use agent::limits;
 use agent::run::Usage;
 use agent::space::{Message, MessageKind};
 use jiff::Timestamp;
@@ -20,37 +21,47 @@ use super::fault::{Outcome, damaged};
 use super::lock;
 use super::sums;
 
-/// Configs kept parsed, at most.
-const CONFIGS_MAX: usize = 4_096;
-
 /// Parsed configs by agent and revision. A revision never changes, so nothing here grows stale.
 #[derive(Default)]
-pub(super) struct Configs(Mutex<HashMap<(i64, u64), Arc<AgentConfig>>>);
+pub(super) struct Configs(Mutex<Parsed>);
+
+#[derive(Default)]
+struct Parsed {
+    configs: HashMap<(i64, u64), Arc<AgentConfig>>,
+    /// Of their JSON.
+    bytes: usize,
+}
 
 impl Configs {
     /// The config of that revision.
     pub(super) fn get(&self, db: &Connection, agent: i64, rev: u64) -> Outcome<Arc<AgentConfig>> {
-        if let Some(config) = lock(&self.0).get(&(agent, rev)) {
+        if let Some(config) = lock(&self.0).configs.get(&(agent, rev)) {
             return Ok(Arc::clone(config));
         }
-        let config = Arc::new(config_of(db, agent, rev)?);
-        let mut kept = lock(&self.0);
-        if kept.len() >= CONFIGS_MAX {
-            kept.clear();
+        let text = config_text(db, agent, rev)?;
+        let config = Arc::new(from_json(&text, "a config")?);
+        let mut parsed = lock(&self.0);
+        if parsed.bytes + text.len() > limits::CONFIGS_MAX_BYTES {
+            *parsed = Parsed::default();
         }
-        kept.insert((agent, rev), Arc::clone(&config));
+        if parsed.configs.insert((agent, rev), Arc::clone(&config)).is_none() {
+            parsed.bytes += text.len();
+        }
         Ok(config)
     }
 }
 
 /// A config straight from its row.
 pub(super) fn config_of(db: &Connection, agent: i64, rev: u64) -> Outcome<AgentConfig> {
+    from_json(&config_text(db, agent, rev)?, "a config")
+}
+
+fn config_text(db: &Connection, agent: i64, rev: u64) -> Outcome<String> {
     let text: Option<String> = db
         .prepare_cached("SELECT config FROM config_rev WHERE agent = ? AND rev = ?")?
         .query_row(params![agent, int(rev)], |row| row.get(0))
         .optional()?;
-    let text = text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is gone")))?;
-    from_json(&text, "a config")
+    text.ok_or_else(|| damaged(format!("config revision {rev} of an agent is gone")))
 }
 
 pub(super) fn int(n: u64) -> i64 {
@@ -147,7 +158,7 @@ pub(super) const STANDINGS: [Standing; 3] = [Standing::Active, Standing::Suspend
 pub(super) const CHANNELS: [Channel; 5] =
     [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
 pub(super) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
-pub(super) const REASONS: [RestReason; 2] = [RestReason::Provider, RestReason::Backoff];
+pub(super) const REASONS: [RestReason; 3] = [RestReason::Provider, RestReason::Backoff, RestReason::Debounce];
 const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
 
 pub(super) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {
@@ -257,35 +268,31 @@ pub(super) fn wake_on_at(row: &Row<'_>, at: usize) -> Outcome<WakeOn> {
     }
 }
 
-/// Columns and joins of [`message_at`].
-pub(super) const MESSAGE: &str = "SELECT m.uuid, s.uuid, m.seq, m.rev, e.uuid, m.kind, m.text, m.mentions, \
-    m.urgent, m.at, m.cycle, m.call, m.data, m.root, m.hop, \
-    m.crc, m.uuid, m.kind, m.at, m.sender, m.mentions, m.text, m.data \
+/// Columns and joins of [`message_at`], those of [`sums::message_is_whole`] first.
+pub(super) const MESSAGE: &str = "SELECT m.uuid, m.kind, m.at, e.uuid, m.mentions, m.text, m.data, m.crc, \
+    s.uuid, m.seq, m.rev, m.urgent, m.cycle, m.call, m.root, m.hop \
     FROM message m JOIN space s ON s.id = m.space JOIN entity e ON e.id = m.sender";
-
-/// Where [`sums::message_is_whole`] finds its columns among these.
-pub(super) const MESSAGE_SUM: usize = 15;
 
 /// A message; where its bytes have changed by themselves, without what it said.
 pub(super) fn message_at(row: &Row<'_>) -> Outcome<Message> {
-    let whole = sums::message_is_whole(row, MESSAGE_SUM)?;
-    let data: Option<String> = if whole { row.get(12)? } else { None };
+    let whole = sums::message_is_whole(row, 0)?;
+    let data: Option<String> = if whole { row.get(6)? } else { None };
     Ok(Message {
         id: MessageId(uuid_at(row, 0)?),
-        space: SpaceId(uuid_at(row, 1)?),
-        seq: u64_at(row, 2)?,
-        rev: u64_at(row, 3)?,
-        sender: EntityId(uuid_at(row, 4)?),
-        kind: if row.get::<_, i64>(5)? == 0 { MessageKind::Text } else { MessageKind::Tool },
-        text: if whole { row.get(6)? } else { sums::UNREADABLE.to_owned() },
-        mentions: if whole { ids_from(row.get(7)?) } else { Vec::new() },
-        urgent: row.get(8)?,
-        at: time_at(row, 9)?,
-        cycle: uuid_or_none(row, 10)?.map(CycleId),
-        call: row.get::<_, Option<String>>(11)?.map(CallId),
+        space: SpaceId(uuid_at(row, 8)?),
+        seq: u64_at(row, 9)?,
+        rev: u64_at(row, 10)?,
+        sender: EntityId(uuid_at(row, 3)?),
+        kind: if row.get::<_, i64>(1)? == 0 { MessageKind::Text } else { MessageKind::Tool },
+        text: if whole { row.get(5)? } else { sums::UNREADABLE.to_owned() },
+        mentions: if whole { ids_from(row.get(4)?) } else { Vec::new() },
+        urgent: row.get(11)?,
+        at: time_at(row, 2)?,
+        cycle: uuid_or_none(row, 12)?.map(CycleId),
+        call: row.get::<_, Option<String>>(13)?.map(CallId),
         data: data.map(|data| from_json(&data, "a message's data")).transpose()?,
-        root: RootId(key_at(row, 13)?),
-        hop: u32_at(row, 14)?,
+        root: RootId(key_at(row, 14)?),
+        hop: u32_at(row, 15)?,
     })
 }
 
@@ -348,6 +355,23 @@ pub(super) fn run(db: &Connection, sql: &str, params: impl rusqlite::Params) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn configs_are_kept_parsed_up_to_a_number_of_bytes() {
+        let db = super::super::schema::open_memory().unwrap();
+        let config = AgentConfig { instructions: "x".repeat(1 << 20), ..AgentConfig::default() };
+        let text = to_json(&config).unwrap();
+        let configs = Configs::default();
+        for agent in 0..100 {
+            let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, 1, 0, ?)";
+            run(&db, sql, params![agent, text]).unwrap();
+            let first = configs.get(&db, agent, 1).unwrap();
+            assert!(Arc::ptr_eq(&first, &configs.get(&db, agent, 1).unwrap()));
+            let parsed = lock(&configs.0);
+            assert_eq!(parsed.bytes, parsed.configs.len() * text.len());
+            assert!(parsed.bytes <= limits::CONFIGS_MAX_BYTES);
+        }
+    }
 
     #[test]
     fn a_key_comes_back_as_it_was_whatever_it_looks_like() {

@@ -4,38 +4,29 @@
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::fault::Outcome;
-use super::{before, sums};
+use super::{log, waits};
 
 /// Numbered, run once, in order, never changed after a release.
-const MIGRATIONS: &[&str] = &[
-    include_str!("migrations/0001_first.sql"),
-    include_str!("migrations/0002_costs.sql"),
-    include_str!("migrations/0003_cites.sql"),
-    include_str!("migrations/0004_held.sql"),
-    include_str!("migrations/0005_urgency.sql"),
-    include_str!("migrations/0006_native.sql"),
-    include_str!("migrations/0007_addressed.sql"),
-    include_str!("migrations/0008_calls.sql"),
-    include_str!("migrations/0009_wake_on.sql"),
-    EVENT_SUMS,
-    MORE_SUMS,
-];
-/// Those that are only done once the rows that are there have their checksums.
-const EVENT_SUMS: &str = include_str!("migrations/0010_sums.sql");
-const MORE_SUMS: &str = include_str!("migrations/0011_sums.sql");
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 /// The version of the tables that this one makes (`PRAGMA user_version`).
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The store's file in its data directory.
 pub(super) const FILE: &str = "vivarium.db";
+/// The name of the file that whoever has the directory holds locked.
+pub(super) const LOCK: &str = "lock";
 /// The format that this version writes, and the newest `min_reader` that it is.
 pub(super) const FORMAT: i64 = 1;
 /// The oldest SQLite whose write-ahead log is known to be sound under our use.
 const SQLITE_MIN: i32 = 3_051_003;
+/// How long a connection waits for another one.
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// Statements that one connection keeps prepared.
 const STATEMENTS: usize = 256;
 /// Says that a file is a store of ours (`PRAGMA application_id`): "vivi".
@@ -121,24 +112,38 @@ pub(super) struct Opened {
     pub(super) db: Connection,
     pub(super) file: PathBuf,
     pub(super) lock: File,
-    pub(super) boot: i64,
-    pub(super) clean: bool,
+    pub(super) opening: Opening,
+    /// Frames of its log that were lost before.
+    pub(super) lost: u64,
 }
 
-pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
+/// One opening of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opening {
+    /// Counts the openings.
+    pub(super) boot: i64,
+    /// Whether the one before ended well; the first one always begins clean.
+    pub(super) clean: bool,
+    /// Whether it is noted. It is not where the disk is full: then the store can be read, and whoever writes
+    /// must note it before.
+    pub(super) noted: bool,
+    /// When, where agents begin to live with it.
+    pub(super) at: Option<Timestamp>,
+}
+
+pub(super) fn open_dir(dir: &Path, now: Option<Timestamp>) -> Result<Opened, OpenError> {
     check_library()?;
     let lock = lock_dir(dir)?;
     whole(dir)?;
     #[cfg(feature = "failpoints")]
     super::disk::prepare(dir);
     let file = dir.join(FILE);
-    begin(&file)?;
-    before::look(&file)?;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    make(&file)?;
+    let lost = log::lost(&log::of(&file)).map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
-    let (boot, clean) = ready(&db, &file)?;
-    Ok(Opened { db, file, lock, boot, clean })
+    let opening = ready(&db, &file, now)?;
+    Ok(Opened { db, file, lock, opening, lost })
 }
 
 /// The store's file before it has its name.
@@ -165,7 +170,7 @@ pub(super) fn whole(dir: &Path) -> Result<(), OpenError> {
 
 /// Makes the file where there is none, under another name first: so that one of no bytes is never ours, but
 /// what is left of a store, and nobody begins a new life over it.
-fn begin(file: &Path) -> Result<(), OpenError> {
+fn make(file: &Path) -> Result<(), OpenError> {
     let io = |source| OpenError::Io { dir: file.parent().unwrap_or(file).to_owned(), source };
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => {
@@ -180,7 +185,7 @@ fn begin(file: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(io(source)),
     }
-    if file.with_extension("db-wal").exists() {
+    if log::of(file).exists() {
         let why = "it is gone, and its log `vivarium.db-wal` is still there".to_owned();
         return Err(OpenError::NotADatabase { file: file.to_owned(), why });
     }
@@ -217,7 +222,7 @@ pub(super) fn kind(found: &Metadata) -> &'static str {
 pub(super) fn lock_dir(dir: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
     make_private(dir).map_err(io)?;
-    let lock = File::options().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(io)?;
+    let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
@@ -229,7 +234,7 @@ pub(super) fn open_memory() -> Result<Connection, OpenError> {
     check_library()?;
     let nowhere = Path::new(":memory:");
     let db = Connection::open_in_memory().map_err(|error| unreadable(nowhere, &error))?;
-    ready(&db, nowhere)?;
+    ready(&db, nowhere, None)?;
     Ok(db)
 }
 
@@ -314,15 +319,37 @@ pub(super) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
     Ok(version)
 }
 
-/// Checks what the file is, brings it up to date and notes that it is in use.
-pub(super) fn ready(db: &Connection, file: &Path) -> Result<(i64, bool), OpenError> {
+/// Refuses a file that lacks pages which its log cannot have: no log has more of them than frames. Where there
+/// is no log SQLite refuses it by itself.
+fn uncut(db: &Connection, file: &Path) -> Result<(), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map(u64::from);
+    let (pages, size) = (number("page_count").map_err(sql)?, number("page_size").map_err(sql)?);
+    let length = |file: &Path| std::fs::metadata(file).map_or(0, |found| found.len());
+    let (there, logged) = (length(file) / size, length(&log::of(file)) / size);
+    if there + logged >= pages {
+        return Ok(());
+    }
+    let why = format!("it is cut off: it has {there} of its {pages} pages, and its log at most {logged}");
+    Err(OpenError::Corrupt { file: file.to_owned(), why, begun: false })
+}
+
+/// Checks what the file is, brings it up to date and notes that it is in use.
+pub(super) fn ready(db: &Connection, file: &Path, now: Option<Timestamp>) -> Result<Opening, OpenError> {
+    let sql = |error: rusqlite::Error| unreadable(file, &error);
+    // What is refused stays as it is: closing it must not copy the log back.
+    let leave = |refused| db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, refused).map_err(sql);
+    leave(true)?;
     tune(db).map_err(sql)?;
     let version = identify(db, file)?;
+    if version > 0 {
+        uncut(db, file)?;
+    }
+    leave(false)?;
     let written = || {
         pragmas(db)?;
         migrate(db, version)?;
-        begin_boot(db)
+        begin(db, now)
     };
     written().map_err(|error| match sql(error) {
         OpenError::Corrupt { file, why, .. } => OpenError::Corrupt { file, why, begun: true },
@@ -347,7 +374,7 @@ pub(super) fn tune(db: &Connection) -> rusqlite::Result<()> {
     // No plan may depend on the values bound to it: else partial indexes make SQLite prepare a
     // statement again for every other value, which costs more than running it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))
+    db.busy_timeout(BUSY)
 }
 
 fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
@@ -355,11 +382,6 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(migration)?;
-        match *migration {
-            EVENT_SUMS => sums::fill_events(db)?,
-            MORE_SUMS => sums::fill_others(db)?,
-            _ => {}
-        }
         db.pragma_update(None, "user_version", index as i64 + 1)?;
         db.pragma_update(None, "application_id", APPLICATION)?;
         for key in ["format", "min_reader"] {
@@ -371,25 +393,33 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whoever starts the server again may have mended the key or the address that a provider refused:
-/// rests for its sake end here. What waits is due from when it was; a cycle that is open, at once.
-const END_RESTS: &str = "UPDATE inbox_head SET hold_until = NULL, rest_reason = NULL, \
-    due_at = CASE WHEN due_at IS NULL THEN NULL ELSE min(due_at, coalesce( \
-      (SELECT min(not_before) FROM waiting w WHERE w.agent = inbox_head.agent), 0)) END \
-    WHERE rest_reason = 0";
-
-/// The number of this opening, and whether the one before ended well (the first one always begins
-/// clean).
-pub(super) fn begin_boot(db: &Connection) -> rusqlite::Result<(i64, bool)> {
+/// Another opening begins, and is noted where there is room.
+pub(super) fn begin(db: &Connection, at: Option<Timestamp>) -> rusqlite::Result<Opening> {
     let boot = meta(db, "boot")?.unwrap_or(0) + 1;
     let clean = boot == 1 || meta(db, "clean")? == Some(1);
+    match note(db, boot, at) {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            Ok(Opening { boot, clean, noted: false, at })
+        }
+        noted => noted.map(|()| Opening { boot, clean, noted: true, at }),
+    }
+}
+
+/// Notes an opening, and all that changes with one.
+pub(super) fn note(db: &Connection, boot: i64, at: Option<Timestamp>) -> rusqlite::Result<()> {
     db.execute_batch("BEGIN IMMEDIATE")?;
-    set_meta(db, "boot", boot)?;
-    set_meta(db, "clean", 0)?;
-    db.execute(END_RESTS, [])?;
-    failpoint::hit!("boot");
-    db.execute_batch("COMMIT")?;
-    Ok((boot, clean))
+    let write = || {
+        set_meta(db, "boot", boot)?;
+        set_meta(db, "clean", 0)?;
+        at.map_or(Ok(()), |at| waits::begin(db, at))?;
+        failpoint::hit!("boot");
+        db.execute_batch("COMMIT")
+    };
+    let noted = write();
+    if noted.is_err() && !db.is_autocommit() {
+        db.execute_batch("ROLLBACK")?;
+    }
+    noted
 }
 
 /// The last command of a store that is closed in peace.
@@ -409,7 +439,7 @@ pub(super) fn set_meta(db: &Connection, key: &str, value: i64) -> rusqlite::Resu
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
@@ -418,44 +448,45 @@ mod tests {
         let other = Connection::open(dir.path().join("vivarium.db")).unwrap();
         other.execute_batch("CREATE TABLE theirs (x)").unwrap();
         drop(other);
-        let error = open_dir(dir.path()).err().unwrap();
+        let error = open_dir(dir.path(), None).err().unwrap();
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
         assert!(error.to_string().contains("some other program"), "{error}");
     }
 
+    /// Leaves no room for whatever changes `meta`, as long as no page may be added.
+    pub(in super::super) fn fill(db: &Connection) {
+        let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
+                       INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
+        db.execute_batch(trigger).unwrap();
+        db.pragma_update(None, "max_page_count", 1).unwrap();
+    }
+
+    /// As when there is room again.
+    pub(in super::super) fn empty(db: &Connection) {
+        db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
+    }
+
     #[test]
-    fn an_opening_ends_rests_for_a_provider_and_no_others() {
+    fn an_opening_is_noted_only_where_there_is_room() {
         let dir = tempfile::tempdir().unwrap();
-        let first = open_dir(dir.path()).unwrap();
-        let rows = "INSERT INTO inbox_head (agent, due_at, hold_until, rest_reason) VALUES \
-                    (1, 900, 900, 0), (2, 900, 900, 1), (3, NULL, 900, 0), (4, 900, 900, 0), (5, 40, NULL, NULL); \
-                    INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES \
-                    (1, 1, 0, 0, 70, 1), (1, 2, 0, 0, 80, 1), (2, 1, 0, 0, 70, 1), (3, 1, 0, 0, 70, 1)";
-        first.db.execute_batch(rows).unwrap();
-        drop(first);
-        let second = open_dir(dir.path()).unwrap();
-        let sql = "SELECT due_at, hold_until, rest_reason FROM inbox_head ORDER BY agent";
-        let mut read = second.db.prepare(sql).unwrap();
-        let rows = read.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-        let rows: Vec<(Option<i64>, Option<i64>, Option<i64>)> = rows.map(Result::unwrap).collect();
-        let resting = (Some(900), Some(900), Some(1));
-        let woken = |due| (due, None, None);
-        assert_eq!(rows, [woken(Some(70)), resting, woken(None), woken(Some(0)), woken(Some(40))]);
-        let plan = format!("EXPLAIN QUERY PLAN {END_RESTS}");
-        let plan: String = second.db.query_row(&plan, [], |row| row.get(3)).unwrap();
-        assert!(plan.contains("inbox_rest"), "{plan}");
+        let db = open_dir(dir.path(), None).unwrap().db;
+        fill(&db);
+        assert_eq!(begin(&db, None).unwrap(), Opening { boot: 2, clean: false, noted: false, at: None });
+        assert!(meta(&db, "boot").unwrap() == Some(1) && db.is_autocommit());
+        empty(&db);
+        assert_eq!(begin(&db, None).unwrap(), Opening { boot: 2, clean: false, noted: true, at: None });
     }
 
     #[test]
     fn the_second_opening_is_clean_only_after_a_peaceful_end() {
         let dir = tempfile::tempdir().unwrap();
-        let first = open_dir(dir.path()).unwrap();
-        assert_eq!((first.boot, first.clean), (1, true));
+        let first = open_dir(dir.path(), None).unwrap();
+        assert_eq!(first.opening, Opening { boot: 1, clean: true, noted: true, at: None });
         drop(first);
-        let second = open_dir(dir.path()).unwrap();
-        assert_eq!((second.boot, second.clean), (2, false));
+        let second = open_dir(dir.path(), None).unwrap();
+        assert_eq!(second.opening, Opening { boot: 2, clean: false, noted: true, at: None });
         mark_clean(&second.db).unwrap();
         drop(second);
-        assert!(open_dir(dir.path()).unwrap().clean);
+        assert!(open_dir(dir.path(), None).unwrap().opening.clean);
     }
 }

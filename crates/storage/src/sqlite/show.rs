@@ -8,7 +8,7 @@ use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_tex
 use rusqlite::{Connection, params};
 
 use super::fault::{Outcome, damaged};
-use super::rows::{MESSAGE, bytes, first, int, kind_at, message_at, run, to_json, u64_at};
+use super::rows::{MESSAGE, bytes, first, int, kind_at, message_at, run, to_json, u64_at, uuid_at};
 use super::say::{place, stored, write};
 use super::sums::Words;
 use super::wake::{CALL, call_at};
@@ -30,9 +30,10 @@ pub(super) fn show(db: &Connection, message: &NewMessage) -> Outcome<Option<Mess
 /// Brings the message of a call, if it has one, to what the call's row says now.
 pub(super) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
     let id = bytes(MessageId::of_call(call).0);
-    let sql = "SELECT space, at, sender, mentions FROM message WHERE uuid = ? AND kind = 1";
+    let sql = "SELECT m.space, m.at, e.uuid, m.mentions FROM message m JOIN entity e ON e.id = m.sender \
+               WHERE m.uuid = ? AND m.kind = 1";
     let found = first(db, sql, [id], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get::<_, Option<Vec<u8>>>(3)?))
+        Ok((row.get::<_, i64>(0)?, row.get(1)?, uuid_at(row, 2)?, row.get::<_, Option<Vec<u8>>>(3)?))
     })?;
     let Some((space, at, sender, mentions)) = found else { return Ok(None) };
     let sql = format!("SELECT {CALL} FROM call WHERE id = ?");

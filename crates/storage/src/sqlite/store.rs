@@ -1,14 +1,17 @@
 //! The port of the living: each verb is one command or one question.
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use std::sync::Arc;
+
+use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
+use super::apart::Way;
 use super::fault::{Fault, of};
-use super::{Session, Sqlite, accept, commit, due, registry, wake};
+use super::{Session, Sqlite, Who, accept, commit, due, registry, waits, wake};
 
 impl Store for Sqlite {
     fn accept(
@@ -16,7 +19,8 @@ impl Store for Sqlite {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        let done = self.write(move |db, session| accept::accept(db, session, &what, request.as_ref()));
+        let done =
+            self.among(Way::Write, move |db, session| accept::accept(db, session, &what, request.as_ref()));
         Box::pin(async move {
             match done.await {
                 Err(Fault::Denied(denial)) => Ok(Accepted::Denied(denial)),
@@ -31,12 +35,12 @@ impl Store for Sqlite {
         after: Option<Due>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        let done = self.read(move |db, _| due::due(db, now, after, limit));
+        let done = self.among(Way::Read(Who::Living), move |db, _| due::due(db, now, after, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        let done = self.read(move |db, _| due::next_due(db, now));
+        let done = self.read(Who::Living, move |db, _| due::next_due(db, now));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -50,28 +54,34 @@ impl Store for Sqlite {
             wake::wake(db, session, agent, now, known).map_err(of(agent))
         };
         // Who is warm needs no window: a few rows.
-        let done = if known.is_some() { self.look(work) } else { self.read(work) };
+        let done = if known.is_some() { self.look(Who::Living, work) } else { self.read(Who::Living, work) };
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
-        let done = self
-            .write(move |db, session| commit::commit(db, session, lease, &changes).map_err(of(lease.agent)));
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
+        let done = self.among(Way::Write, move |db, session| {
+            commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
+        });
         Box::pin(async move {
-            match done.await {
-                Err(Fault::Refused(refusals)) => Ok(CommitOutcome::Refused(refusals)),
-                Err(Fault::Lost) => Ok(CommitOutcome::Lost),
-                Err(Fault::Canceled) => Ok(CommitOutcome::Canceled),
-                Err(Fault::Barred) => Ok(CommitOutcome::Barred),
-                Err(Fault::Answered(answers)) => Ok(CommitOutcome::Answered(answers)),
-                Err(Fault::Gone(gone)) => Ok(CommitOutcome::Gone(gone)),
-                other => Ok(other?),
-            }
+            let refused = match done.await {
+                Err(Fault::Refused(refusals)) => CommitOutcome::Refused(refusals),
+                Err(Fault::Lost) => CommitOutcome::Lost,
+                Err(Fault::Canceled) => CommitOutcome::Canceled,
+                Err(Fault::Barred) => CommitOutcome::Barred,
+                Err(Fault::Answered(answers)) => CommitOutcome::Answered(answers),
+                Err(Fault::Gone(gone)) => CommitOutcome::Gone(gone),
+                done => return Ok(done?),
+            };
+            Ok((refused, Echo::default()))
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        let done = self.look(move |db, _| commit::glance(db, lease));
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
+        let done = self.look(Who::Living, move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -81,15 +91,22 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        let done = self.write(move |db, session| due::fire_due(db, session, now, limit));
-        Box::pin(async move { Ok(done.await?) })
+        let session = Arc::clone(&self.inner.session);
+        let back = session.lead.set_back(&*session.clock);
+        let done = self.among(Way::Write, move |db, session| {
+            back.map_or(Ok(()), |by| waits::follow(db, by))?;
+            due::fire_due(db, session, now, limit)
+        });
+        Box::pin(async move {
+            let woken = done.await?;
+            session.lead.followed(back.unwrap_or(0));
+            Ok(woken)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use agent::config::AgentConfig;
     use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
     use agent::id::{EventId, RootId};

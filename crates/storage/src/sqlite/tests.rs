@@ -10,6 +10,7 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::entity::EntityKind;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
 use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::limits;
 use agent::port::{
     Accept, Accepted, BoxFuture, Due, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry, Store,
 };
@@ -20,7 +21,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::schema;
-use super::{Mode, Sqlite, lock};
+use super::{Mode, Sqlite, Who, lock};
 
 const FEW: u128 = 30;
 const MANY: u128 = 3_000;
@@ -221,8 +222,8 @@ async fn opening(agents: u128) -> u64 {
     let file = dir.path().join(schema::FILE);
     let mut db = Connection::open(&file).unwrap();
     let steps = counted(&mut db);
-    let (boot, clean) = schema::ready(&db, Path::new(&file)).unwrap();
-    assert_eq!((boot, clean), (2, false));
+    let opening = schema::ready(&db, Path::new(&file), Some(at(0))).unwrap();
+    assert_eq!((opening.boot, opening.clean), (2, false));
     steps.load(Ordering::Relaxed)
 }
 
@@ -230,4 +231,31 @@ async fn opening(agents: u128) -> u64 {
 async fn an_opening_reads_nobody_who_sleeps() {
     let (few, many) = (opening(FEW).await, opening(10 * FEW).await);
     assert_eq!(few, many, "steps of an opening among {FEW} agents and ten times as many");
+}
+
+#[tokio::test]
+async fn questions_of_the_doors_keep_no_agent_from_waking() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
+    settle(&store, 1).await;
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(std::sync::Mutex::new(held));
+    let long = || {
+        let held = Arc::clone(&held);
+        tokio::spawn(store.read(Who::Doors, move |_, _| {
+            // Ends once nobody can let it go any more.
+            let _ = lock(&held).recv();
+            Ok(())
+        }))
+    };
+    let asked: Vec<_> = (0..3 * limits::READERS_DOORS).map(|_| long()).collect();
+    while !matches!(&store.inner.mode, Mode::Threaded { doors, .. } if doors.are_busy()) {
+        tokio::task::yield_now().await;
+    }
+    assert!(store.wake(agent(0), at(100), None).await.unwrap().is_some());
+    assert_eq!(store.due(at(100), None, 10).await.unwrap(), []);
+    drop(let_go);
+    for question in asked {
+        assert!(question.await.unwrap().is_ok());
+    }
 }

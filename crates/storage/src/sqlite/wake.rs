@@ -9,11 +9,11 @@ use agent::entry::{Entry, EntryKind, View};
 use agent::id::{AgentId, CallId, CycleId, SpaceId};
 use agent::life::{Layer, Life, OpenCycle, Standing, Waking, Window};
 use agent::message::ModelMessage;
+use agent::run::StepReceipt;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::Session;
-use super::apply::unhex;
 use super::events::{Which, waiting};
 use super::facts::facts;
 use super::fault::{Outcome, damaged};
@@ -21,7 +21,6 @@ use super::rows::{
     ENTITY, all, bytes, entity_at, first, from_json, int, ms, standing_at, time_at, time_or_none, u32_at,
     u64_at, uuid_at, uuid_or_none,
 };
-use super::sums;
 
 struct Found {
     agent: i64,
@@ -31,11 +30,13 @@ struct Found {
     waiting: u32,
     taken: u32,
     cancel: Option<CycleId>,
+    /// The start of the store that lives the open cycle; 0 where it rests.
+    boot: i64,
 }
 
 fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
     let sql = format!(
-        "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.batch_cap, l.failures, \
+        "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
          l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
          FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
          JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
@@ -53,7 +54,6 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
                 cycles: u64_at(row, 4)?,
                 standing: standing_at(row, 5)?,
                 active_space: uuid_or_none(row, 6)?.map(SpaceId),
-                batch_cap: row.get(7)?,
                 failures: u32_at(row, 8)?,
                 notice: row.get(9)?,
                 open,
@@ -63,6 +63,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
             waiting: u32_at(row, 13)?,
             taken: u32_at(row, 14)?,
             cancel: uuid_or_none(row, 15)?.map(CycleId),
+            boot: row.get(7)?,
         })
     })
 }
@@ -76,7 +77,7 @@ pub(super) fn wake(
     known: Option<u64>,
 ) -> Outcome<Option<Waking>> {
     let Some(found) = find(db, agent)? else { return Ok(None) };
-    let Found { agent: row, entity, life, newest_config, cancel, .. } = found;
+    let Found { agent: row, entity, mut life, newest_config, cancel, boot, .. } = found;
     let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
     let config = session.configs.get(db, row, config_rev)?;
     let view = view(db, row)?;
@@ -88,16 +89,20 @@ pub(super) fn wake(
     if found.taken > 0 {
         events = waiting(db, row, &Which::Taken, found.taken)?;
     }
-    if found.waiting > found.taken && !held && is_due(db, row, now)? {
+    if found.waiting > found.taken && !held && is_due(db, session, row, now)? {
         events.extend(waiting(db, row, &Which::Others, limit)?);
         events.sort_by_key(|event| event.seq);
     }
-    let (calls, layers) = match &life.open {
-        Some(open) => (calls(db, row, open.id)?, layers(db, open)?),
-        None => (Vec::new(), Vec::new()),
-    };
+    let (mut calls_, mut layers_) = (Vec::new(), Vec::new());
+    if let Some(open) = &mut life.open {
+        calls_ = calls(db, row, open)?;
+        layers_ = layers(db, row, open.id)?;
+        open.steps = steps(db, row, open.id)?;
+    }
+    let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Waking {
-        clean: session.clean || !(left_open(session, &life) || stale(db, session, row)?),
+        clean: session.clean || !(before || stale(db, session, row)?),
+        died: before && !session.clean,
         facts: facts(db, row)?,
         life,
         entity,
@@ -105,23 +110,18 @@ pub(super) fn wake(
         config,
         view,
         window,
-        calls,
+        calls: calls_,
         waiting: events,
-        layers,
+        layers: layers_,
         cancel,
     }))
 }
 
-/// Whether the first of what waits is due. Then all that waits rides along: that is what was waited
-/// for, and nothing is overtaken by what came later, also where the clock was set back meanwhile.
-fn is_due(db: &Connection, agent: i64, now: Timestamp) -> Outcome<bool> {
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND not_before <= ? LIMIT 1";
-    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now)])?)
-}
-
-/// Whether the open cycle was opened before this start of a store that had crashed.
-fn left_open(session: &Session, life: &Life) -> bool {
-    life.open.as_ref().is_some_and(|open| open.opened_at < session.started)
+/// Whether the first of what waits is due, as [`super::due::due_at`] finds it. Then all that waits rides along:
+/// that is what was waited for, and nothing is overtaken by what came later.
+fn is_due(db: &Connection, session: &Session, agent: i64, now: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND (not_before <= ? OR boot < ?) LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now), session.boot])?)
 }
 
 /// Whether something waits that was accepted before this start of a store that had crashed.
@@ -189,27 +189,27 @@ pub(super) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     })
 }
 
-/// Calls of a cycle, in order.
-fn calls(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<CallRow>> {
-    let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? ORDER BY step, idx");
-    all(db, &sql, params![agent, bytes(cycle.0)], |row| call_at(row, 0))
+/// Calls of the present step of a cycle, in order: outcomes of those before it are in the log.
+fn calls(db: &Connection, agent: i64, open: &OpenCycle) -> Outcome<Vec<CallRow>> {
+    let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? AND step = ? ORDER BY idx");
+    all(db, &sql, params![agent, bytes(open.id.0), open.step], |row| call_at(row, 0))
+}
+
+/// Receipts of the steps of an open cycle.
+fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt>> {
+    let sql = "SELECT receipt FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a receipt"))
 }
 
 /// Columns of [`call_at`].
-pub(super) const CALL: &str = "id, cycle, step, idx, tool, arguments, effect, tool_version, schema_hash, awaited, state, outcome, crc, outcome_crc";
+pub(super) const CALL: &str =
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome";
 
 pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
-    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 10)?);
-    let outcome: Option<String> = row.get(at + 11)?;
-    let id: String = row.get(at)?;
-    let text = |n: usize| row.get_ref(at + n)?.as_str().map_err(rusqlite::Error::from);
-    let crc = sums::call([text(0)?, text(4)?, text(6)?, text(7)?, text(8)?, text(5)?]);
-    if row.get::<_, Option<i64>>(at + 12)? != Some(crc) {
-        return Err(damaged(format!("call {id}: its checksum does not match")));
-    }
-    sums::check_outcome(&id, outcome.as_deref(), row.get(at + 13)?)?;
+    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
+    let outcome: Option<String> = row.get(at + 10)?;
     Ok(CallRow {
-        id: CallId(id),
+        id: CallId(row.get(at)?),
         cycle: CycleId(uuid_at(row, at + 1)?),
         step: u32_at(row, at + 2)?,
         index: u32_at(row, at + 3)?,
@@ -217,25 +217,18 @@ pub(super) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         arguments: row.get(at + 5)?,
         effect: Effect::parse(&effect).ok_or_else(|| damaged(format!("`{effect}` is no effect")))?,
         tool_version: row.get(at + 7)?,
-        schema_hash: row.get(at + 8)?,
-        awaited: row.get(at + 9)?,
+        awaited: row.get(at + 8)?,
         state: CallState::parse(&state).ok_or_else(|| damaged(format!("`{state}` is no state of a call")))?,
         outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
     })
 }
 
-fn layers(db: &Connection, open: &OpenCycle) -> Outcome<Vec<Layer>> {
-    open.layers
-        .iter()
-        .map(|layer| {
-            let sql = "SELECT content FROM blob WHERE hash = ?";
-            let content: Option<Vec<u8>> =
-                db.prepare_cached(sql)?.query_row([unhex(&layer.content)], |row| row.get(0)).optional()?;
-            let text = content.and_then(|content| String::from_utf8(content).ok());
-            let text = text.ok_or_else(|| damaged(format!("the layer `{}` is gone", layer.content)))?;
-            Ok(Layer { after: layer.after, text: text.into() })
-        })
-        .collect()
+/// What the model was sent in a cycle besides its entries, in the order in which it was.
+pub(super) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
+    let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| {
+        Ok(Layer { after: u64_at(row, 0)?, text: row.get::<_, String>(1)?.into() })
+    })
 }
 
 /// An open cycle from its column.

@@ -5,9 +5,11 @@
 //! This module must not know what a command does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use agent::limits;
 use agent::port::StoreError;
@@ -16,6 +18,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{oneshot, watch};
 
 use super::fault::{Fault, Outcome, again, classify};
+use super::schema::{self, Opening};
 
 /// Frames of the write-ahead log above which it is copied back into the database, so that its file
 /// is used again from the start.
@@ -201,51 +204,108 @@ fn step(db: &Connection, sql: &str) -> Result<(), StoreError> {
     })
 }
 
-/// The writer thread: until every sender is gone.
-pub(super) fn write_all(
-    db: &Connection,
-    counters: &Arc<Counters>,
-    queue: &Receiver<Box<dyn Work>>,
-    tell_broken: &watch::Sender<Option<String>>,
-) {
-    let mut broken: Option<StoreError> = None;
-    while let Ok(first) = queue.recv() {
-        let mut group = vec![first];
-        group.extend(queue.try_iter().take(limits::GROUP_MAX - 1));
-        if let Some(error) = &broken {
-            group.into_iter().for_each(|work| work.finish(Err(again(error))));
-            continue;
-        }
-        if let Err(error @ StoreError::Broken(_)) = serve(db, counters, group) {
-            tell_broken.send_replace(Some(error.to_string()));
-            broken = Some(error);
-        }
-        let bound = if failpoint::on!("small-log") { CHECKPOINT_FRAMES / 40 } else { CHECKPOINT_FRAMES };
-        if broken.is_none() && counters.frames.load(Ordering::Relaxed) >= bound {
-            broken = checkpoint(db, counters);
-            broken.iter().for_each(|error| drop(tell_broken.send_replace(Some(error.to_string()))));
-        }
-    }
-    if broken.is_none() {
-        checkpoint(db, counters);
-        // Stopped in order, the file alone is the store: a log that is kept could rot, and roll it back. Where
-        // a reader is in the way the log stays, as after a kill.
-        let _ = db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
-    }
+/// What the writer thread works with.
+pub(super) struct Writing {
+    pub(super) db: Connection,
+    pub(super) counters: Arc<Counters>,
+    /// Where the write-ahead log is.
+    pub(super) log: PathBuf,
+    pub(super) opening: Opening,
+    /// How long nothing is to be written before a log that has grown is cut.
+    pub(super) quiet: Duration,
+    /// Frames above which the log is copied back.
+    pub(super) bound: i64,
 }
 
-/// Copies the log back, after the answers are out. A reader in the way and a full disk only delay it;
-/// the error is one after which nobody knows what is on disk.
-fn checkpoint(db: &Connection, counters: &Counters) -> Option<StoreError> {
-    failpoint::hit!("checkpoint.before");
-    match db.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {
-        Ok(_) => {
-            counters.frames.store(0, Ordering::Relaxed);
-            counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-            failpoint::hit!("checkpoint.done");
-            None
+impl Writing {
+    /// Writes until every sender is gone.
+    pub(super) fn all(
+        mut self,
+        queue: &Receiver<Box<dyn Work>>,
+        tell_broken: &watch::Sender<Option<String>>,
+    ) {
+        let mut broken: Option<StoreError> = None;
+        loop {
+            let failed = match self.next(queue, broken.is_some()) {
+                Ok(first) => {
+                    let mut group = vec![first];
+                    group.extend(queue.try_iter().take(limits::GROUP_MAX - 1));
+                    self.group(group, broken.as_ref())
+                }
+                Err(RecvTimeoutError::Timeout) => self.cut(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            if let (None, Err(error @ StoreError::Broken(_))) = (&broken, failed) {
+                tell_broken.send_replace(Some(error.to_string()));
+                broken = Some(error);
+            }
         }
-        Err(error) => Some(classify(&error)).filter(|error| matches!(error, StoreError::Broken(_))),
+        if broken.is_none() && self.copy_back().is_ok() {
+            // Stopped in order, the file alone is the store: a log that is kept could rot, and roll it back. Where
+            // a reader is in the way the log stays, as after a kill.
+            let _ = self.db.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
+        }
+    }
+
+    /// The next command. It is waited for without end, but where the log is long.
+    fn next(&self, queue: &Receiver<Box<dyn Work>>, broken: bool) -> Result<Box<dyn Work>, RecvTimeoutError> {
+        let long = std::fs::metadata(&self.log).is_ok_and(|log| log.len() > limits::LOG_KEPT_BYTES);
+        match long && !broken {
+            true => queue.recv_timeout(self.quiet),
+            false => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    /// Runs a group, and copies the log back after the answers are out.
+    fn group(&mut self, group: Vec<Box<dyn Work>>, broken: Option<&StoreError>) -> Result<(), StoreError> {
+        let may = broken.map_or_else(|| self.note(), |error| Err(again(error)));
+        if let Err(error) = may {
+            group.into_iter().for_each(|work| work.finish(Err(again(&error))));
+            return Err(error);
+        }
+        let served = serve(&self.db, &self.counters, group);
+        if matches!(served, Err(StoreError::Broken(_)))
+            || self.counters.frames.load(Ordering::Relaxed) < self.bound
+        {
+            return served;
+        }
+        self.bound = if failpoint::on!("small-log") { CHECKPOINT_FRAMES / 40 } else { CHECKPOINT_FRAMES };
+        self.copy_back()
+    }
+
+    /// Notes this opening, where there was no room for it yet.
+    fn note(&mut self) -> Result<(), StoreError> {
+        if !self.opening.noted {
+            schema::note(&self.db, self.opening.boot, self.opening.at).map_err(|error| classify(&error))?;
+            self.opening.noted = true;
+        }
+        Ok(())
+    }
+
+    /// Copies the log back, so that its file is used again from the start.
+    fn copy_back(&self) -> Result<(), StoreError> {
+        failpoint::hit!("checkpoint.before");
+        self.checkpoint(CheckpointMode::PASSIVE)?;
+        failpoint::hit!("checkpoint.done");
+        Ok(())
+    }
+
+    /// Copies the log back and gives its room back, while nobody waits.
+    fn cut(&self) -> Result<(), StoreError> {
+        let wait = |time| self.db.busy_timeout(time).map_err(|error| classify(&error));
+        // A command that comes meanwhile is not to wait for a reader that is in the way.
+        wait(Duration::ZERO)?;
+        let cut = self.checkpoint(CheckpointMode::TRUNCATE);
+        wait(schema::BUSY)?;
+        cut
+    }
+
+    /// A reader in the way and a full disk only delay it. After any other failure nobody knows what is on disk.
+    fn checkpoint(&self, mode: CheckpointMode) -> Result<(), StoreError> {
+        self.db.wal_checkpoint_v2(None::<&str>, mode).map_err(|error| classify(&error))?;
+        self.counters.frames.store(0, Ordering::Relaxed);
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -324,5 +384,76 @@ mod tests {
         let rows: i64 = db.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows == 1, error.is_ok());
         assert_eq!(small_answer.try_recv().unwrap().is_ok(), error.is_ok());
+    }
+
+    /// A writer of a store in a file, and what its log measures.
+    fn writing(dir: &std::path::Path) -> (Writing, impl Fn() -> u64 + use<>) {
+        let opened = schema::open_dir(dir, None).unwrap();
+        opened.db.execute_batch("CREATE TABLE t (x)").unwrap();
+        let log = super::super::log::of(&opened.file);
+        let (db, counters, opening, bound) = (opened.db, Arc::default(), opened.opening, i64::MAX);
+        let writing = Writing { db, counters, log: log.clone(), opening, quiet: Duration::ZERO, bound };
+        (writing, move || std::fs::metadata(&log).unwrap().len())
+    }
+
+    fn much() -> (Box<dyn Work>, oneshot::Receiver<Outcome<()>>) {
+        command(|db| {
+            db.execute("INSERT INTO t VALUES (zeroblob(6000000))", [])?;
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_log_that_has_grown_is_cut_once_nobody_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (writing, log) = writing(dir.path());
+        let (sender, queue) = std::sync::mpsc::sync_channel(8);
+        let (tell_broken, broken) = watch::channel(None);
+        let writer = std::thread::spawn(move || writing.all(&queue, &tell_broken));
+        for _ in 0..2 {
+            let (work, answer) = much();
+            sender.send(work).unwrap();
+            answer.blocking_recv().unwrap().unwrap();
+            while log() > 0 {
+                std::thread::yield_now();
+            }
+        }
+        let (work, answer) = command(|db| Ok(db.execute("INSERT INTO t VALUES (1)", []).map(drop)?));
+        sender.send(work).unwrap();
+        answer.blocking_recv().unwrap().unwrap();
+        assert!((1..limits::LOG_KEPT_BYTES).contains(&log()), "a short one stays");
+        drop(sender);
+        writer.join().unwrap();
+        assert_eq!(*broken.borrow(), None);
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_an_opening_nothing_is_written_until_there_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writing, _) = writing(dir.path());
+        schema::tests::fill(&writing.db);
+        writing.opening.noted = false;
+        let (work, mut answer) = much();
+        assert!(matches!(writing.group(vec![work], None), Err(StoreError::Full(_))));
+        assert!(matches!(answer.try_recv().unwrap(), Err(Fault::Store(StoreError::Full(_)))));
+        schema::tests::empty(&writing.db);
+        let (work, mut answer) = much();
+        writing.group(vec![work], None).unwrap();
+        assert!(answer.try_recv().unwrap().is_ok() && writing.opening.noted);
+    }
+
+    #[test]
+    fn a_reader_in_the_way_only_delays_the_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writing, log) = writing(dir.path());
+        let reader = Connection::open(dir.path().join(schema::FILE)).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+        writing.group(vec![much().0], None).unwrap();
+        let grown = log();
+        assert!(matches!(writing.cut(), Err(StoreError::Busy(_))));
+        assert!(grown > limits::LOG_KEPT_BYTES && log() == grown);
+        reader.execute_batch("COMMIT").unwrap();
+        writing.cut().unwrap();
+        assert_eq!(log(), 0);
     }
 }

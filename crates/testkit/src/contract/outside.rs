@@ -1,9 +1,9 @@
-//! Calls answered from outside, what an agent may read, blobs, and the pages of the console.
+//! Calls answered from outside, what an agent may read, and the pages of the console.
 
 use agent::call::{CallState, Outcome};
 use agent::event::{EventData, EventKind};
-use agent::id::{CallId, ContentRef, CycleId};
-use agent::port::{CallError, Claim, Finish, FinishedCall, Happening, PageRequest, Waken};
+use agent::id::{CallId, CycleId};
+use agent::port::{CallError, Finish, FinishedCall, Happening, PageRequest, Waken};
 
 use super::Backend;
 use super::world::{Living, World, at, everything, fresh, saying, world};
@@ -12,8 +12,7 @@ use super::world::{Living, World, at, everything, fresh, saying, world};
 pub(super) async fn asked(w: &World, awaited: bool) -> (Living, CallId) {
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, awaited)];
+    let decision = living.asking(vec![living.outward(0, awaited)]);
     let id = decision.calls[0].id.clone();
     living.done(w, decision).await;
     (living, id)
@@ -24,18 +23,9 @@ fn answer(id: &CallId, text: &str) -> FinishedCall {
 }
 
 /// Whoever is first wins, also of two at once.
-pub async fn a_call_is_claimed_once_and_answered_once(b: Backend) {
+pub async fn a_call_is_answered_once(b: Backend) {
     let w = world(b).await;
     let (_, id) = asked(&w, true).await;
-    let claim = |worker: &str| w.b.calls.claim(id.clone(), worker.into(), at(1_500));
-    let (first, second) = futures_util::future::join(claim("one"), claim("two")).await;
-    let claims = [first.unwrap(), second.unwrap()];
-    assert_eq!(claims.iter().filter(|claim| **claim == Claim::Taken).count(), 1);
-    let yours = claims.iter().find_map(|claim| match claim {
-        Claim::Yours(row) => Some(row),
-        Claim::Taken => None,
-    });
-    assert_eq!(yours.map(|row| (row.id.clone(), row.state)), Some((id.clone(), CallState::Started)));
     let (first, second) = futures_util::future::join(
         w.b.calls.finish(answer(&id, "first")),
         w.b.calls.finish(answer(&id, "second")),
@@ -46,8 +36,6 @@ pub async fn a_call_is_claimed_once_and_answered_once(b: Backend) {
     assert!(first.count() == 1 && finishes.contains(&Finish::Already));
     let unknown = CallId("c-nothing".into());
     assert!(matches!(w.b.calls.finish(answer(&unknown, "x")).await, Err(CallError::Unknown(_))));
-    let claimed = w.b.calls.claim(unknown, "one".into(), at(0)).await;
-    assert!(matches!(claimed, Err(CallError::Unknown(_))));
 }
 
 /// A paused cycle goes on when its answer comes; the outcome waits in the call row.
@@ -90,11 +78,10 @@ pub async fn a_late_answer_becomes_an_event(b: Backend) {
     assert!(matches!(w.b.calls.finish(answer(&detached, "x")).await.unwrap(), Finish::Late(..)));
 }
 
-/// Not a member: nothing. Another's call: nothing. Another's log: nothing.
+/// Not a member: nothing.
 pub async fn an_agent_reads_only_what_is_its_own(b: Backend) {
     let w = world(b).await;
-    let (_, id) = asked(&w, true).await;
-    w.b.calls.finish(answer(&id, "secret")).await.unwrap();
+    w.say(w.family, "hello").await;
     for n in 0..4 {
         w.accept(saying(w.husam, w.family, &format!("more {n}"))).await;
     }
@@ -104,23 +91,8 @@ pub async fn an_agent_reads_only_what_is_its_own(b: Backend) {
     let (said, total) = w.b.lookup.messages(w.ada, w.family, Some(5), 2).await.unwrap().unwrap();
     let texts: Vec<_> = said.iter().map(|said| (said.seq, said.text.as_str())).collect();
     assert_eq!((texts, total), (vec![(3, "more 1"), (4, "more 2")], 5));
-    assert_eq!(w.b.lookup.outcome(w.ada, id.clone()).await.unwrap(), Some(Outcome::ok("secret")));
-    assert_eq!(w.b.lookup.outcome(w.bob, id).await.unwrap(), None);
-    assert_eq!(w.b.lookup.archive(w.ada, 1, 10).await.unwrap().len(), 2);
-    assert_eq!(w.b.lookup.archive(w.bob, 1, 10).await.unwrap(), []);
     w.b.registry.remove_member(w.family, w.ada.entity()).await.unwrap();
     assert_eq!(w.b.lookup.messages(w.ada, w.family, None, 10).await.unwrap(), None);
-}
-
-/// The same bytes have one address, whoever keeps them.
-pub async fn blobs_are_found_by_their_content(b: Backend) {
-    let content: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-    let name = b.blobs.put(content.clone()).await.unwrap();
-    assert_eq!(name, ContentRef::of(&content));
-    assert_eq!(b.blobs.put(content.clone()).await.unwrap(), name);
-    assert_eq!(b.blobs.get(name).await.unwrap(), Some(content));
-    assert_eq!(b.blobs.get(ContentRef::of(b"never kept")).await.unwrap(), None);
-    assert_eq!(b.blobs.get(ContentRef("no hash".into())).await.unwrap(), None);
 }
 
 /// Every row once, in order, whatever the size of a page.

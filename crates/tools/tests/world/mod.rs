@@ -1,9 +1,7 @@
 //! A world of one agent, `scout`, in the spaces `family` and `support`; `secret` is not its own.
 
-use agent::call::Outcome;
 use agent::changes::Inward;
 use agent::entity::{Entity, EntityKind, Member, Space};
-use agent::entry::Entry;
 use agent::event::Said;
 use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
 use agent::life::{Facts, Memory, SpaceFacts};
@@ -144,14 +142,6 @@ impl Lookup for Stored {
         own.truncate(limit as usize);
         Box::pin(async move { Ok(own) })
     }
-
-    fn archive(&self, _: AgentId, _: u64, _: u32) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn outcome(&self, _: AgentId, _: CallId) -> BoxFuture<'_, Result<Option<Outcome>, StoreError>> {
-        Box::pin(async { Ok(None) })
-    }
 }
 
 pub(crate) fn said(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> Said {
@@ -162,6 +152,7 @@ pub(crate) fn said(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> Sa
         seq,
         sender,
         sender_name: if sender == HUSAM { "Husam".into() } else { "Scout".into() },
+        sender_handle: if sender == HUSAM { "husam".into() } else { "scout".into() },
         sender_kind: if sender == HUSAM { EntityKind::Human } else { EntityKind::Agent },
         text: text.into(),
         mentions: Vec::new(),

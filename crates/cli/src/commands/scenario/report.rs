@@ -182,8 +182,8 @@ fn deed(what: &Deed) -> (String, Option<Style>) {
 pub(super) fn summary(screen: &Screen, all: &[Played], at_least: u8, took: Duration) {
     let runs: usize = all.iter().map(|played| played.outcomes.len()).sum();
     let passed: usize = all.iter().map(Played::passed).sum();
-    let tokens: u64 =
-        all.iter().flat_map(|played| &played.outcomes).filter_map(|outcome| outcome.tokens).sum();
+    let outcomes = all.iter().flat_map(|played| &played.outcomes);
+    let tokens = outcomes.filter_map(|outcome| outcome.tokens).fold(0, u64::saturating_add);
     let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     let scenarios = plural(all.len(), "scenario");
     let seconds = took.as_secs_f64();

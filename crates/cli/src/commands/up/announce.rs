@@ -24,6 +24,10 @@ pub(super) struct Announcement<'a> {
     pub(super) files: &'a Files,
     /// Who was here before this start.
     pub(super) here: &'a [AgentCard],
+    /// Frames of the store's log that are lost.
+    pub(super) lost_frames: u64,
+    /// Whether the disk is full.
+    pub(super) no_space: bool,
 }
 
 impl Announcement<'_> {
@@ -38,6 +42,8 @@ impl Announcement<'_> {
                 "data_dir": data_dir,
                 "model": chosen.info.name,
                 "rehearsal": chosen.info.rehearsal,
+                "lost_frames": self.lost_frames,
+                "no_space": self.no_space,
                 "files": report.filter(|_| !self.files.is_unused()).map(Report::to_json),
             }));
             return;
@@ -52,6 +58,15 @@ impl Announcement<'_> {
         if let Some(report) = report.filter(|report| !report.is_quiet()) {
             screen.line("");
             report.print(screen);
+        }
+        if self.no_space {
+            let label = "\nThe disk is full: nothing is accepted until there is room, all can be read. Commands on\n\
+                         this machine may find no key for this server before the next start.";
+            screen.line(&screen.paint(Style::Yellow, label));
+        }
+        if self.lost_frames > 0 {
+            let label = format!("\n{}", damaged_log(self.lost_frames));
+            screen.line(&screen.paint(Style::Yellow, &label));
         }
         if chosen.info.rehearsal {
             let label = "\nThis is a rehearsal: words are scripted, no model thinks. For a real one set\n\
@@ -109,4 +124,12 @@ impl Announcement<'_> {
         let command = screen.paint(Style::Bold, &format!("viv chat{whom}{where_else}"));
         if plain { format!("{command}   (or `make chat`)") } else { command }
     }
+}
+
+/// That acknowledged things were lost with the log, and what can be done.
+pub(super) fn damaged_log(lost_frames: u64) -> String {
+    format!(
+        "the store's log was damaged: {lost_frames} frames stood behind a broken one, and what they held is lost; \
+         `viv restore` puts a backup in place"
+    )
 }

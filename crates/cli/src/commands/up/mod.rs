@@ -4,11 +4,13 @@
 mod announce;
 mod files;
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::port::{AgentCard, Ids, PageRequest, Reader, Registry};
-use runtime::clock::{SystemClock, SystemIds};
+use agent::port::{AgentCard, PageRequest, Reader};
+use runtime::Ports;
+use runtime::clock::SystemClock;
 use storage::sqlite::{OpenError, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -17,15 +19,15 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Global, UpArgs};
 use crate::assemble::{self, House};
-use crate::credentials::{self, Credentials};
+use crate::credentials::{self, Credentials, Secret};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::Screen;
 use crate::progress::Progress;
-use crate::reconcile::Watch;
+use crate::reconcile::{Reconciler, Watch};
 use crate::settings::Settings;
 use crate::voice;
-use crate::world::Founder;
+use crate::world;
 use announce::Announcement;
 use files::Files;
 
@@ -51,35 +53,55 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     let signals = Signals::new()?;
 
     let store = Sqlite::open(data_dir, clock.clone()).map_err(|error| cannot_open(data_dir, error))?;
-    let ids: Arc<dyn Ids> = Arc::new(SystemIds);
-    let reconciler = files.reconciler(&store, clock.clone(), Arc::clone(&ids), data_dir);
+    let lost_frames = store.lost_frames();
+    if lost_frames > 0 {
+        tracing::warn!("{}", announce::damaged_log(lost_frames));
+    }
+    let ports = assemble::ports(&store, clock, Arc::clone(&chosen.voices));
+    let ports = Ports { bounds: settings.bounds(), ..ports };
+    let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files.check(&reconciler).await?;
-    let founder = Founder { registry: &store as &dyn Registry, clock: clock.as_ref(), ids: ids.as_ref() };
-    let here = already_here(&store).await;
-    let admin_key = founder.found(files.is_empty(), &here).await?;
-    let local = Credentials { url: listen::url(address), key: founder.local_key().await? };
+    let here = already_here(&*ports.reader).await;
+    let admin_key = world::found(&ports, files.is_empty(), &here).await?;
+    let (url, key) = (listen::url(address), world::local_key(&ports).await?);
+    let mut local = Local::of(data_dir, &url, key)?;
     let report = files.apply(&reconciler, args.prune).await;
 
     let mut hosts = settings.names("hosts");
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
-    let house = assemble::assemble(store, clock, ids, Arc::clone(&chosen.voices), hosts, settings.bounds());
+    let house = House::start(store, ports, hosts);
     let serving = house.open_doors(listener);
-    if let Err(error) = credentials::write(data_dir, &local) {
-        // Without it no command on this machine finds the server: better none than that one.
-        house.stop().await?;
-        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
-        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
+    match local.write(data_dir) {
+        // Better a house that can be seen from elsewhere than none.
+        Err(error) if error.kind() == ErrorKind::StorageFull => {
+            local = Local { credentials: None, no_space: true }
+        }
+        Err(error) => {
+            // Without it no command on this machine finds the server: better none than that one.
+            house.stop().await?;
+            let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+            return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
+        }
+        Ok(()) => {}
     }
-    let said =
-        Announcement { settings: &settings, url: &local.url, chosen: &chosen, files: &files, here: &here };
+    let settings = &settings;
+    let said = Announcement {
+        settings,
+        url: &url,
+        chosen: &chosen,
+        files: &files,
+        here: &here,
+        lost_frames,
+        no_space: local.no_space,
+    };
     said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
-        Ok(report) => files.watch(reconciler, Arc::clone(&house.doors().bus), report),
+        Ok(report) => files.watch(reconciler, report),
         Err(failure) => {
             // The admin key was said before this, since it is never said again.
-            credentials::remove(data_dir, &local);
+            local.forget(data_dir);
             house.stop().await?;
             return Err(failure);
         }
@@ -87,20 +109,49 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     serve(screen, house, serving, signals, (data_dir, &local), watch).await
 }
 
+/// What the commands on this machine find the server by.
+struct Local {
+    /// `None` where there is no room for any.
+    credentials: Option<Credentials>,
+    no_space: bool,
+}
+
+impl Local {
+    /// With the key of this start; where there was no room for it, with that of the start before, if it has
+    /// left one.
+    fn of(data_dir: &Path, url: &str, key: Option<Secret>) -> Result<Self> {
+        let no_space = key.is_none();
+        let key = match key {
+            Some(key) => Some(key),
+            None => credentials::read(data_dir)?.map(|left| left.key),
+        };
+        let credentials = key.map(|key| Credentials { url: url.to_owned(), key });
+        Ok(Self { credentials, no_space })
+    }
+
+    fn write(&self, data_dir: &Path) -> io::Result<()> {
+        self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local))
+    }
+
+    fn forget(&self, data_dir: &Path) {
+        self.credentials.iter().for_each(|local| credentials::remove(data_dir, local));
+    }
+}
+
 /// Agents that were here before this start, as many as are named. A start does not depend on it: whoever
 /// cannot be read is set apart when it is to live.
-async fn already_here(store: &Sqlite) -> Vec<AgentCard> {
+async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
-    store.agents(page).await.map(|page| page.items).unwrap_or_default()
+    reader.agents(page).await.map(|page| page.items).unwrap_or_default()
 }
 
 /// Until a signal, and through the stop that follows it.
 async fn serve(
     screen: Screen,
     house: House,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<io::Result<()>>,
     mut signals: Signals,
-    (data_dir, local): (&Path, &Credentials),
+    (data_dir, local): (&Path, &Local),
     watch: Watch,
 ) -> Result<Exit> {
     tokio::select! {
@@ -109,7 +160,7 @@ async fn serve(
         why = house.broken() => {
             // Nothing can be written, so nothing may be served: end as a crash does and recover at
             // the next start.
-            credentials::remove(data_dir, local);
+            local.forget(data_dir);
             return Err(Failure::new(Exit::Failed, "store_broken", why)
                 .hint("nothing that was acknowledged is lost; look at the disk, then start again"));
         }
@@ -125,11 +176,11 @@ async fn serve(
     };
     tokio::select! {
         left = leave => {
-            credentials::remove(data_dir, local);
+            local.forget(data_dir);
             left
         }
         () = signals.next() => {
-            credentials::remove(data_dir, local);
+            local.forget(data_dir);
             // Nothing that was acknowledged is lost by this: it is what a crash does.
             std::process::exit(STOPPED_AT_ONCE);
         }
@@ -184,7 +235,7 @@ fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::CLOSE)
-        .with_writer(std::io::stderr);
+        .with_writer(io::stderr);
     // Fails only where a log is set up already.
     let _ = log.with_ansi(screen.colour).try_init();
     Ok(())

@@ -23,7 +23,9 @@ CREATE TABLE agent (
   hop_limit INTEGER NOT NULL,
   inbox_max INTEGER NOT NULL,
   debounce INTEGER NOT NULL,
-  facts_rev INTEGER NOT NULL DEFAULT 0 -- raised by whatever changes its facts
+  facts_rev INTEGER NOT NULL DEFAULT 0, -- raised by whatever changes its facts
+  urgency TEXT,                        -- what its config calls urgent, as JSON; NULL where it says nothing
+  damage TEXT                          -- why it was set apart: a record of its own that cannot be read
 ) STRICT;
 
 CREATE TABLE config_rev (
@@ -43,6 +45,7 @@ CREATE TABLE space (
   head_seq INTEGER NOT NULL DEFAULT 0,
   rev INTEGER NOT NULL DEFAULT 0,
   closed INTEGER NOT NULL DEFAULT 0,
+  wake_on INTEGER NOT NULL DEFAULT 0,  -- 0 all, 1 mention; the stricter of this and the agent's own holds
   created_at INTEGER NOT NULL
 ) STRICT;
 
@@ -74,14 +77,14 @@ CREATE TABLE message (
   mentions BLOB,                       -- 16 bytes each; NULL for none
   text TEXT NOT NULL,
   data TEXT,
+  crc INTEGER NOT NULL,                -- CRC-32 of what was said, see `sums.rs`
   PRIMARY KEY (space, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX message_uuid ON message(uuid);
 CREATE INDEX message_rev ON message(space, rev);
 CREATE INDEX message_cycle ON message(cycle) WHERE cycle IS NOT NULL;
 
--- The ledger: every accepted event, for ever, in one state. A row with `range_of` was collapsed
--- into the range event of that seq and has that row's state; its own state column is not read.
+-- The ledger: every accepted event, for ever, in one state.
 CREATE TABLE event (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
@@ -97,28 +100,30 @@ CREATE TABLE event (
   root ANY NOT NULL,
   hop INTEGER NOT NULL,
   space INTEGER,                       -- what is said: the space,
-  from_seq INTEGER,                    --   the (first) message,
-  to_seq INTEGER,                      --   the last one of a range
+  from_seq INTEGER,                    --   the message
   data TEXT,                           -- everything else, as JSON
   cycle BLOB,                          -- lived: where
   step INTEGER,
   reason TEXT,                         -- skipped, dead: why
-  range_of INTEGER,
+  cites ANY,                           -- the processed event that an operator sent again as this one
+  release_at INTEGER,                  -- held: when time alone lets it go
+  addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
-CREATE INDEX event_range ON event(agent, range_of) WHERE range_of IS NOT NULL;
+CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
+CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
 -- What waits, emptied as events settle.
 CREATE TABLE waiting (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
-  tier INTEGER NOT NULL,               -- 0 people and mentions, 1 outcomes, 2 plans, timers, services, 3 agents
   urgent INTEGER NOT NULL,
   not_before INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0,
+  attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
+  deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed
   taken INTEGER NOT NULL DEFAULT 0,    -- by the open cycle
   boot INTEGER NOT NULL,               -- the start of the store during which it was accepted
   PRIMARY KEY (agent, seq)
@@ -133,6 +138,7 @@ CREATE TABLE inbox_head (
   due_at INTEGER,                      -- NULL: nothing to do, suspended or retired
   hold_until INTEGER,
   rest_reason INTEGER,                 -- 0 provider, 1 backoff
+  held INTEGER NOT NULL DEFAULT 0,     -- rows of `event` that are held
   cancel BLOB                          -- the cycle that is to be canceled
 ) STRICT;
 CREATE INDEX inbox_due ON inbox_head(due_at) WHERE due_at IS NOT NULL;
@@ -145,15 +151,17 @@ CREATE TABLE life (
   head_seq INTEGER NOT NULL DEFAULT 0,
   cycles INTEGER NOT NULL DEFAULT 0,
   skips INTEGER NOT NULL DEFAULT 0,
-  facts_seen INTEGER NOT NULL DEFAULT 0,
   active_space INTEGER,
-  batch_cap INTEGER,
   failures INTEGER NOT NULL DEFAULT 0,
   usage_input INTEGER,
   usage_cached INTEGER,
   usage_output INTEGER,
   usage_reasoning INTEGER,
+  cost_micros INTEGER,                 -- what its receipts cost together; NULL: no receipt has a price
+  unpriced INTEGER NOT NULL DEFAULT 0, -- receipts whose cost is unknown
   open_cycle BLOB,
+  step INTEGER,                        -- of the open cycle
+  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store that lives it; 0: it rests
   requesters TEXT,                     -- of the open cycle, read by every accept
   notice TEXT,
   open TEXT
@@ -183,16 +191,29 @@ CREATE TABLE call (
   tool TEXT NOT NULL,
   effect TEXT NOT NULL,
   tool_version TEXT NOT NULL,
-  schema_hash TEXT NOT NULL,
   awaited INTEGER NOT NULL,
   state TEXT NOT NULL,
-  worker TEXT,
-  claimed_at INTEGER,
   arguments TEXT NOT NULL,
   outcome TEXT,
+  outside INTEGER NOT NULL DEFAULT 0,  -- answered by others than its cycle, or canceled
+  root ANY,                            -- open calls: what their answers descend from,
+  hop INTEGER,                         --   and the hop that they carry
+  attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
   PRIMARY KEY (agent, cycle, step, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX call_id ON call(id);
+CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1;
+CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
+CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
+
+-- Receipts of the steps of open cycles; a run holds those of its own.
+CREATE TABLE step (
+  agent INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  step INTEGER NOT NULL,
+  receipt TEXT NOT NULL,
+  PRIMARY KEY (agent, cycle, step)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE view (
   agent INTEGER NOT NULL,
@@ -200,6 +221,7 @@ CREATE TABLE view (
   commit_n INTEGER NOT NULL,
   tail INTEGER NOT NULL,
   reasoning_from INTEGER NOT NULL,
+  native_from INTEGER NOT NULL DEFAULT 1, -- from which entry on vendors' own blocks are sent; before it one refused
   ranges TEXT NOT NULL,
   summary TEXT,
   PRIMARY KEY (agent, rev)
@@ -286,7 +308,17 @@ CREATE INDEX plan_id ON plan(id);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
 CREATE INDEX plan_due ON plan(next_at) WHERE to_commit IS NULL AND next_at IS NOT NULL;
 
-CREATE TABLE blob (hash BLOB NOT NULL UNIQUE, content BLOB NOT NULL) STRICT;
+-- What models were sent besides the log. That of an agent's newest requests is kept.
+CREATE TABLE layer (
+  agent INTEGER NOT NULL,
+  request INTEGER NOT NULL,            -- counts the agent's requests that brought one
+  idx INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  after INTEGER NOT NULL,              -- stands right behind this entry
+  text TEXT NOT NULL,
+  PRIMARY KEY (agent, request, idx)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX layer_cycle ON layer(agent, cycle);
 
 -- Idempotency keys, for ever.
 CREATE TABLE request (

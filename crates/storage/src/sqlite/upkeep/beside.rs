@@ -1,5 +1,6 @@
 //! A store's file, opened only to read, whether a server has it or nobody does.
 
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{UpkeepError, regular};
 use crate::sqlite::fault::classify;
-use crate::sqlite::schema::{self, FILE, OpenError, identify, unreadable};
+use crate::sqlite::log;
+use crate::sqlite::schema::{self, FILE, LOCK, OpenError, identify, unreadable};
 
 /// An open store that is only read.
 pub(super) struct Beside {
@@ -37,6 +39,14 @@ impl Beside {
         Ok(Self { db, file, version })
     }
 
+    /// Frames of its log that are lost; none is found where a server has the store, which may be writing one.
+    pub(super) fn lost_frames(&self) -> u64 {
+        let lock = File::open(self.file.with_file_name(LOCK));
+        let held = lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)));
+        // What cannot be read on is told by whoever reads the store.
+        if held { 0 } else { log::lost(&log::of(&self.file)).unwrap_or(0) }
+    }
+
     /// What an error while copying means: the disk of the copy, or damage in the store.
     pub(super) fn failed(&self, to: &Path, error: &rusqlite::Error) -> UpkeepError {
         match error.sqlite_error_code() {
@@ -60,7 +70,7 @@ fn connect(file: &Path) -> Result<Connection, OpenError> {
         Ok(db)
     };
     match open() {
-        Err(error) if cannot_share(&error) && !log_of(file).exists() => {
+        Err(error) if cannot_share(&error) && !log::of(file).exists() => {
             // Nobody can write where this file lies, so nobody has to be heeded.
             immutable(file, flags)
         }
@@ -72,12 +82,6 @@ fn connect(file: &Path) -> Result<Connection, OpenError> {
 /// Whether the files through which readers and a writer heed each other could not be made.
 fn cannot_share(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
-}
-
-fn log_of(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push("-wal");
-    PathBuf::from(name)
 }
 
 fn immutable(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {

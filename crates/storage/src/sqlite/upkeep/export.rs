@@ -6,22 +6,19 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use agent::event::EventData;
-use agent::id::{ContentRef, hex};
-use agent::life::OpenCycle;
+use agent::id::hex;
 use agent::port::StoreError;
-use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use serde_json::{Map, Value, json};
 
 use super::UpkeepError;
 use super::beside::Beside;
 use super::frame::{END, HEADER, Header, Seen};
-use crate::sqlite::apply::unhex;
 use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{all, first, from_json, to_json, u64_at};
+use crate::sqlite::rows::{all, first, to_json, u64_at};
 use crate::sqlite::schema::VERSION;
-use crate::sqlite::sums;
 
 /// A table of which an agent has rows: its order, and columns that are true of one store only.
 pub(super) struct Table {
@@ -42,15 +39,17 @@ const fn table(name: &'static str, order: &'static str, local: &'static [&'stati
 }
 
 /// In the order in which they are written.
-pub(super) const TABLES: [Table; 14] = [
+pub(super) const TABLES: [Table; 16] = [
     table("agent", "id", &["id", "facts_rev"]),
     table("config_rev", "rev", &["agent"]),
-    table("life", "agent", &["agent", "active_space", "facts_seen"]),
+    table("life", "agent", &["agent", "active_space", "boot"]),
     table("inbox_head", "agent", &["agent"]),
     table("entry", "seq", &["agent"]),
-    table("event", "seq", &["agent", "space", "from_seq", "to_seq"]),
+    table("event", "seq", &["agent", "space", "from_seq"]),
     table("waiting", "seq", &["agent", "boot"]),
     table("call", "cycle, step, idx", &["agent"]),
+    table("step", "cycle, step", &["agent"]),
+    table("layer", "request, idx", &["agent"]),
     table("view", "rev", &["agent"]),
     table("commits", "n", &["agent"]),
     table("run", "ordinal", &["agent"]),
@@ -126,8 +125,7 @@ impl Writing<'_> {
     }
 
     fn all(&mut self, db: &Connection, agent: i64, name: &str) -> Outcome<()> {
-        let layers = layers(db, agent)?;
-        let mut records = 1 + layers.len() as u64;
+        let mut records = 1;
         for table in &TABLES {
             let sql = format!("SELECT count(*) FROM {} WHERE {} = ?", table.name, table.key());
             records += first(db, &sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0);
@@ -145,9 +143,6 @@ impl Writing<'_> {
             let sql = format!("SELECT {names} FROM {name} WHERE {} = {agent} ORDER BY {order}", table.key());
             self.rows(db, name, &sql, &columns)?;
         }
-        for (hash, content) in layers {
-            self.record("blob", json!({"hash": hash, "content": content}))?;
-        }
         self.line(END, json!(self.seen.footer()))
     }
 
@@ -163,58 +158,22 @@ impl Writing<'_> {
     /// What was said is named by ids, since places of one store mean nothing in another.
     fn events(&mut self, db: &Connection, agent: i64, columns: &[String]) -> Outcome<()> {
         let plain: Vec<String> = columns.iter().map(|name| format!("e.{name}")).collect();
-        let lasting: Vec<String> =
-            sums::LASTING.split(", ").map(|name| format!("e.{}", name.trim())).collect();
         let sql = format!(
-            "SELECT {COLUMNS}, {}, {} FROM event e {JOINS} WHERE e.agent = {agent} ORDER BY e.seq",
-            lasting.join(", "),
+            "SELECT {COLUMNS}, {} FROM event e {JOINS} WHERE e.agent = {agent} ORDER BY e.seq",
             plain.join(", ")
         );
         let mut statement = db.prepare(&sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let event = event_at(row)?;
-            let mut cells = Vec::with_capacity(sums::COUNT);
-            for at in 0..sums::COUNT {
-                cells.push(row.get::<_, Cell>(NEXT + at)?);
+            let mut shown = object(row, columns, NEXT)?;
+            if matches!(event.data, EventData::Said { .. }) {
+                shown["data"] = Value::String(to_json(&event.data)?);
             }
-            if matches!(event.data, EventData::Said { .. } | EventData::SaidRange { .. }) {
-                unplaced(&mut cells, to_json(&event.data)?);
-            }
-            let mut shown = object(row, columns, NEXT + sums::COUNT)?;
-            shown["data"] = value(ValueRef::from(&cells[DATA]))?;
-            shown["crc"] = json!(sums::sum(cells.iter().map(ValueRef::from)));
             self.record("event", shown)?;
         }
         Ok(())
     }
-}
-
-/// What the open cycle was sent besides its entries, by name.
-fn layers(db: &Connection, agent: i64) -> Outcome<Vec<(ContentRef, Value)>> {
-    let open = first(db, "SELECT open FROM life WHERE agent = ?", [agent], |row| Ok(row.get(0)?))?;
-    let Some(open): Option<String> = open.flatten() else { return Ok(Vec::new()) };
-    let open: OpenCycle = from_json(&open, "its open cycle")?;
-    let mut named: Vec<ContentRef> = open.layers.into_iter().map(|layer| layer.content).collect();
-    named.sort();
-    named.dedup();
-    let content = |name: ContentRef| {
-        let sql = "SELECT content FROM blob WHERE hash = ?";
-        let content = first(db, sql, [unhex(&name)], |row| value(row.get_ref(0)?))?;
-        let content = content.ok_or_else(|| damaged(format!("the layer `{name}` is gone")))?;
-        Ok((name, content))
-    };
-    named.into_iter().map(content).collect()
-}
-
-/// Where these stand among the columns that are summed.
-const PLACE: [usize; 3] = [11, 12, 13];
-pub(super) const DATA: usize = 14;
-
-/// An event that is in no space of this store, but tells of one by its id.
-pub(super) fn unplaced(lasting: &mut [Cell], data: String) {
-    PLACE.iter().for_each(|at| lasting[*at] = Cell::Null);
-    lasting[DATA] = Cell::Text(data);
 }
 
 fn object(row: &Row<'_>, names: &[String], from: usize) -> Outcome<Value> {

@@ -15,7 +15,7 @@ use super::records::Tables;
 use super::{UpkeepError, regular};
 use crate::sqlite::fault::{Fault, Outcome, damaged};
 use crate::sqlite::rows::{first, standing_at, u64_at};
-use crate::sqlite::schema::{FILE, open_dir, open_memory, set_meta};
+use crate::sqlite::schema::{FILE, note, open_dir, open_memory, set_meta};
 use crate::sqlite::verify::{Flaw, judge_agent, words};
 
 /// Something in a file that cannot be imported.
@@ -71,14 +71,18 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
         }
     }
     let lines = lines()?;
-    let opened = open_dir(dir)?;
+    let opened = open_dir(dir, None)?;
     let db = &opened.db;
+    if !opened.opening.noted {
+        note(db, opened.opening.boot, None).map_err(|error| StoreError::from(Fault::Sql(error)))?;
+    }
     let done = within(db, lines, file, name).map_err(StoreError::from);
     if !db.is_autocommit() {
         db.execute_batch("ROLLBACK").map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
     // It is left as it was found: after a crash the next start looks after what was going on.
-    set_meta(db, "clean", i64::from(opened.clean)).map_err(|error| StoreError::from(Fault::Sql(error)))?;
+    set_meta(db, "clean", i64::from(opened.opening.clean))
+        .map_err(|error| StoreError::from(Fault::Sql(error)))?;
     Ok(done?)
 }
 
@@ -212,9 +216,6 @@ impl Reading<'_> {
             HEADER => return Err(damaged("it is a second first line: one file holds one agent")),
             "entity" => return Err(damaged("it is a second `entity`: one file holds one agent")),
             _ => self.seen.record(&what),
-        }
-        if what == "blob" {
-            return self.tables.blob(&row).map(|()| true);
         }
         match TABLES.iter().find(|table| table.name == what) {
             Some(table) => self.tables.row(table, agent, row).map(|()| true),

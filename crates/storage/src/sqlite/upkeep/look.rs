@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use agent::port::{PageRequest, StoreError};
+use agent::id::AgentId;
+use agent::port::StoreError;
+use rusqlite::Row;
 
 use super::UpkeepError;
 use super::beside::Beside;
-use crate::sqlite::reader_lives::agents;
-use crate::sqlite::rows::Configs;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::reader_lives::agent;
+use crate::sqlite::rows::{Configs, all, int, uuid_at};
 use crate::sqlite::schema::VERSION;
 
 /// What a look at a store tells.
@@ -15,6 +18,8 @@ use crate::sqlite::schema::VERSION;
 pub struct Looked {
     /// The version of its tables.
     pub version: i64,
+    /// Frames of its log that are lost: they stand behind a damaged one. None is found where a server has it.
+    pub lost_frames: u64,
     /// Agents that were set apart or of whose life something cannot be read: the handle, and why.
     pub torn: Vec<(String, String)>,
 }
@@ -23,21 +28,22 @@ pub struct Looked {
 /// tables are not looked at. Writes nothing.
 pub fn look(place: &Path, most: usize) -> Result<Looked, UpkeepError> {
     let store = Beside::open(place)?;
-    let mut found = Looked { version: store.version, torn: Vec::new() };
+    let mut found = Looked { version: store.version, lost_frames: store.lost_frames(), torn: Vec::new() };
     if store.version != VERSION {
         return Ok(found);
     }
-    let (mut seen, mut cursor, configs) = (0, None, Configs::default());
-    while seen < most {
-        let page = PageRequest { cursor, limit: agent::limits::PAGE_MAX };
-        let page = agents(&store.db, &configs, &page).map_err(StoreError::from)?;
-        seen += page.items.len();
-        let torn = page.items.into_iter().filter_map(|card| Some((card.entity.name, card.damage?)));
-        found.torn.extend(torn);
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
+    let db = &store.db;
+    let sql = "SELECT e.uuid, e.name FROM agent a JOIN entity e ON e.id = a.id ORDER BY e.name LIMIT ?";
+    let known = |row: &Row<'_>| Ok((AgentId(uuid_at(row, 0)?), row.get::<_, String>(1)?));
+    let agents = all(db, sql, [int(most as u64)], known).map_err(StoreError::from)?;
+    let configs = Configs::default();
+    for (id, name) in agents {
+        let why = match agent(db, &configs, id) {
+            Ok(card) => card.and_then(|card| card.damage),
+            Err(Fault::Torn(_, why)) => Some(why),
+            Err(fault) => return Err(StoreError::from(fault).into()),
+        };
+        found.torn.extend(why.map(|why| (name, why)));
     }
     Ok(found)
 }

@@ -27,11 +27,12 @@ pub use self::export::{Exported, export};
 pub use self::import::{Import, Imported, LineFlaw, import};
 pub use self::look::{Looked, look};
 use self::partial::Partial;
+pub use self::partial::left_behind;
 pub use self::restore::{Restored, restore};
 use super::fault::Outcome;
 use super::rows::{first, u64_at};
 use super::schema::{OpenError, kind};
-use super::verify::{Verified, judge};
+use super::verify::{Flaw, Verified, judge};
 
 /// Why a store could not be copied, put in place or judged.
 #[derive(Debug, thiserror::Error)]
@@ -143,11 +144,20 @@ impl Figures {
     }
 }
 
+/// What a flaw of the log beside the file is told under.
+const LOG: &str = "log";
+
 /// Judges the store in a data directory, or a backup's file: beside a running server as well as without one.
 /// Writes nothing.
 pub fn verify(place: &Path) -> Result<Verified, UpkeepError> {
     let beside = Beside::open(place)?;
-    Ok(judge(&beside.db, beside.version, true).map_err(StoreError::from)?)
+    let mut found = judge(&beside.db, beside.version, true).map_err(StoreError::from)?;
+    let lost = beside.lost_frames();
+    if lost > 0 {
+        let what = format!("{lost} frames stand behind a damaged one: what they held is lost");
+        found.flaws.insert(0, Flaw { agent: None, table: super::verify::FILE, id: LOG.to_owned(), what });
+    }
+    Ok(found)
 }
 
 /// Copies all that `from` holds as of one moment into `to`, which must be an empty file, and reads the

@@ -7,17 +7,14 @@ use std::collections::HashMap;
 
 use agent::entity::handle;
 use agent::event::EventData;
-use agent::id::ContentRef;
-use rusqlite::types::{Value as Cell, ValueRef};
+use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, params, params_from_iter};
 use serde_json::{Map, Value};
 
-use super::export::{DATA, ENTITY, Table, columns, unplaced};
-use crate::sqlite::apply::put_blob;
+use super::export::{ENTITY, Table, columns};
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::rows::{bytes, first, from_json, int, run};
 use crate::sqlite::schema::meta;
-use crate::sqlite::sums;
 
 /// The tables into which records are put.
 pub(super) struct Tables<'a> {
@@ -91,36 +88,20 @@ impl<'a> Tables<'a> {
         run(self.db, &sql, params_from_iter(cells)).map(drop)
     }
 
-    /// Its checksum must be that of what the line says. Where the space that it tells of is here too, it
-    /// is tied to it again.
+    /// Where the space that it tells of is here too, it is tied to it again.
     fn event(&self, names: &mut Vec<String>, cells: &mut Vec<Cell>) -> Outcome<()> {
         let at = |name: &str| names.iter().position(|known| known == name);
-        let mut lasting: Vec<Cell> = sums::LASTING
-            .split(", ")
-            .map(|name| at(name.trim()).map_or(Cell::Null, |at| cells[at].clone()))
-            .collect();
-        let sum = |lasting: &[Cell]| i64::from(sums::sum(lasting.iter().map(ValueRef::from)));
-        let Some(crc) = at("crc").filter(|at| cells[*at] == Cell::Integer(sum(&lasting))) else {
-            return Err(damaged("its checksum does not match: it was changed, or cut"));
-        };
         let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
         let Cell::Text(text) = &cells[data] else { return Err(damaged("wanted a text as `data`")) };
-        let told = match from_json::<EventData>(text, "its `data`")? {
-            EventData::Said { space, seq, message } => Some((space, seq, None, Some(bytes(message.0)))),
-            EventData::SaidRange { space, from, to } => Some((space, from, Some(to), None)),
-            _ => None,
-        };
-        let Some((space, from, to, message)) = told else { return Ok(()) };
+        let EventData::Said { space, seq, message } = from_json(text, "its `data`")? else { return Ok(()) };
         // The same message, not only one of that number: a house may have gone on otherwise.
         let sql = "SELECT s.id FROM space s JOIN message m ON m.space = s.id AND m.seq = ?1 \
-                   WHERE s.uuid = ?2 AND m.uuid = coalesce(?3, m.uuid)";
-        let here = first(self.db, sql, params![int(to.unwrap_or(from)), bytes(space.0), message], |row| {
-            Ok(row.get::<_, i64>(0)?)
-        })?;
+                   WHERE s.uuid = ?2 AND m.uuid = ?3";
+        let here = params![int(seq), bytes(space.0), bytes(message.0)];
+        let here = first(self.db, sql, here, |row| Ok(row.get::<_, i64>(0)?))?;
         let unsettled = matches!(cells[state], Cell::Integer(0 | 1));
-        let alone = at("range_of").is_none_or(|at| cells[at] == Cell::Null);
         let Some(here) = here else {
-            if unsettled && alone {
+            if unsettled {
                 return Err(damaged(format!(
                     "it waits, and what was said is in the space `{space}`, which is not here: let the agent \
                      read it where it is, or take it back there, and export it again"
@@ -128,34 +109,12 @@ impl<'a> Tables<'a> {
             }
             return Ok(());
         };
-        let text = text.clone();
-        unplaced(&mut lasting, text);
-        let to = to.map_or(Cell::Null, |to| int(to).into());
-        for (name, value) in [("space", here.into()), ("from_seq", int(from).into()), ("to_seq", to)] {
-            let place = sums::LASTING.split(", ").position(|known| known.trim() == name);
-            if let Some(place) = place {
-                lasting[place] = Cell::clone(&value);
-            }
+        for (name, value) in [("space", here.into()), ("from_seq", int(seq).into())] {
             names.push(name.into());
             cells.push(value);
         }
-        lasting[DATA] = Cell::Null;
         cells[data] = Cell::Null;
-        cells[crc] = sum(&lasting).into();
         Ok(())
-    }
-
-    /// Bytes that the open cycle was sent, under their name.
-    pub(super) fn blob(&self, row: &Map<String, Value>) -> Outcome<()> {
-        let content = match row.get("content").map(cell).transpose()? {
-            Some(Cell::Blob(bytes)) => bytes,
-            Some(Cell::Text(text)) => text.into_bytes(),
-            _ => return Err(damaged("wanted bytes as `content`")),
-        };
-        if row.get("hash").and_then(Value::as_str) != Some(&ContentRef::of(&content).0) {
-            return Err(damaged("its content is not what its `hash` says"));
-        }
-        put_blob(self.db, &content).map(drop)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::beside::Beside;
 use super::{Partial, UpkeepError, copy, partial, sync_dir};
-use crate::sqlite::schema::{BEGUN, FILE, RESTORING, lock_dir};
+use crate::sqlite::schema::{BEGUN, FILE, LOCK, RESTORING, lock_dir};
 use crate::sqlite::verify::Verified;
 
 /// What belongs to the store's file: its log, without which it is another one, and its index.
@@ -49,7 +49,7 @@ pub fn restore(from: &Path, dir: &Path, may: &[&str], aside: Option<&str>) -> Re
     let partial = Partial::beside(&file)?;
     let verified = copy(&from, &partial.file)?;
     // Nobody may have come between the look and the lock.
-    vacant(&dir, &[may, &["lock", &partial.name()]].concat(), aside.is_some())?;
+    vacant(&dir, &[may, &[LOCK, &partial.name()]].concat(), aside.is_some())?;
     let aside = match aside {
         Some(name) => set_aside(&dir, name)?,
         None => None,

@@ -1,20 +1,18 @@
-//! What belongs to no single agent: the tables themselves, spaces and their messages, blobs, keys, and
+//! What belongs to no single agent: the tables themselves, spaces and their messages, keys, and
 //! rows of agents that are none.
 
 use std::collections::BTreeMap;
 
-use agent::id::ContentRef;
 use rusqlite::Connection;
 
 use super::{FILE, Walk, follows};
-use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{MESSAGE, MESSAGE_SUM, SPACE, message_at, space_at, u64_at};
+use crate::sqlite::rows::{MESSAGE, SPACE, message_at, space_at, u64_at};
 use crate::sqlite::schema::open_memory;
 use crate::sqlite::sums;
 
 /// Tables of which each row is some agent's.
-const OF_AGENTS: [&str; 13] = [
+const OF_AGENTS: [&str; 15] = [
     "call",
     "commits",
     "config_rev",
@@ -22,10 +20,12 @@ const OF_AGENTS: [&str; 13] = [
     "event",
     "goal",
     "inbox_head",
+    "layer",
     "life",
     "memory",
     "plan",
     "run",
+    "step",
     "view",
     "waiting",
 ];
@@ -77,14 +77,6 @@ pub(super) fn check(walk: &mut Walk<'_>) -> Outcome<()> {
             Err(damaged(format!("rows of agent {}, who is not there", row.get::<_, i64>(0)?)))
         });
     }
-    walk.each("blob", "SELECT hash, content FROM blob", [], |_, row| {
-        let (hash, content) = (row.get_ref(0)?, row.get_ref(1)?);
-        let content = content.as_blob().map_err(rusqlite::Error::from)?;
-        if hash.as_blob().map_err(rusqlite::Error::from)? != unhex(&ContentRef::of(content)) {
-            return Err(damaged("its content is not what its name says"));
-        }
-        Ok(())
-    });
     let sql = format!("SELECT s.id, {SPACE} FROM space s");
     walk.each("space", &sql, [], |walk, row| {
         let space = space_at(row, 1)?;
@@ -123,12 +115,12 @@ fn messages(walk: &mut Walk<'_>, space: i64, name: &str, head: u64, newest: u64)
     let mut last = 0;
     let sql = format!("{MESSAGE} WHERE m.space = ? ORDER BY m.seq");
     walk.each("message", &sql, [space], |walk, row| {
-        let gap = follows(&mut last, u64_at(row, 2)?, "message");
+        let gap = follows(&mut last, u64_at(row, 9)?, "message");
         walk.hold(gap.is_none(), "message", format!("{name}/{last}"), || {
             format!("{}, or its sender is", gap.unwrap_or_default())
         });
         let message = message_at(row)?;
-        if !sums::message_is_whole(row, MESSAGE_SUM)? {
+        if !sums::message_is_whole(row, 0)? {
             return Err(damaged(format!("message {} of `{name}`: its checksum does not match", message.seq)));
         }
         walk.hold(message.rev <= newest, "message", message.id, || {

@@ -3,21 +3,19 @@
 
 use agent::changes::CommitKind;
 use agent::config::Urgency;
-use agent::id::{ContentRef, CycleId};
+use agent::id::CycleId;
 use agent::life::{GoalStatus, OpenCycle, Requester, Schedule, Standing};
-use rusqlite::params;
+use agent::run::StepReceipt;
 use rusqlite::types::Value;
 
 use super::{Walk, follows, ledger, log, words};
-use crate::sqlite::apply::unhex;
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::reader_lives::{RUN, run_at};
 use crate::sqlite::rows::{
-    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at,
+    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at, uuid_at,
     uuid_or_none, wake_on_at,
 };
-use crate::sqlite::sums;
-use crate::sqlite::wake::open_at;
+use crate::sqlite::wake::{self, open_at};
 
 /// The rows of a life, as far as others are held against them.
 pub(super) struct Row {
@@ -43,9 +41,9 @@ impl Row {
         self.open.as_ref().is_some_and(|open| open.id == cycle)
     }
 
-    /// Whether the open cycle has taken the event, or shows it.
+    /// Whether the open cycle has taken the event.
     pub(super) fn has_taken(&self, seq: u64) -> bool {
-        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq) || open.shown.contains(&seq))
+        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
     }
 }
 
@@ -61,9 +59,10 @@ pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     configs(walk, &life);
     commits(walk, &life);
     runs(walk, &life);
+    steps(walk, &life);
     notes(walk, &life);
     if let Some(open) = &life.open {
-        layers(walk, open);
+        layers(walk, &life, open);
     }
 }
 
@@ -191,6 +190,19 @@ fn runs(walk: &mut Walk<'_>, life: &Row) {
     });
 }
 
+/// Receipts of steps: of the open cycle, and of none that is still to come.
+fn steps(walk: &mut Walk<'_>, life: &Row) {
+    let sql = "SELECT step, cycle, receipt FROM step WHERE agent = ? ORDER BY cycle, step";
+    walk.each("step", sql, [life.agent], |walk, row| {
+        let (step, cycle) = (u32_at(row, 0)?, CycleId(uuid_at(row, 1)?));
+        let open = life.open.as_ref().filter(|open| open.id == cycle);
+        walk.hold(open.is_some_and(|open| step <= open.step), "step", step, || {
+            "it is of no cycle that is open, or of a step that is still to come".into()
+        });
+        from_json::<StepReceipt>(&row.get::<_, String>(2)?, "a receipt").map(drop)
+    });
+}
+
 /// Rows that are valid from one commit up to another: one at a time, and none from the future.
 fn notes(walk: &mut Walk<'_>, life: &Row) {
     for (table, key) in [("memory", "key"), ("goal", "id"), ("plan", "id")] {
@@ -212,10 +224,8 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             Ok(())
         });
     }
-    let sql = "SELECT key, at, value, crc FROM memory WHERE agent = ? ORDER BY key, from_commit";
-    walk.each("memory", sql, [life.agent], |_, row| {
-        let (key, value): (String, String) = (row.get(0)?, row.get(2)?);
-        sums::check_memory(&key, row.get(1)?, &value, row.get(3)?)
+    walk.each("memory", "SELECT key, at FROM memory WHERE agent = ?", [life.agent], |_, row| {
+        time_at(row, 1).map(drop)
     });
     walk.each("goal", "SELECT id, status FROM goal WHERE agent = ?", [life.agent], |_, row| {
         let status: String = row.get(1)?;
@@ -229,10 +239,8 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
 }
 
 /// What the open cycle was sent besides its entries.
-fn layers(walk: &mut Walk<'_>, open: &OpenCycle) {
-    for ContentRef(name) in open.layers.iter().map(|layer| layer.content.clone()) {
-        let hash = unhex(&ContentRef(name.clone()));
-        let there = walk.number("blob", "SELECT count(*) FROM blob WHERE hash = ?", params![hash]);
-        walk.hold(there == Some(1), "life", "open", || format!("the layer `{name}` is gone"));
+fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
+    if let Err(fault) = wake::layers(walk.db, life.agent, open.id) {
+        walk.flaw("life", "open", words(fault));
     }
 }

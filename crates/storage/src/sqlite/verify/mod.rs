@@ -14,10 +14,10 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params, Row};
 use uuid::Uuid;
 
-use super::Sqlite;
 use super::fault::{Fault, Outcome};
 use super::schema::VERSION;
 use super::upkeep::Figures;
+use super::{Sqlite, Who};
 
 /// Agents that are judged on one snapshot: a longer look would keep the write-ahead log from being
 /// used again.
@@ -83,7 +83,7 @@ pub(super) fn judge_agent(db: &Connection, agent: i64) -> Vec<Flaw> {
 impl Sqlite {
     /// Judges the store as of one moment.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
-        Ok(self.read(|db, _| judge(db, VERSION, false)).await?)
+        Ok(self.read(Who::Doors, |db, _| judge(db, VERSION, false)).await?)
     }
 }
 
