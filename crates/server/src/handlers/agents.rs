@@ -84,9 +84,13 @@ pub(super) async fn amend(
     }
     let (id, now) = (found.id, hall.ports.clock.now());
     to_the_end(async move {
+        let configured = config.is_some();
         let amended = hall.ports.registry.amend_agent(id, display_name, config, now).await;
         if let Err(error) = amended {
             return Err(refused(&hall, error, id, &found.entity.name).await);
+        }
+        if configured {
+            hall.node.reconsider(id);
         }
         Ok(Json(card(&hall, id).await?))
     })
