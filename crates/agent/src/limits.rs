@@ -209,6 +209,8 @@ pub const FAULT_PAUSE_MAX_MS: u64 = 60_000;
 pub const STORE_PROBE_MS: u64 = 1_000;
 /// Agents that one look for due work returns.
 pub const DUE_BATCH: u32 = 256;
+/// Such looks that one agent which comes to rest causes.
+pub const DUE_PAGES: u32 = 8;
 /// The sweep that finds due work where every signal was lost.
 pub const SWEEP_MS: u64 = 5_000;
 /// Time that a graceful stop gives to the steps in hand.
