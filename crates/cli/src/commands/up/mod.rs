@@ -77,8 +77,14 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
         return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
     }
-    let (settings, url) = (&settings, &local.url);
-    let said = Announcement { settings, url, chosen: &chosen, files: &files, here: &here, lost_frames };
+    let said = Announcement {
+        settings: &settings,
+        url: &local.url,
+        chosen: &chosen,
+        files: &files,
+        here: &here,
+        lost_frames,
+    };
     said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
         Ok(report) => files.watch(reconciler, report),
