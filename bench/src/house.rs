@@ -10,14 +10,14 @@ use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
 use agent::port::{
     Accept, Accepted, Clock, Credential, CredentialKind, Heard, Listener, NewAgent, NewCredential, NewHuman,
-    NewSpace, Registry, Store, Voices, Waken,
+    NewSpace, Reader, Registry, Store, Voices, Waken,
 };
 use agent::run::Ending;
 use agent::space::NewMessage;
 use agent::update::{Topic, Update};
 use anyhow::{Context, Result, bail};
 use runtime::clock::{SystemClock, SystemIds};
-use runtime::{Keeper, Ports};
+use runtime::{Bounds, Keeper, Ports};
 use server::{Options, keys};
 use storage::sqlite::{Sqlite, Stats};
 use testkit::hands::{Counters, TestToolbox, fire, look, put};
@@ -60,6 +60,15 @@ pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
 impl House {
     /// Opens the store in `dir` and starts the keeper. Called within a runtime.
     pub(crate) fn build(dir: &Path, voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>) -> Result<Self> {
+        Self::within(dir, Bounds::default(), voices)
+    }
+
+    /// The same within these bounds.
+    pub(crate) fn within(
+        dir: &Path,
+        bounds: Bounds,
+        voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>,
+    ) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
         let marks = Arc::new(Marks::default());
@@ -70,9 +79,14 @@ impl House {
         let voices = Arc::new(WatchedVoices { inner: voices(Arc::clone(&clock)), marks: Arc::clone(&marks) });
         let shared = Arc::new(store.clone());
         let ports = Ports::new(shared, voices, Arc::new(toolbox), clock, Arc::new(SystemIds));
-        let ports = Ports { store: watched.clone(), ..ports };
+        let ports = Ports { store: watched.clone(), bounds, ..ports };
         let keeper = runtime::start(ports.clone());
         Ok(Self { watched, marks, store, keeper, ports, shutdown: CancellationToken::new() })
+    }
+
+    /// Cycles that are open.
+    pub(crate) async fn open_cycles(&self) -> Result<u64> {
+        Ok(self.store.totals().await?.open_cycles)
     }
 
     /// Figures of the store's writer.
@@ -161,7 +175,10 @@ impl House {
 
     /// Hangs the doors on a free port of the loopback; its address and a key of the person.
     pub(crate) async fn open_doors(&self, home: &Home) -> Result<(SocketAddr, String)> {
-        let key = keys::key(&[7; 32]);
+        // Another one each time that the same data is opened.
+        let mut secret = [7; 32];
+        secret[..16].copy_from_slice(self.ports.ids.uuid().as_bytes());
+        let key = keys::key(&secret);
         let credential = Credential {
             id: CredentialId(self.ports.ids.uuid()),
             kind: CredentialKind::Entity(home.you),
@@ -175,6 +192,12 @@ impl House {
         let options = Options { shutdown: self.shutdown.clone(), ..Options::new(|| [0; 32]) };
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), options);
         Ok((serve(router, self.shutdown.clone()).await?, key))
+    }
+
+    /// Ends at once, as a crash would: the store is not closed.
+    pub(crate) async fn kill(self) {
+        self.shutdown.cancel();
+        self.keeper.kill();
     }
 
     /// Shuts everything.

@@ -363,12 +363,12 @@ fn fill(data: &Path, agent: AgentId, spaces: usize) -> Result<()> {
                INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, principal_kind, principal, \
                channel, trust, root, hop, data) SELECT ?1, i, 'old-' || (i - 1), 2, 0, 1000, 2, zeroblob(16), 0, 1, 'c', \
                1, 0, 'r', 0, '{\"type\":\"heartbeat\"}' FROM n";
-    db.execute(sql, params![row, LEDGER])?;
+    db.execute(sql, params![row, LEDGER as i64])?;
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
                INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, channel, trust, root, hop, \
                space, from_seq) SELECT ?1, ?3 + i, 'held-' || i, 0, 0, 1000, 1, 3, 0, 1, 'r', 9, 1 + (i - 1) / ?4, 1 FROM n";
-    db.execute(sql, params![row, held, LEDGER, HELD])?;
+    db.execute(sql, params![row, held as i64, LEDGER as i64, HELD as i64])?;
     let sql = "UPDATE inbox_head SET head_seq = ?, held = ? WHERE agent = ?";
-    db.execute(sql, params![LEDGER + held, held, row])?;
+    db.execute(sql, params![(LEDGER + held) as i64, held as i64, row])?;
     Ok(())
 }

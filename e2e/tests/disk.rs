@@ -34,6 +34,31 @@ async fn on_a_full_disk_nothing_is_accepted_all_can_be_read_and_it_goes_on_by_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_on_a_full_disk_shows_all_and_goes_on_by_itself_once_there_is_room() {
+    let mut house = House::new().await;
+    let faults = vec![("VIV_DISK", house.dir.path().display().to_string())];
+    let full = house.dir.path().join("full");
+    let (mut life, client) = house.start(&faults).await;
+    let first = say(&client, &words("note t-000001-t", 1)).await;
+    assert!(matches!(first, Some(Answer::Fresh(_))), "{first:?}");
+    settled(&client, 1).await;
+    life.kill().unwrap();
+    life.gone(PATIENCE).await.unwrap();
+    std::fs::write(&full, "").unwrap();
+    let (mut life, client) = house.start(&faults).await;
+    let there = at_home(&client).await;
+    assert!(there.iter().any(|words| words.text.contains("t-000001-t")), "{there:?}");
+    let refused = say(&client, &words("note t-000002-t", 2)).await;
+    assert!(matches!(&refused, Some(Answer::Refused(why)) if why.starts_with("507")), "{refused:?}");
+    std::fs::remove_file(&full).unwrap();
+    let second = say(&client, &words("note t-000002-t", 2)).await;
+    assert!(matches!(second, Some(Answer::Fresh(_))), "{second:?}");
+    let events = settled(&client, 2).await;
+    assert!(events.iter().all(|event| event.state == "lived"), "{events:?}");
+    life.kill().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_sync_fails_the_process_ends_and_the_next_one_has_all_that_was_answered() {
     let mut house = House::new().await;
     let faults = vec![("VIV_DISK", house.dir.path().display().to_string())];

@@ -240,7 +240,7 @@ pub struct CallRow {
     pub index: u32,
     /// The tool.
     pub tool: String,
-    /// The raw argument string.
+    /// The argument string as it is run: the model's own, or what it was repaired to.
     pub arguments: String,
     /// What repeating it would do.
     pub effect: Effect,

@@ -341,6 +341,8 @@ pub struct Said {
     pub sender: EntityId,
     /// The sender's display name.
     pub sender_name: String,
+    /// The sender's handle, which nobody else has.
+    pub sender_handle: String,
     /// Human or agent.
     pub sender_kind: EntityKind,
     /// The words.

@@ -1,19 +1,22 @@
 //! The inbox as the agent meets it: which waiting events one waking takes, and how they are shown.
 //!
 //! Names and texts are data: they are rendered as JSON strings, so that no message can forge a
-//! header, a sender or an outcome (SYSTEM.md §2, PREDECESSOR.md 55).
+//! header, a sender or an outcome.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use crate::call::{OutcomeStatus, head_and_tail};
+use crate::call::OutcomeStatus;
 use crate::delivery::{self, space_of};
-use crate::entity::EntityKind;
 use crate::event::{EventData, EventKind, Said, Trust, Waiting};
 use crate::id::RootId;
 use crate::life::Requester;
 use crate::limits;
+use crate::quote::{self, beginning, bounded, quoted};
+
+/// What stands around a line beside itself: its number, the time since, the line's end.
+const NUMBER_MAX_BYTES: usize = 40;
 
 /// What one waking takes, and what follows from it for the cycle. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,25 +98,16 @@ fn describe(waiting: &Waiting) -> String {
     }
 }
 
+/// Bytes that an event takes where it is listed, from above.
 fn shown_size(waiting: &Waiting) -> usize {
-    let content = match &waiting.event.data {
-        EventData::Said { .. } => {
-            waiting.said.as_ref().map_or(0, |said| said.text.len().min(limits::EVENT_SHOWN_MAX_BYTES) + 120)
-        }
-        EventData::Service { payload, .. } => payload.to_string().len().min(limits::EVENT_SHOWN_MAX_BYTES),
-        EventData::Plan { instruction, slots, .. } => instruction.len() + slots.len() * 24,
-        EventData::Timer { reason } => reason.len(),
-        EventData::ToolResult { text, .. } => text.len().min(limits::EVENT_SHOWN_MAX_BYTES),
-        EventData::Heartbeat => 0,
-    };
-    content + 160
+    line(waiting, waiting.event.at).len() + NUMBER_MAX_BYTES
 }
 
 /// The entry that begins a cycle. `notice` is a word of the runtime about what happened since.
 pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) -> String {
     let mut out = String::new();
     if let Some(notice) = notice {
-        let _ = writeln!(out, "[NOTICE] {notice}\n");
+        let _ = writeln!(out, "[NOTICE] {}\n", quote::unbroken(notice));
     }
     let _ = writeln!(out, "[INBOX — {}, now {}]\n", new_events(events.len()), second(now));
     list(&mut out, events, 1, now);
@@ -154,24 +148,18 @@ pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
     out
 }
 
-/// The first words of a text, marked where it goes on.
-pub fn beginning(text: &str) -> String {
-    let cut: String = text.chars().take(limits::PREVIEW_CHARS).collect();
-    if cut.len() < text.len() { format!("{cut}…") } else { cut }
-}
-
 /// Sender, place and the first words; the name and the first words where nobody said it.
 fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
     match (&waiting.event.data, &waiting.said) {
         (_, Some(said)) => format!(
             "{} in {}, {}: {}",
-            plain_name(&said.sender_name),
+            sender(said),
             quoted(&said.space_name),
             ago(said.at, now),
             quoted(&beginning(&said.text))
         ),
         (EventData::Service { name, payload }, _) => {
-            format!("service {}: {}", quoted(name), beginning(&payload.to_string()))
+            format!("service {}: {}", quoted(name), quote::glimpse(payload))
         }
         (EventData::Plan { name, instruction, .. }, _) => {
             format!("plan {}: {}", quoted(name), quoted(&beginning(instruction)))
@@ -195,7 +183,7 @@ fn list(out: &mut String, events: &[Waiting], first: usize, now: Timestamp) {
     }
 }
 
-/// Tiers as SYSTEM.md §2 shows them: people and mentions, outcomes, alarms and services, agents.
+/// In tiers: people and mentions, outcomes, alarms and services, agents.
 /// All events of one sender in one space stay together, in order, at the place of the first.
 fn shown_order(events: &[Waiting]) -> Vec<&Waiting> {
     let mut groups: Vec<Vec<&Waiting>> = Vec::new();
@@ -241,8 +229,7 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
             None => format!("[space | id: {space}] {ago}: (the message is not readable any more)"),
         },
         EventData::Service { name, payload } => {
-            let body = bounded(&payload.to_string(), &event.id.0);
-            format!("[service {}] {ago}: {body}", quoted(name))
+            format!("[service {}] {ago}: {}", quoted(name), quote::payload(payload, &event.id.0))
         }
         EventData::Plan { plan, name, instruction, slots } => {
             let missed = match slots.len() {
@@ -252,9 +239,10 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
                     format!("due {n} times ({})", times.join(", "))
                 }
             };
-            format!("[plan {} | id: {plan}] {missed}: {}", quoted(name), quoted(instruction))
+            let body = bounded(instruction, &event.id.0);
+            format!("[plan {} | id: {plan}] {missed}: {body}", quoted(name))
         }
-        EventData::Timer { reason } => format!("[timer] {ago}: {}", quoted(reason)),
+        EventData::Timer { reason } => format!("[timer] {ago}: {}", bounded(reason, &event.id.0)),
         EventData::ToolResult { call, tool, text, error, status } => {
             let word = match status {
                 Some(OutcomeStatus::Canceled) => "was canceled",
@@ -262,7 +250,7 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
                 _ if *error => "failed",
                 _ => "answered",
             };
-            let body = bounded(&quoted(text), &event.id.0);
+            let body = bounded(text, &event.id.0);
             format!("[tool result {} | call: {call}] {word} {ago}: {body}", quoted(tool))
         }
         EventData::Heartbeat => format!("[heartbeat] {ago}"),
@@ -270,37 +258,20 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
 }
 
 fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String {
-    let kind = if said.sender_kind == EntityKind::Agent { "agent" } else { "human" };
     let names_you = if mention { ", mentions you" } else { "" };
     format!(
-        "[space {} | id: {}] {} ({kind}), {}{names_you}: {}",
+        "[space {} | id: {}] {}, {}{names_you}: {}",
         quoted(&said.space_name),
         said.space,
-        plain_name(&said.sender_name),
+        sender(said),
         ago(said.at, now),
-        bounded(&quoted(&said.text), event),
+        bounded(&said.text, event),
     )
 }
 
-/// A JSON string literal: line breaks, quotes and control characters cannot end it.
-pub fn quoted(text: &str) -> String {
-    serde_json::Value::String(text.to_owned()).to_string()
-}
-
-/// A display name without quotes where it is plain words, else as a JSON string.
-fn plain_name(name: &str) -> String {
-    let plain = !name.is_empty()
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\''));
-    if plain { name.to_owned() } else { quoted(name) }
-}
-
-fn bounded(shown: &str, event: &str) -> String {
-    if shown.len() <= limits::EVENT_SHOWN_MAX_BYTES {
-        return shown.to_owned();
-    }
-    let cut = head_and_tail(shown, limits::EVENT_SHOWN_MAX_BYTES);
-    // Line breaks of the marker would leave the line; the text itself has none.
-    format!("{} (event id: {event})", cut.replace('\n', " "))
+/// Who said it: two may have the same display name, and nobody has another's handle.
+fn sender(said: &Said) -> String {
+    format!("{} (@{}, {})", quote::name(&said.sender_name), said.sender_handle, said.sender_kind.as_str())
 }
 
 /// Whole seconds in UTC.
@@ -324,6 +295,7 @@ pub fn ago(at: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entity::EntityKind;
     use crate::event::{Channel, Envelope, Event, Principal};
     use crate::id::{EntityId, EventId, MessageId, SpaceId};
     use uuid::Uuid;
@@ -361,6 +333,7 @@ mod tests {
                 seq,
                 sender: EntityId(Uuid::from_u128(sender)),
                 sender_name: format!("P{sender}"),
+                sender_handle: format!("p{sender}"),
                 sender_kind: if agent { EntityKind::Agent } else { EntityKind::Human },
                 text: text.into(),
                 mentions: Vec::new(),
@@ -376,7 +349,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "[INBOX — 1 new event, now {}]\n\n1. [space \"Family\" | id: {id}] P1 (human), 2.1 s ago: \"Tell Muhammad\"",
+                "[INBOX — 1 new event, now {}]\n\n1. [space \"Family\" | id: {id}] P1 (@p1, human), 2.1 s ago: \"Tell Muhammad\"",
                 second(at(0) + jiff::SignedDuration::from_secs(2))
             )
         );

@@ -16,6 +16,7 @@ pub mod message;
 pub mod call;
 pub mod config;
 pub mod life;
+pub mod quote;
 pub mod run;
 pub mod tool;
 
@@ -35,6 +36,7 @@ pub mod transcript;
 pub mod triage;
 pub mod update;
 pub mod view;
+pub mod waits;
 pub mod workspace;
 
 pub mod port;

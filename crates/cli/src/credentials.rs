@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -50,20 +50,33 @@ fn path(data_dir: &Path) -> PathBuf {
     data_dir.join(FILE)
 }
 
-/// Writes the file whole or not at all, readable by its owner only.
-pub(crate) fn write(data_dir: &Path, credentials: &Credentials) -> std::io::Result<()> {
+/// Writes the file whole or not at all, readable by its owner only. Where the disk has no room for another one,
+/// over what a life before has left.
+pub(crate) fn write(data_dir: &Path, credentials: &Credentials) -> io::Result<()> {
     let target = path(data_dir);
-    let draft = data_dir.join(format!("{FILE}.new"));
+    let mut text = serde_json::to_vec(credentials)?;
+    text.push(b'\n');
+    match write_new(&target, &text) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            let mut left = fs::OpenOptions::new().write(true).open(&target).map_err(|_| error)?;
+            left.write_all(&text)?;
+            left.set_len(text.len() as u64)
+        }
+        written => written,
+    }
+}
+
+fn write_new(target: &Path, text: &[u8]) -> io::Result<()> {
+    let draft = target.with_extension("json.new");
     // A file left by a crash may have another mode, which opening it would keep.
     match fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    serde_json::to_writer(&mut file, credentials)?;
-    file.write_all(b"\n")?;
-    drop(file);
-    fs::rename(&draft, &target)
+    let written = file.write_all(text).and_then(|()| fs::rename(&draft, target));
+    // Half a file is of use to nobody.
+    written.inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
 /// Removes the file, if it is the one with this key: a successor's is left alone.
@@ -87,8 +100,8 @@ pub(crate) fn read(data_dir: &Path) -> Result<Option<Credentials>> {
     };
     match fs::read(&file) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| unreadable(error.to_string())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
         Err(error) => Err(unreadable(error.to_string())),
     }
 }

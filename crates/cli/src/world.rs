@@ -82,11 +82,14 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
     Ok(founded.then_some(key))
 }
 
-/// Makes the key of this start for the commands on this machine; the one before is void.
-pub(crate) async fn local_key(ports: &Ports) -> Result<Secret> {
+/// Makes the key of this start for the commands on this machine; the one before is void. `None` where the
+/// disk has no room for one: the one before is good then.
+pub(crate) async fn local_key(ports: &Ports) -> Result<Option<Secret>> {
     let (key, credential) = admin(ports, CLI_LABEL, true)?;
-    ports.registry.add_credential(credential).await.map_err(unwritten)?;
-    Ok(key)
+    match ports.registry.add_credential(credential).await {
+        Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
+        added => added.map(|()| Some(key)).map_err(unwritten),
+    }
 }
 
 fn admin(ports: &Ports, label: &str, replace_label: bool) -> Result<(Secret, NewCredential)> {

@@ -123,7 +123,7 @@ fn a_vendor_that_does_not_take_the_form_of_any_request_is_the_surroundings() {
 fn is_the_surroundings(status: u16, body: &Value) {
     let error = classed(status, body);
     assert!(matches!(error, ModelError::Unsupported(_)), "{status} {body}: got `{error}`");
-    assert!(error.fault() == Fault::Surroundings && !error.retryable() && !error.is_doubtful());
+    assert!(error.fault() == Fault::Surroundings && !error.retryable());
     assert_eq!(error.class(), "unsupported");
 }
 

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod live;
 pub mod node;
 pub mod trace;
+pub mod waits;
 
 mod beyond;
 mod breaker;

@@ -12,6 +12,7 @@ use agent::life::Lease;
 use agent::limits;
 use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
+use agent::repair::meant;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -224,16 +225,16 @@ impl Asking<'_> {
     }
 }
 
-/// For each call of the reply, whether its arguments fit.
+/// For each call of the reply, as it is meant, whether its arguments fit.
 fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
     let calls = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Call { name, arguments } => Some((name, arguments)),
         _ => None,
     });
     calls
-        .map(|(name, arguments)| match toolbox.tool(name) {
-            Some(tool) => tool.check(arguments).map(|_| ()),
-            None => Ok(()),
+        .map(|(name, arguments)| {
+            let call = meant(name, arguments, |name| toolbox.tool(name).is_some());
+            toolbox.tool(call.name).map_or(Ok(()), |tool| tool.check(&call.arguments).map(|_| ()))
         })
         .collect()
 }

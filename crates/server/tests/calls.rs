@@ -69,7 +69,7 @@ async fn calling(world: &World) -> CallId {
     decide.open = Some(open);
     let lease = Lease { agent: world.agent, epoch: 1 };
     let done = world.ports.store.commit(lease, decide).await.unwrap();
-    assert!(matches!(done, agent::changes::CommitOutcome::Committed { .. }), "{done:?}");
+    assert!(matches!(done.0, agent::changes::CommitOutcome::Committed { .. }), "{done:?}");
     id
 }
 

@@ -122,7 +122,7 @@ async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waite
     back.settle = vec![Settlement { seq: 1, fate: Fate::Waiting }];
     back.rest = Some(Rest { not_before: Some(until), reason: Some(RestReason::Provider) });
     let lease = Lease { agent: world.agent, epoch: 1 };
-    let outcome = world.ports.store.commit(lease, back).await.unwrap();
+    let (outcome, _) = world.ports.store.commit(lease, back).await.unwrap();
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     let resting = async |path: &str, key: &str| {
         let snapshot = Stream::open(&world, path, key, None).await.named("snapshot").await;

@@ -7,7 +7,6 @@ use agent::changes::{Changes, CommitKind};
 use agent::config::{AgentConfig, WakeOn};
 use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, RootId, SpaceId};
-use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
     Accept, Accepted, BoxStream, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
@@ -323,7 +322,7 @@ pub(crate) async fn open_cycle_for(
 ) {
     let at = world.ports.clock.now();
     let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    let open = OpenCycle::new(cycle, 1, at, &Batch::default());
+    let open = OpenCycle::new(cycle, 1, at);
     changes.open = Some(OpenCycle { taken: taken.to_vec(), requesters, ..open });
     world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
 }

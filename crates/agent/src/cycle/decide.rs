@@ -16,6 +16,7 @@ use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
+use crate::repair::{Meant, meant};
 use crate::tool::ToolSpec;
 
 /// Failed calls that a `done` in vain is told of by name.
@@ -26,6 +27,8 @@ const NAMED_MAX: usize = 5;
 pub(super) struct Planned {
     pub(super) row: CallRow,
     pub(super) inward: Inward,
+    /// What was repaired of it.
+    pub(super) repaired: Option<String>,
 }
 
 /// A decision on its way to its commit.
@@ -72,7 +75,8 @@ impl Cycle {
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
         for (place, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
-            let name = called(name);
+            let known = |name: &str| self.who.setup.tools.iter().any(|tool| tool.name == name);
+            let Meant { name, arguments, repaired } = meant(called(name), arguments, known);
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
             let spec = self.who.setup.tools.iter().find(|tool| tool.name == name);
@@ -97,7 +101,7 @@ impl Cycle {
                     step: self.open.step,
                     index,
                     tool: name.to_owned(),
-                    arguments: kept(arguments).to_owned(),
+                    arguments: kept(&arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
                     awaited: !goes_on || outcome.is_some(),
@@ -105,6 +109,7 @@ impl Cycle {
                     outcome,
                 },
                 inward: Inward::default(),
+                repaired,
             });
         }
         planned

@@ -40,10 +40,10 @@ impl Cycle {
     /// The receipt of a decision; of calls that are still open it names the tool.
     pub(super) fn step_receipt(&self, step: &Step, decision: &Decision) -> StepReceipt {
         let thought = &decision.thought;
-        let calls = decision
-            .calls
-            .iter()
-            .map(|call| self.call_receipt(&call.row, call.row.outcome.as_ref(), &decision.spans));
+        let calls = decision.calls.iter().map(|call| CallReceipt {
+            repaired: call.repaired.clone(),
+            ..self.call_receipt(&call.row, call.row.outcome.as_ref(), &decision.spans)
+        });
         StepReceipt {
             tools: decision.calls.iter().map(|call| call.row.tool.clone()).collect(),
             usage: thought.reply.usage,

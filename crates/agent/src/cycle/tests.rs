@@ -21,7 +21,7 @@ use crate::changes::{Glance, Inward, Refusal, Tried};
 use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind};
 use crate::entry::{Entry, EntryKind, View};
-use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, EntityId, EventId};
 use crate::life::{Life, Standing, Waking, Window};
 use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};

@@ -1,6 +1,6 @@
 //! `viv doctor`: looks at everything that can stand in the way, changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -82,6 +82,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: ModelArgs) -> Resu
         room(dir),
     ];
     checks.extend(store(dir, running));
+    checks.extend(halves(dir));
     let looking = Progress::start(&screen, "asking servers and the model");
     let (of_server, theirs) = server(dir, running).await;
     checks.extend(of_server);
@@ -186,6 +187,17 @@ fn store(dir: &Path, running: bool) -> Vec<Check> {
     [store].into_iter().chain(log(found.lost_frames)).chain(apart(&torn)).collect()
 }
 
+/// Copies that were not written to their end, where they may be looked for.
+fn halves(dir: &Path) -> Option<Check> {
+    let folders: BTreeSet<PathBuf> =
+        [dir, Path::new(".")].into_iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let left: Vec<PathBuf> = folders.iter().flat_map(|folder| sqlite::left_behind(folder)).collect();
+    let names: Vec<String> = left.iter().map(|copy| format!("`{}`", copy.display())).collect();
+    let detail = format!("what a killed backup or restore has left: {}", names.join(", "));
+    let hint = "remove it; the next backup to that folder does so too";
+    (!left.is_empty()).then(|| Check::new("backups", Verdict::Warn, detail).hint(hint))
+}
+
 /// That the log beside the file is damaged.
 fn log(lost: u64) -> Option<Check> {
     let detail = format!("damaged: {lost} frames stand behind a broken one, what they held is lost");
@@ -239,7 +251,8 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
 fn resting(agents: &[Value]) -> Option<Check> {
     let mut by_why: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
     for agent in agents {
-        let class = agent["reason"].as_str().filter(|class| matches!(*class, "provider" | "backoff"));
+        let class =
+            agent["reason"].as_str().filter(|class| !matches!(*class, "suspended" | "damaged" | "place"));
         let (Some(name), Some(class)) = (agent["name"].as_str(), class) else { continue };
         by_why.entry(agent["why"].as_str().unwrap_or(class)).or_insert((name, 0)).1 += 1;
     }

@@ -152,10 +152,10 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
     }
     let dir = server.kill();
     let log = dir.path().join("vivarium.db-wal");
-    let mut bytes = std::fs::read(&log).unwrap();
+    let mut bytes = fs::read(&log).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x01;
-    std::fs::write(&log, bytes).unwrap();
+    fs::write(&log, bytes).unwrap();
 
     let doctor = run(dir.path(), &["doctor", "--model", "rehearsal"]);
     assert!(
@@ -173,4 +173,15 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
     assert_eq!(server.run(&["doctor"]).code, 0);
     let (_, dir) = server.stop();
     assert_eq!(run(dir.path(), &["verify"]).code, 0);
+}
+
+#[test]
+fn what_a_killed_backup_has_left_is_named_by_doctor() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("friday.db.4194399.viv-partial"), "half of a copy").unwrap();
+    let doctor = run(dir.path(), &["doctor", "--model", "rehearsal", "--json"]);
+    let checks = doctor.json()["checks"].as_array().unwrap().clone();
+    let found = checks.iter().find(|check| check["name"] == "backups").unwrap();
+    assert_eq!(found["status"], "warn");
+    assert!(found["detail"].as_str().unwrap().contains("friday.db.4194399.viv-partial"), "{found}");
 }

@@ -88,6 +88,11 @@ impl Turns {
         self.faults.get(&agent).is_some_and(|fault| fault.until > now)
     }
 
+    /// Whether the agent stands in line.
+    pub(crate) fn in_line(&self, agent: AgentId) -> bool {
+        self.line.contains(agent)
+    }
+
     /// An operator's word: the agent does not rest any longer, nor wait behind other suspects.
     pub(crate) fn hurry(&mut self, agent: AgentId) {
         self.suspects.hurry(agent);

@@ -28,7 +28,7 @@ use crate::world::{Sabotage, World};
 /// Worlds of `make test`.
 const SEEDS: u64 = 120;
 /// What must have happened in so many worlds, or nothing is shown.
-const MET: [&str; 17] = [
+const MET: [&str; 18] = [
     "committed",
     "lost its lease",
     "refused a call",
@@ -46,6 +46,7 @@ const MET: [&str; 17] = [
     "effect",
     "rest",
     "set",
+    "suspected",
 ];
 
 thread_local! {

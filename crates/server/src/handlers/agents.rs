@@ -4,7 +4,7 @@ use agent::config::AgentConfig;
 use agent::entity::handle;
 use agent::event::Principal;
 use agent::id::{AgentId, CycleId, EntityId};
-use agent::life::{RestReason, Standing};
+use agent::life::Standing;
 use agent::limits;
 use agent::port::{AgentCard, Denial, RegistryError, StoreError};
 use agent::update::AgentState;
@@ -85,9 +85,13 @@ pub(super) async fn amend(
     let id = found.id;
     let now = hall.ports.clock.now();
     to_the_end(async move {
+        let configured = config.is_some();
         let amended = hall.ports.registry.amend_agent(id, display_name, config, now).await;
         if let Err(error) = amended {
             return Err(refused(&hall, error, id, &found.entity.name).await);
+        }
+        if configured {
+            hall.node.reconsider(id);
         }
         Ok(Json(card(&hall, id).await?))
     })
@@ -203,9 +207,7 @@ async fn own_cycle(
     entity: EntityId,
     wanted: Option<CycleId>,
 ) -> Result<CycleId, Problem> {
-    let facts = hall.ports.reader.facts(card.id).await?.unwrap_or_default();
-    let meets = facts.spaces.iter().any(|space| space.members.iter().any(|one| one.entity.id == entity));
-    if !meets {
+    if !hall.ports.reader.share_a_space(card.entity.id, entity).await? {
         return Err(not_yours());
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
@@ -228,12 +230,15 @@ pub(crate) struct Doing {
     pub(crate) reason: Option<&'static str>,
     /// The same in words, a vendor's perhaps.
     pub(crate) why: Option<String>,
+    /// Until when, where that is known.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// What an agent does now: derived from its rows and from what is live on this node.
 pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     let live = hall.node.live();
-    let doing = |state| Doing { state, reason: None, why: None };
+    let kept_back = card.not_before.filter(|until| *until > now);
+    let doing = |state| Doing { state, reason: None, why: None, until: kept_back };
     if card.standing == Standing::Retired {
         return doing(AgentState::Retired);
     }
@@ -242,14 +247,15 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     {
         return doing(activity.state);
     }
-    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why };
-    let kept_back = card.not_before.filter(|until| *until > now);
-    match (card.rest_reason, kept_back) {
+    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why, until: kept_back };
+    match card.rest_reason.zip(kept_back) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
-        (Some(RestReason::Provider), Some(until)) => asleep(Some("provider"), live.why(card.id, until)),
-        (Some(RestReason::Backoff), Some(until)) => asleep(Some("backoff"), live.why(card.id, until)),
-        _ => asleep(None, None),
+        Some((reason, until)) => asleep(Some(reason.as_str()), live.why(card.id, until)),
+        None => match live.waits(card.id) {
+            Some(wait) => Doing { until: wait.until(), ..asleep(Some(wait.class()), Some(wait.words())) },
+            None => asleep(None, None),
+        },
     }
 }
 
@@ -260,7 +266,7 @@ pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
 }
 
 fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
-    let Doing { state, reason, why } = state_of(hall, &card, now);
+    let Doing { state, reason, why, until } = state_of(hall, &card, now);
     let cycle = cycle_of(hall, &card);
     let named = card.config.model.clone();
     let voice = hall.ports.voices.voice(named.as_deref()).ok();
@@ -282,7 +288,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         cycles: card.cycles,
         skips: card.skips,
         usage: card.usage.into(),
-        not_before: card.not_before,
+        not_before: until,
         active_space: card.active_space,
         created_at: card.entity.created_at,
         commit_n: card.commit_n,

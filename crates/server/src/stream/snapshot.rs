@@ -35,7 +35,7 @@ impl Subject {
             Self::Agent(id) => {
                 let Some(card) = hall.ports.reader.agent(id).await? else { return Ok(None) };
                 let (drafts, lengths) = drafts(hall, self.topic()).await?;
-                let Doing { state, reason, why } = state_of(hall, &card, hall.ports.clock.now());
+                let Doing { state, reason, why, .. } = state_of(hall, &card, hall.ports.clock.now());
                 let cycle = cycle_of(hall, &card);
                 let commit_n = card.commit_n;
                 let reason = reason.map(str::to_owned);

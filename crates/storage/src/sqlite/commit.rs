@@ -18,7 +18,7 @@ use super::events::{Which, waiting};
 use super::facts::{facts, touch};
 use super::fault::{Fault, Outcome};
 use super::rows::{
-    REASONS, bytes, first, from_json, int, ms, place_of, reason_or_none, run, space_row, standing_at, time,
+    REASONS, bytes, first, from_json, int, ms, place_of, reason_or_none, run, space_row, standing_at,
     time_or_none, to_json, u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
 };
 use super::say::{Spoken, say};
@@ -117,7 +117,7 @@ pub(super) fn commit(
     let stages = stages.after()?;
     life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
     life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
-    rest(db, &mut life, lease, n, changes)?;
+    rest(db, session, &mut life, lease, n, changes)?;
     apply::audit(db, life.agent, n, lease.epoch, changes)?;
     write(db, session, &life, changes)?;
     failpoint::hit!(changes.kind.points().0);
@@ -250,7 +250,14 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages
 }
 
 /// What a commit means for the agent's rest: receipt, counters, when it is due again.
-fn rest(db: &Connection, life: &mut Life, lease: Lease, n: u64, changes: &Changes) -> Outcome<()> {
+fn rest(
+    db: &Connection,
+    session: &Session,
+    life: &mut Life,
+    lease: Lease,
+    n: u64,
+    changes: &Changes,
+) -> Outcome<()> {
     let row = fencing::life_after(&life.row, lease, changes);
     if let Some(receipt) = &changes.run {
         apply::receipt(db, life.agent, receipt)?;
@@ -271,10 +278,7 @@ fn rest(db: &Connection, life: &mut Life, lease: Lease, n: u64, changes: &Change
         Due::Unchanged => inbox.due_at,
         Due::Never => None,
         Due::At(at) => Some(at),
-        Due::FirstWaiting => {
-            let hold = inbox.hold_until.map(ms);
-            due_at(db, life.agent, row.standing, None, hold)?.map(time).transpose()?
-        }
+        Due::FirstWaiting => due_at(db, session, life.agent, row.standing, inbox.hold_until, changes.at)?,
     };
     (life.row, life.inbox) = (row, inbox);
     Ok(())

@@ -6,6 +6,7 @@ use agent::id::AgentId;
 use agent::life::{Plan, Standing};
 use agent::limits;
 use agent::port::{Due, Waken};
+use agent::waits;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -15,7 +16,7 @@ use super::facts::{plan_at, touch};
 use super::fault::{Outcome, torn};
 use super::held::release;
 use super::notes::put_plan;
-use super::rows::{agent_row, all, first, ms, time, time_at, u64_at, uuid_at};
+use super::rows::{agent_row, all, first, ms, time, time_at, time_or_none, u64_at, uuid_at};
 
 /// By the partial index over those that are due at all, behind one of them.
 pub(super) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
@@ -105,26 +106,21 @@ fn fire(
     due.map(|at| Ok(Waken { agent, at: time(at)?, urgent })).transpose()
 }
 
-/// When the agent has something to do, from its rows: an open cycle since `open_since`, else the
-/// first that waits; not before `hold`; never while it may not live.
+/// From when on an agent without an open cycle has something to do; not before `hold`.
 pub(super) fn due_at(
     db: &Connection,
+    session: &Session,
     agent: i64,
     standing: Standing,
-    open_since: Option<i64>,
-    hold: Option<i64>,
-) -> Outcome<Option<i64>> {
-    if standing != Standing::Active {
-        return Ok(None);
-    }
-    let since = match open_since {
-        Some(since) => Some(since),
-        None => {
-            let sql = "SELECT min(not_before) FROM waiting WHERE agent = ?";
-            first(db, sql, [agent], |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten()
-        }
-    };
-    Ok(since.map(|since| since.max(hold.unwrap_or(i64::MIN))))
+    hold: Option<Timestamp>,
+    now: Timestamp,
+) -> Outcome<Option<Timestamp>> {
+    let sql = "SELECT min(not_before), min(boot) < ? FROM waiting WHERE agent = ?";
+    let waits_from = first(db, sql, params![session.boot, agent], |row| {
+        let before = row.get::<_, Option<bool>>(1)?.unwrap_or(false);
+        Ok(time_or_none(row, 0)?.map(|not_before| waits::first_due(not_before, before, now)))
+    })?;
+    Ok(waits::due(standing, waits_from.flatten(), hold))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::inbox::beginning;
 use agent::life::Standing;
 use agent::port::InboxRow;
+use agent::quote::beginning;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -268,6 +268,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
         seq: u64_at(row, 11)?,
         sender: EntityId(sender),
         sender_name: row.get(20)?,
+        sender_handle: row.get(12)?,
         sender_kind: kind_at(row, 21)?,
         text: sums::words_at(row, 17, WORDS)?,
         mentions: ids_from(row.get(WORDS + 4)?),
@@ -313,7 +314,7 @@ pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
 
 /// Columns and joins of [`said_by_name`].
 const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
-    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
+    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
@@ -332,6 +333,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
         seq: u64_at(row, 3)?,
         sender: EntityId(uuid_at(row, 4)?),
         sender_name: row.get(5)?,
+        sender_handle: row.get(17)?,
         sender_kind: kind_at(row, 6)?,
         text: sums::words_at(row, 7, 9)?,
         mentions: ids_from(row.get(9 + 4)?),

@@ -42,6 +42,7 @@ mod totals;
 mod upkeep;
 mod urgent;
 mod verify;
+mod waits;
 mod wake;
 mod writer;
 
@@ -64,9 +65,10 @@ use self::schema::Opening;
 use self::totals::Counted;
 pub use self::upkeep::{
     Backup, Exported, Figures, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export,
-    import, look, restore, verify,
+    import, left_behind, look, restore, verify,
 };
 pub use self::verify::{Flaw, Verified};
+use self::waits::Lead;
 pub use self::writer::Stats;
 use self::writer::{Counters, Work, Writing};
 
@@ -80,6 +82,8 @@ pub(super) struct Session {
     configs: Configs,
     /// What was counted already.
     counted: Counted,
+    /// How far the wall clock is ahead, so that it is noticed when it is set back.
+    lead: Lead,
     clock: Arc<dyn Clock>,
 }
 
@@ -121,7 +125,7 @@ impl Sqlite {
     /// Opens the store in `dir`, making both where they are not. Its methods must be called within
     /// a tokio runtime (reading uses its blocking threads).
     pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let opened = schema::open_dir(dir)?;
+        let opened = schema::open_dir(dir, Some(clock.now()))?;
         let counters = Arc::new(Counters::default());
         let mut db = opened.db;
         let told = Arc::clone(&counters);
@@ -157,8 +161,8 @@ impl Sqlite {
             doors: Readers::new(opened.file, limits::READERS_DOORS),
         };
         let (boot, clean) = (opening.boot, opening.clean);
-        let (configs, counted) = (Configs::default(), Counted::default());
-        let session = Session { boot, clean, configs, counted, clock };
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot, clean, configs, counted, lead, clock };
         let (session, lost) = (Arc::new(session), opened.lost);
         Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost }) })
     }
@@ -167,8 +171,8 @@ impl Sqlite {
     /// caller at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
-        let (configs, counted) = (Configs::default(), Counted::default());
-        let session = Session { boot: 1, clean: true, configs, counted, clock };
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot: 1, clean: true, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());
@@ -182,9 +186,9 @@ impl Sqlite {
         let db = lock(held).take().ok_or(StoreError::Closed)?;
         let clock = Arc::clone(&self.inner.session.clock);
         let begun = if peaceful { schema::mark_clean(&db) } else { Ok(()) };
-        let Opening { boot, clean, .. } = begun.and_then(|()| Ok(schema::begin(&db)?))?;
-        let (configs, counted) = (Configs::default(), Counted::default());
-        let session = Session { boot, clean, configs, counted, clock };
+        let Opening { boot, clean, .. } = begun.and_then(|()| Ok(schema::begin(&db, Some(clock.now()))?))?;
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot, clean, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
         Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken, lost: 0 }) })

@@ -71,7 +71,7 @@ pub(super) fn retire(db: &Connection, agent: i64) -> Outcome<u32> {
 }
 
 /// Takes back what waits or is held.
-pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     if !matches!(found.fate, Fate::Waiting | Fate::Held) {
@@ -89,7 +89,10 @@ pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcom
     // An open cycle is due by itself, whatever waits.
     let due = match found.open {
         Some(_) => head.due_at,
-        None => due_at(db, row, head.standing, None, head.hold_until)?,
+        None => {
+            let hold = head.hold_until.map(time).transpose()?;
+            due_at(db, session, row, head.standing, hold, session.clock.now())?.map(ms)
+        }
     };
     let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
     run(db, sql, params![due, row]).map(drop)

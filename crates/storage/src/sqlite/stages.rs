@@ -10,7 +10,7 @@ use super::fault::Outcome;
 use super::rows::{all, bytes, first, int, key_at, run, u32_at, u64_at, uuid_or_none};
 
 /// Events that the cycle lived before this commit and has not dealt with so far: no more than its own, by the
-/// numbers under which it listed them.
+/// numbers under which it listed them. Joined in this order, since the ledger is long and the cycle short.
 const LIVED: &str = "SELECT e.seq, e.id, s.uuid, e.step FROM life l CROSS JOIN json_each(l.open, '$.listed') j \
     CROSS JOIN event e ON e.agent = l.agent AND e.seq = j.value LEFT JOIN space s ON s.id = e.space \
     WHERE l.agent = ? AND e.cycle = ? AND e.addressed = 0";

@@ -1,5 +1,7 @@
 //! The port of the living: each verb is one command or one question.
 
+use std::sync::Arc;
+
 use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
@@ -9,7 +11,7 @@ use rusqlite::Connection;
 
 use super::apart::Way;
 use super::fault::{Fault, of};
-use super::{Session, Sqlite, Who, accept, commit, due, registry, wake};
+use super::{Session, Sqlite, Who, accept, commit, due, registry, waits, wake};
 
 impl Store for Sqlite {
     fn accept(
@@ -89,15 +91,22 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        let done = self.among(Way::Write, move |db, session| due::fire_due(db, session, now, limit));
-        Box::pin(async move { Ok(done.await?) })
+        let session = Arc::clone(&self.inner.session);
+        let back = session.lead.set_back(&*session.clock);
+        let done = self.among(Way::Write, move |db, session| {
+            back.map_or(Ok(()), |by| waits::follow(db, by))?;
+            due::fire_due(db, session, now, limit)
+        });
+        Box::pin(async move {
+            let woken = done.await?;
+            session.lead.followed(back.unwrap_or(0));
+            Ok(woken)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use agent::config::AgentConfig;
     use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
     use agent::id::{EventId, RootId};

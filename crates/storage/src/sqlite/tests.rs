@@ -213,6 +213,36 @@ async fn agents_that_were_counted_once_are_not_counted_again() {
     assert_eq!(efforts, [efforts[0]; 3]);
 }
 
+/// Steps of a waking of somebody who is in so many spaces, each of which has said something.
+async fn waking(spaces: u128) -> u64 {
+    let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
+    settle(&store, spaces).await;
+    make(&store, spaces).await;
+    let busy = agent(spaces);
+    for n in 0..spaces {
+        store.add_member(space(n), busy.entity(), "member".into(), at(0)).await.unwrap();
+        accepted_by_two(&store, said(n)).await;
+    }
+    let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
+    let steps = counted(lock(db).as_mut().unwrap());
+    let facts = store.wake(busy, at(100), None).await.unwrap().unwrap().facts;
+    assert_eq!(facts.spaces.len(), limits::SPACES_SHOWN_MAX);
+    steps.load(Ordering::Relaxed)
+}
+
+async fn accepted_by_two(store: &Sqlite, what: Accept) {
+    let accepted = store.accept(what, None).await.unwrap();
+    assert!(matches!(accepted, Accepted::Fresh { wake, .. } if wake.len() == 2));
+}
+
+#[tokio::test]
+async fn a_waking_costs_no_more_in_thousands_of_spaces_than_in_hundreds() {
+    let (few, many) = (waking(2 * limits::SPACES_LOOK as u128).await, waking(4_000).await);
+    // What is counted of the spaces that are not known is a step or two for each, up to a bound.
+    let counted = 8 * limits::SPACES_COUNTED_MAX as u64;
+    assert!(many <= few + few / 4 + counted, "{few} steps, then {many}");
+}
+
 async fn opening(agents: u128) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
@@ -222,7 +252,7 @@ async fn opening(agents: u128) -> u64 {
     let file = dir.path().join(schema::FILE);
     let mut db = Connection::open(&file).unwrap();
     let steps = counted(&mut db);
-    let opening = schema::ready(&db, Path::new(&file)).unwrap();
+    let opening = schema::ready(&db, Path::new(&file), Some(at(0))).unwrap();
     assert_eq!((opening.boot, opening.clean), (2, false));
     steps.load(Ordering::Relaxed)
 }

@@ -89,7 +89,7 @@ pub(super) fn wake(
     if found.taken > 0 {
         events = waiting(db, row, &Which::Taken, found.taken)?;
     }
-    if found.waiting > found.taken && !held && is_due(db, row, now)? {
+    if found.waiting > found.taken && !held && is_due(db, session, row, now)? {
         events.extend(waiting(db, row, &Which::Others, limit)?);
         events.sort_by_key(|event| event.seq);
     }
@@ -117,11 +117,11 @@ pub(super) fn wake(
     }))
 }
 
-/// Whether the first of what waits is due. Then all that waits rides along: that is what was waited
-/// for, and nothing is overtaken by what came later, also where the clock was set back meanwhile.
-fn is_due(db: &Connection, agent: i64, now: Timestamp) -> Outcome<bool> {
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND not_before <= ? LIMIT 1";
-    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now)])?)
+/// Whether the first of what waits is due, as [`super::due::due_at`] finds it. Then all that waits rides along:
+/// that is what was waited for, and nothing is overtaken by what came later.
+fn is_due(db: &Connection, session: &Session, agent: i64, now: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND (not_before <= ? OR boot < ?) LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now), session.boot])?)
 }
 
 /// Whether something waits that was accepted before this start of a store that had crashed.

@@ -120,6 +120,25 @@ pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
     assert_eq!(resting(w.family, 900).await.unwrap(), [], "it is over");
 }
 
+/// What a provider refused, or what failed, may be mended by it; a new name alone mends nothing.
+pub async fn a_changed_config_ends_a_rest(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    for (reason, step) in [(RestReason::Provider, 3), (RestReason::Backoff, 4)] {
+        let mut living = w.open(w.ada).await;
+        let mut back = living.changes(CommitKind::Close);
+        back.open = None;
+        back.settle = living.settled(&Fate::Waiting);
+        back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(reason) });
+        living.done(&w, back).await;
+        w.b.registry.amend_agent(w.ada, Some("ADA".into()), None, at(20)).await.unwrap();
+        assert_eq!(w.due(899).await, []);
+        let config = serde_json::json!({"limits": {"max_steps": step}});
+        w.b.registry.amend_agent(w.ada, None, Some(config), at(20)).await.unwrap();
+        assert_eq!(w.due(20).await, [w.ada]);
+    }
+}
+
 /// Settling what is settled writes nothing.
 pub async fn an_event_is_lived_at_most_once(b: Backend) {
     let w = world(b).await;
@@ -217,8 +236,7 @@ pub async fn a_suspended_agent_keeps_its_events_and_is_never_due(b: Backend) {
     assert_eq!(w.wake(w.ada).await.waiting.len(), 2);
 }
 
-/// Whatever the agent rests for, and whether it was suspended besides or not; a pause that no failure made
-/// stays.
+/// Whatever the agent rests for, if for anything, and whether it was suspended besides or not.
 pub async fn an_operators_word_ends_a_rest(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
@@ -226,18 +244,19 @@ pub async fn an_operators_word_ends_a_rest(b: Backend) {
     let decision = living.decision();
     living.done(&w, decision).await;
     let rests = [
-        (Some(RestReason::Provider), false, 1_030, 1_030),
-        (Some(RestReason::Backoff), true, 2_030, 2_030),
-        (None, true, 3_030, 3_900),
+        (Some(RestReason::Provider), false, 1_030),
+        (Some(RestReason::Backoff), true, 2_030),
+        (None, true, 3_030),
+        (None, false, 4_030),
     ];
-    for (reason, suspended, resumed, due) in rests {
+    for (reason, suspended, due) in rests {
         let mut park = living.changes(CommitKind::Park);
-        park.rest = Some(Rest { not_before: Some(at(resumed + 870)), reason });
+        park.rest = Some(Rest { not_before: Some(at(due + 870)), reason });
         living.done(&w, park).await;
         if suspended {
-            w.b.registry.set_standing(w.ada, Standing::Suspended, at(resumed - 1)).await.unwrap();
+            w.b.registry.set_standing(w.ada, Standing::Suspended, at(due - 1)).await.unwrap();
         }
-        w.b.registry.set_standing(w.ada, Standing::Active, at(resumed)).await.unwrap();
+        w.b.registry.set_standing(w.ada, Standing::Active, at(due)).await.unwrap();
         assert_eq!((w.due(due - 1).await, w.due(due).await), (vec![], vec![w.ada]), "{reason:?}");
         assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().rest_reason, None);
         let mut open = living.changes(CommitKind::Open);

@@ -275,6 +275,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
             seq: 1,
             sender: EntityId(Uuid::from_u128(3)),
             sender_name: "You".into(),
+            sender_handle: "you".into(),
             sender_kind: EntityKind::Human,
             text: "hello you".into(),
             mentions: named,
@@ -315,7 +316,7 @@ fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
         wake_on: crate::config::WakeOn::All,
         created_at: at(0),
     };
-    crate::life::SpaceFacts { space, members: vec![member(1), member(2), member(3)] }
+    crate::life::SpaceFacts { space, members: vec![member(1), member(2), member(3)], more_members: 0 }
 }
 
 #[test]

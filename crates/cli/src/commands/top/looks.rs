@@ -28,7 +28,7 @@ impl Looks {
         match state_of(agent) {
             _ if works(agent) => self.fg(Color::Green).add_modifier(Modifier::BOLD),
             "paused" | "suspended" => self.fg(Color::Yellow),
-            "provider" | "backoff" => self.fg(Color::Red),
+            "provider" | "backoff" | "store" | "broke" => self.fg(Color::Red),
             "sleeping" if agent.waiting > 0 => Style::new(),
             _ => dim(),
         }

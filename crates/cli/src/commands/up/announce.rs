@@ -26,6 +26,8 @@ pub(super) struct Announcement<'a> {
     pub(super) here: &'a [AgentCard],
     /// Frames of the store's log that are lost.
     pub(super) lost_frames: u64,
+    /// Whether the disk is full.
+    pub(super) no_space: bool,
 }
 
 impl Announcement<'_> {
@@ -42,6 +44,7 @@ impl Announcement<'_> {
                 "model": chosen.info.name,
                 "rehearsal": chosen.info.rehearsal,
                 "lost_frames": self.lost_frames,
+                "no_space": self.no_space,
                 "files": report.filter(|_| !self.files.is_unused()).map(Report::to_json),
             }));
             return;
@@ -56,6 +59,11 @@ impl Announcement<'_> {
         if let Some(report) = report.filter(|report| !report.is_quiet()) {
             screen.line("");
             report.print(screen);
+        }
+        if self.no_space {
+            let label = "\nThe disk is full: nothing is accepted until there is room, all can be read. Commands on\n\
+                         this machine may find no key for this server before the next start.";
+            screen.line(&screen.paint(Style::Yellow, label));
         }
         if self.lost_frames > 0 {
             let label = format!("\n{}", damaged_log(self.lost_frames));

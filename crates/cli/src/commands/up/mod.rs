@@ -4,6 +4,7 @@
 mod announce;
 mod files;
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Global, UpArgs};
 use crate::assemble::{self, House};
-use crate::credentials::{self, Credentials};
+use crate::credentials::{self, Credentials, Secret};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::Screen;
@@ -62,7 +63,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     files.check(&reconciler).await?;
     let here = already_here(&*ports.reader).await;
     let admin_key = world::found(&ports, files.is_empty(), &here).await?;
-    let local = Credentials { url: listen::url(address), key: world::local_key(&ports).await? };
+    let (url, key) = (listen::url(address), world::local_key(&ports).await?);
+    let mut local = Local::of(data_dir, &url, key)?;
     let report = files.apply(&reconciler, args.prune).await;
 
     let mut hosts = settings.names("hosts");
@@ -71,31 +73,68 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     }
     let house = House::start(store, ports, hosts);
     let serving = house.open_doors(listener);
-    if let Err(error) = credentials::write(data_dir, &local) {
-        // Without it no command on this machine finds the server: better none than that one.
-        house.stop().await?;
-        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
-        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
+    match local.write(data_dir) {
+        // Better a house that can be seen from elsewhere than none.
+        Err(error) if error.kind() == ErrorKind::StorageFull => {
+            local = Local { credentials: None, no_space: true }
+        }
+        Err(error) => {
+            // Without it no command on this machine finds the server: better none than that one.
+            house.stop().await?;
+            let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+            return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
+        }
+        Ok(()) => {}
     }
     let said = Announcement {
         settings: &settings,
-        url: &local.url,
+        url: &url,
         chosen: &chosen,
         files: &files,
         here: &here,
         lost_frames,
+        no_space: local.no_space,
     };
     said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
         Ok(report) => files.watch(reconciler, report),
         Err(failure) => {
             // The admin key was said before this, since it is never said again.
-            credentials::remove(data_dir, &local);
+            local.forget(data_dir);
             house.stop().await?;
             return Err(failure);
         }
     };
     serve(screen, house, serving, signals, (data_dir, &local), watch).await
+}
+
+/// What the commands on this machine find the server by.
+struct Local {
+    /// `None` where there is no room for any.
+    credentials: Option<Credentials>,
+    no_space: bool,
+}
+
+impl Local {
+    /// With the key of this start; where there was no room for it, with that of the start before, if it has
+    /// left one.
+    fn of(data_dir: &Path, url: &str, key: Option<Secret>) -> Result<Self> {
+        let no_space = key.is_none();
+        let key = match key {
+            Some(key) => Some(key),
+            None => credentials::read(data_dir)?.map(|left| left.key),
+        };
+        let credentials = key.map(|key| Credentials { url: url.to_owned(), key });
+        Ok(Self { credentials, no_space })
+    }
+
+    fn write(&self, data_dir: &Path) -> io::Result<()> {
+        self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local))
+    }
+
+    fn forget(&self, data_dir: &Path) {
+        self.credentials.iter().for_each(|local| credentials::remove(data_dir, local));
+    }
 }
 
 /// Agents that were here before this start, as many as are named. A start does not depend on it: whoever
@@ -109,9 +148,9 @@ async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
 async fn serve(
     screen: Screen,
     house: House,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<io::Result<()>>,
     mut signals: Signals,
-    (data_dir, local): (&Path, &Credentials),
+    (data_dir, local): (&Path, &Local),
     watch: Watch,
 ) -> Result<Exit> {
     tokio::select! {
@@ -120,7 +159,7 @@ async fn serve(
         why = house.broken() => {
             // Nothing can be written, so nothing may be served: end as a crash does and recover at
             // the next start.
-            credentials::remove(data_dir, local);
+            local.forget(data_dir);
             return Err(Failure::new(Exit::Failed, "store_broken", why)
                 .hint("nothing that was acknowledged is lost; look at the disk, then start again"));
         }
@@ -136,11 +175,11 @@ async fn serve(
     };
     tokio::select! {
         left = leave => {
-            credentials::remove(data_dir, local);
+            local.forget(data_dir);
             left
         }
         () = signals.next() => {
-            credentials::remove(data_dir, local);
+            local.forget(data_dir);
             // Nothing that was acknowledged is lost by this: it is what a crash does.
             std::process::exit(STOPPED_AT_ONCE);
         }
@@ -195,7 +234,7 @@ fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::CLOSE)
-        .with_writer(std::io::stderr);
+        .with_writer(io::stderr);
     // Fails only where a log is set up already.
     let _ = log.with_ansi(screen.colour).try_init();
     Ok(())

@@ -27,6 +27,7 @@ pub use self::export::{Exported, export};
 pub use self::import::{Import, Imported, LineFlaw, import};
 pub use self::look::{Looked, look};
 use self::partial::Partial;
+pub use self::partial::left_behind;
 pub use self::restore::{Restored, restore};
 use super::fault::Outcome;
 use super::rows::{first, u64_at};

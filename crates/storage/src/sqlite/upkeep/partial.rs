@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::{UpkeepError, folder, sync_dir};
 
+/// How the names of such files end, behind the number of who writes them; nobody else's do.
+const SUFFIX: &str = ".viv-partial";
+/// And those of what SQLite has beside them.
+const JOURNAL: &str = "-journal";
+
 /// A file that is gone again unless it is kept.
 pub(super) struct Partial {
     pub(super) file: PathBuf,
@@ -18,9 +23,10 @@ impl Partial {
     /// An empty file that only its owner may read, beside where it is to stand. What others have left there is
     /// removed.
     pub(super) fn beside(target: &Path) -> Result<Self, UpkeepError> {
-        clear(target);
+        // What cannot be removed stands in nobody's way.
+        left_behind(folder(target)).iter().for_each(|copy| remove(copy));
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let file = target.with_file_name(format!("{name}.{}.partial", std::process::id()));
+        let file = target.with_file_name(format!("{name}.{}{SUFFIX}", std::process::id()));
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
@@ -68,7 +74,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be removed bears its name, `.partial`.
+            // What cannot be removed bears its name.
             remove(&self.file);
         }
     }
@@ -77,37 +83,36 @@ impl Drop for Partial {
 /// Whose copy is not written to its end in the file of that name, or in what SQLite has beside it.
 pub(super) fn of(name: &str) -> Option<&str> {
     let (whose, number) =
-        name.strip_suffix("-journal").unwrap_or(name).strip_suffix(".partial")?.rsplit_once('.')?;
+        name.strip_suffix(JOURNAL).unwrap_or(name).strip_suffix(SUFFIX)?.rsplit_once('.')?;
     (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(whose)
 }
 
-/// Removes what those have left who died while they wrote `target`, or another backup named by its time.
-fn clear(target: &Path) {
-    let Some(name) = target.file_name().map(|name| name.to_string_lossy()) else { return };
-    let timed = |name: &str| name.starts_with("vivarium-") && name.ends_with(".db");
-    // What cannot be looked at or removed stands in nobody's way.
-    for entry in std::fs::read_dir(folder(target)).into_iter().flatten().flatten() {
-        let left = entry.file_name().to_string_lossy().into_owned();
-        let ours = of(&left).is_some_and(|whose| whose == name || (timed(whose) && timed(&name)));
-        if !ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            continue;
-        }
-        let file = entry.path();
-        let copy =
-            left.strip_suffix("-journal").map_or_else(|| file.clone(), |copy| file.with_file_name(copy));
-        let free = match File::open(&copy) {
+/// Copies in a folder that nobody writes any more: what backups and restores have left that were killed. The next
+/// one to that folder removes them.
+pub fn left_behind(folder: &Path) -> Vec<PathBuf> {
+    let mut left: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter_map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            of(&name)?;
+            Some(folder.join(name.strip_suffix(JOURNAL).unwrap_or(&name)))
+        })
+        .filter(|copy| match File::open(copy) {
             Ok(held) => held.try_lock().is_ok(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
-        };
-        if free {
-            remove(&copy);
-        }
-    }
+        })
+        .collect();
+    left.sort();
+    left.dedup();
+    left
 }
 
 fn remove(copy: &Path) {
     let mut journal = copy.as_os_str().to_owned();
-    journal.push("-journal");
+    journal.push(JOURNAL);
     let _ = std::fs::remove_file(PathBuf::from(journal));
     let _ = std::fs::remove_file(copy);
 }
