@@ -161,8 +161,7 @@ fn ports_of(
     toolbox: TestToolbox,
 ) -> Ports {
     let ids = Arc::new(SimIds::new(start, clock.clone()));
-    let ports =
-        Ports::new(Arc::new(sqlite.clone()), voices, Arc::new(toolbox), Arc::new(clock.clone()), ids);
+    let ports = Ports::new(Arc::new(sqlite.clone()), voices, Arc::new(toolbox), Arc::new(clock.clone()), ids);
     Ports { store: wrap(Arc::new(sqlite.clone())), ..ports }
 }
 
