@@ -22,7 +22,7 @@ pub enum Topic {
     House,
 }
 
-/// What an agent is doing, derived and never stored twice (SYSTEM.md §1).
+/// What an agent is doing, derived and never stored twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {

@@ -2,7 +2,7 @@
 //! part of the consciousness. Rendered once per cycle.
 //!
 //! Each component is a function from facts to lines; ids stand beside names, so that tools can be
-//! given them (PREDECESSOR.md 41).
+//! given them.
 
 use std::fmt::Write as _;
 

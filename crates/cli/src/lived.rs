@@ -40,8 +40,12 @@ pub(crate) fn fresh_id() -> Result<MessageId> {
 
 /// Says it. A server that just restarts is asked again for a while, under the same id.
 pub(crate) async fn post(client: &Client, place: &Place, id: MessageId, text: &str) -> Result<Value> {
-    let (text, sender) = (text.to_owned(), place.sender.clone());
-    let body = NewMessage { text, sender, id: Some(id.0), ..NewMessage::default() };
+    let body = NewMessage {
+        text: text.to_owned(),
+        sender: place.sender.clone(),
+        id: Some(id.0),
+        ..NewMessage::default()
+    };
     let path = format!("/v1/spaces/{}/messages", place.space.id);
     let key = id.to_string();
     let end = Instant::now() + OFFER;

@@ -216,7 +216,8 @@ impl SimClock {
         place: &str,
         future: &mut Pin<&mut F>,
     ) -> Result<Option<F::Output>, Stuck> {
-        let (mut quiet, mut seen) = (0, self.lock().touches);
+        let mut quiet = 0;
+        let mut seen = self.lock().touches;
         for _ in 0..TURNS_MAX {
             if let Poll::Ready(output) = futures_util::poll!(future.as_mut()) {
                 return Ok(Some(output));

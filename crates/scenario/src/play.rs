@@ -295,7 +295,8 @@ impl Player {
     async fn happen(&mut self, what: &What) -> Result<(), Stopped> {
         match what {
             What::Says { who, space, text, id } => {
-                let (who, space) = (self.actor(who)?, self.space(space)?);
+                let who = self.actor(who)?;
+                let space = self.space(space)?;
                 let message = self.message(id.as_deref())?;
                 self.world.say_as(message, who, space, text).await?;
             }
@@ -309,13 +310,16 @@ impl Player {
                 self.note(format!("{service} calls {agent}: {payload}"));
             }
             What::Joins { who, space } => {
-                let (entity, id, at) = (self.actor(who)?, self.space(space)?, self.world.clock().now());
+                let entity = self.actor(who)?;
+                let id = self.space(space)?;
+                let at = self.world.clock().now();
                 let role = Member::ROLE.to_owned();
                 self.world.registry().add_member(id, entity, role, at).await.map_err(stopped)?;
                 self.note(format!("{who} joins {space}"));
             }
             What::Leaves { who, space } => {
-                let (entity, id) = (self.actor(who)?, self.space(space)?);
+                let entity = self.actor(who)?;
+                let id = self.space(space)?;
                 self.world.registry().remove_member(id, entity).await.map_err(stopped)?;
                 self.note(format!("{who} leaves {space}"));
             }
@@ -339,7 +343,8 @@ impl Player {
     }
 
     async fn stand(&mut self, agent: &str, standing: Standing, word: &str) -> Result<(), Stopped> {
-        let (id, at) = (self.agent(agent)?, self.world.clock().now());
+        let id = self.agent(agent)?;
+        let at = self.world.clock().now();
         self.world.registry().set_standing(id, standing, at).await.map_err(stopped)?;
         self.suspended.retain(|known| *known != id);
         if standing == Standing::Suspended {

@@ -109,25 +109,39 @@ impl World {
 
     /// A person.
     pub async fn human(&self, name: &str) -> Result<EntityId, Stopped> {
-        let (id, at) = (EntityId(self.ports.ids.uuid()), self.ports.clock.now());
-        let display_name = capitalised(name);
-        let new = NewHuman { id, name: name.into(), display_name, external_id: None, at };
+        let new = NewHuman {
+            id: EntityId(self.ports.ids.uuid()),
+            name: name.into(),
+            display_name: capitalised(name),
+            external_id: None,
+            at: self.ports.clock.now(),
+        };
         Ok(self.ports.registry.create_human(new).await.map_err(stopped)?.id)
     }
 
     /// A living agent.
     pub async fn agent(&self, name: &str, config: AgentConfig) -> Result<AgentId, Stopped> {
-        let (id, at) = (AgentId(self.ports.ids.uuid()), self.ports.clock.now());
-        let new = NewAgent { id, name: name.into(), display_name: capitalised(name), config, at };
+        let new = NewAgent {
+            id: AgentId(self.ports.ids.uuid()),
+            name: name.into(),
+            display_name: capitalised(name),
+            config,
+            at: self.ports.clock.now(),
+        };
         Ok(self.ports.registry.create_agent(new).await.map_err(stopped)?.id.agent())
     }
 
     /// A space with its first members.
     pub async fn space(&self, name: &str, members: &[EntityId]) -> Result<SpaceId, Stopped> {
-        let (id, at) = (SpaceId(self.ports.ids.uuid()), self.ports.clock.now());
-        let (name, display_name) = (name.to_lowercase(), capitalised(name));
-        let (members, description) = (members.to_vec(), String::new());
-        let new = NewSpace { id, name, display_name, description, wake_on: WakeOn::All, members, at };
+        let new = NewSpace {
+            id: SpaceId(self.ports.ids.uuid()),
+            name: name.to_lowercase(),
+            display_name: capitalised(name),
+            description: String::new(),
+            wake_on: WakeOn::All,
+            members: members.to_vec(),
+            at: self.ports.clock.now(),
+        };
         Ok(self.ports.registry.open_space(new).await.map_err(stopped)?.id)
     }
 

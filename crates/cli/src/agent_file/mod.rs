@@ -159,7 +159,8 @@ impl Judging<'_> {
         let spaces = self.spaces(keys.remove("spaces"));
         self.instructions(&mut keys, body);
         let config = self.config(keys, vet);
-        let (name, config) = (name?, config?);
+        let name = name?;
+        let config = config?;
         Some(AgentFile {
             file: self.file.to_owned(),
             display_name: display_name.unwrap_or_else(|| name.clone()),

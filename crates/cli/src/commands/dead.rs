@@ -81,7 +81,9 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
         None if client.get_as::<Ready>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
         None => all(client).await?,
     };
-    let (mut rows, mut table, now) = (Vec::new(), Vec::new(), Timestamp::now());
+    let mut rows = Vec::new();
+    let mut table = Vec::new();
+    let now = Timestamp::now();
     for agent in agents {
         for row in client.list(&agent_path(agent.id, "/inbox?state=dead"), MOST).await? {
             let event: LoggedEvent = typed("inbox", row.clone())?;

@@ -113,8 +113,13 @@ impl Reconciler {
         } else {
             report.moved(file, joined, departed);
         }
-        let (name, file_name) = (file.name.clone(), file.file.clone());
-        record.put(Known { id, name, file: file_name, rev, spaces: file.spaces.clone() });
+        record.put(Known {
+            id,
+            name: file.name.clone(),
+            file: file.file.clone(),
+            rev,
+            spaces: file.spaces.clone(),
+        });
         Ok(())
     }
 

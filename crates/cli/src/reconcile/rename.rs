@@ -58,7 +58,8 @@ impl Reconciler {
 
     async fn without_a_file(&self, there: &There, record: &Record) -> Result<Vec<Life>> {
         let mut lives = Vec::new();
-        let (mut cursor, mut looked_at) = (None, 0);
+        let mut cursor = None;
+        let mut looked_at = 0;
         let broken: BTreeSet<_> = record
             .agents
             .iter()

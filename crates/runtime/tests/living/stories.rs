@@ -1,5 +1,5 @@
-//! The scenarios of seed 004 that are possible yet (1, 2, 4, 7), its three-cycle continuity story,
-//! and seed 002's Family/Support batch.
+//! Stories that people know from work, each played once: a question, words that come while it is busy,
+//! agents that talk to each other, a restart, three cycles that build on each other, two spaces at once.
 
 use std::time::Duration;
 

@@ -36,8 +36,8 @@ pub fn read_with(
 ) -> Result<Scenario, Vec<Flaw>> {
     let whole = |message: String| vec![Flaw::new(Place::default(), message)];
     if bytes.len() > bounds::FILE_MAX_BYTES {
-        let (most, got) = (bounds::FILE_MAX_BYTES, bytes.len());
-        return Err(whole(format!("wanted a file of at most {most} bytes, got {got}")));
+        let most = bounds::FILE_MAX_BYTES;
+        return Err(whole(format!("wanted a file of at most {most} bytes, got {}", bytes.len())));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = &bytes[..error.valid_up_to()];

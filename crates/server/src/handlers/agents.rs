@@ -82,7 +82,8 @@ pub(super) async fn amend(
     if let Some(patch) = &config {
         check_names(&hall, &found.config.amended(patch)?)?;
     }
-    let (id, now) = (found.id, hall.ports.clock.now());
+    let id = found.id;
+    let now = hall.ports.clock.now();
     to_the_end(async move {
         let configured = config.is_some();
         let amended = hall.ports.registry.amend_agent(id, display_name, config, now).await;
@@ -128,7 +129,8 @@ async fn stand(
     standing: Standing,
 ) -> Result<Json<Agent>, Problem> {
     let found = agent_called(&hall, &name).await?;
-    let (id, name) = (found.id, found.entity.name);
+    let id = found.id;
+    let name = found.entity.name;
     let now = hall.ports.clock.now();
     to_the_end(async move {
         if let Err(error) = hall.ports.registry.set_standing(id, standing, now).await {
@@ -181,7 +183,8 @@ pub(super) async fn cancel(
             card
         }
     };
-    let (id, name) = (card.id, card.entity.name);
+    let id = card.id;
+    let name = card.entity.name;
     to_the_end(async move {
         let cycle = hall.ports.registry.cancel(id, body.cycle).await;
         let cycle = cycle.map_err(|error| Problem::from(error).calls(&id, &name))?;

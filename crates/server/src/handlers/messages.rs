@@ -48,8 +48,11 @@ pub(super) async fn say(
                 failpoint::hit!("accept.committed");
                 // The agents first: watchers can wait a microsecond longer than they.
                 hall.node.signal(&wake);
-                let (sender_name, sender_kind) = (sender.display_name, sender.kind);
-                let spoken = Spoken { message: message.clone(), sender_name, sender_kind };
+                let spoken = Spoken {
+                    message: message.clone(),
+                    sender_name: sender.display_name,
+                    sender_kind: sender.kind,
+                };
                 hall.ports
                     .live
                     .bus()
@@ -157,7 +160,8 @@ async fn mentioned(hall: &Hall, space: &Space, names: &[String]) -> Result<Vec<E
     let members = hall.ports.reader.members(space.id).await?;
     let mut ids: Vec<EntityId> = Vec::with_capacity(names.len());
     for (i, name) in names.iter().enumerate() {
-        let (id, lower) = (name.parse::<EntityId>().ok(), name.to_lowercase());
+        let id = name.parse::<EntityId>().ok();
+        let lower = name.to_lowercase();
         let found = members.iter().find(|m| Some(m.entity.id) == id || m.entity.name == lower);
         let found = found.ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();

@@ -148,7 +148,8 @@ impl Pump {
             let idle = !behind && self.drafts.is_empty() && self.ahead.is_empty();
             let turn = {
                 let mut room = pin!(outbox.room());
-                let (last, handed) = (&mut self.last, &mut self.handed);
+                let last = &mut self.last;
+                let handed = &mut self.handed;
                 poll_fn(|cx| {
                     // From here on nothing goes past this stream.
                     if let Some(passed) = place.seat().shut().filter(|passed| passed != last) {

@@ -36,7 +36,8 @@ impl Subject {
                 let Some(card) = hall.ports.reader.agent(id).await? else { return Ok(None) };
                 let (drafts, lengths) = drafts(hall, self.topic()).await?;
                 let Doing { state, reason, why, .. } = state_of(hall, &card, hall.ports.clock.now());
-                let (cycle, commit_n) = (cycle_of(hall, &card), card.commit_n);
+                let cycle = cycle_of(hall, &card);
+                let commit_n = card.commit_n;
                 let reason = reason.map(str::to_owned);
                 let data = AgentSnapshot { agent: id, state, reason, why, cycle, commit_n, drafts };
                 Ok(Some(Snapshot { data: json(&data), mark: commit_n, drafts: lengths }))

@@ -2,7 +2,7 @@
 //! know where updates come from.
 
 use agent::id::{AgentId, SpaceId};
-use agent::update::{AgentState, Topic, Update};
+use agent::update::{Topic, Update};
 
 /// What a stream is about.
 #[derive(Clone, Copy, Debug)]
@@ -58,18 +58,31 @@ pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown 
         Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
         // Reasons are for operators.
         Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
-            let (agent, cycle, ending) = (*agent, *cycle, *ending);
-            Shown::As(Box::new(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None }))
+            Shown::As(Box::new(Update::CycleEnded {
+                agent: *agent,
+                cycle: *cycle,
+                ending: *ending,
+                reason: None,
+                spent: None,
+            }))
         }
         Update::ToolError { agent, cycle, call, tool, ms, .. } if !operator => {
-            let (call, tool) = (call.clone(), tool.clone());
-            let (agent, cycle, ms) = (*agent, *cycle, *ms);
-            Shown::As(Box::new(Update::ToolError { agent, cycle, call, tool, reason: None, ms }))
+            Shown::As(Box::new(Update::ToolError {
+                agent: *agent,
+                cycle: *cycle,
+                call: call.clone(),
+                tool: tool.clone(),
+                reason: None,
+                ms: *ms,
+            }))
         }
-        Update::State { agent, state, cycle, rest, .. } if !operator => {
-            let (agent, state, cycle, rest): (_, AgentState, _, _) = (*agent, *state, *cycle, *rest);
-            Shown::As(Box::new(Update::State { agent, state, cycle, reason: None, rest }))
-        }
+        Update::State { agent, state, cycle, rest, .. } if !operator => Shown::As(Box::new(Update::State {
+            agent: *agent,
+            state: *state,
+            cycle: *cycle,
+            reason: None,
+            rest: *rest,
+        })),
         _ => Shown::AsItIs,
     }
 }

@@ -228,7 +228,8 @@ impl Chat {
     /// Cancels the cycles that are seen here.
     fn cancel(&mut self) -> bool {
         for (agent, busy) in self.talk.busy() {
-            let (client, answers) = (Arc::clone(&self.client), self.answers.clone());
+            let client = Arc::clone(&self.client);
+            let answers = self.answers.clone();
             let path = agent_path(*agent, "/cancel");
             let body = CancelRequest { cycle: busy.cycle };
             tokio::spawn(async move {
@@ -244,8 +245,9 @@ impl Chat {
     }
 
     fn who(&self) {
-        let (client, place, answers) =
-            (Arc::clone(&self.client), Arc::clone(&self.place), self.answers.clone());
+        let client = Arc::clone(&self.client);
+        let place = Arc::clone(&self.place);
+        let answers = self.answers.clone();
         tokio::spawn(async move {
             let text = match present(&client, &place).await {
                 Ok(text) => text,
@@ -271,8 +273,9 @@ impl Chat {
             Heard::Refused(failure) => return Err(failure),
         };
         if missed {
-            let (client, place, answers) =
-                (Arc::clone(&self.client), Arc::clone(&self.place), self.answers.clone());
+            let client = Arc::clone(&self.client);
+            let place = Arc::clone(&self.place);
+            let answers = self.answers.clone();
             tokio::spawn(async move {
                 let answer = match messages(&client, &place, MISSED_MOST).await {
                     Ok(messages) => Answer::Missed(messages),
@@ -293,8 +296,9 @@ impl Chat {
         if !new {
             return;
         }
-        let (client, place, answers) =
-            (Arc::clone(&self.client), Arc::clone(&self.place), self.answers.clone());
+        let client = Arc::clone(&self.client);
+        let place = Arc::clone(&self.place);
+        let answers = self.answers.clone();
         tokio::spawn(async move {
             // Without it the new member is shown by its id, which is no loss worth a word.
             if let Ok(members) = target::members(&client, &place.space).await {

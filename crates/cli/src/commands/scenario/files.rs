@@ -31,7 +31,8 @@ impl File {
         let flaws: Vec<Value> = flaws
             .iter()
             .map(|flaw| {
-                let (line, column) = (flaw.place.line, flaw.place.column);
+                let line = flaw.place.line;
+                let column = flaw.place.column;
                 json!({"line": line, "column": column, "message": flaw.message, "hint": flaw.hint})
             })
             .collect();

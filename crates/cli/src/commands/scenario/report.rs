@@ -70,7 +70,8 @@ pub(super) fn checked(screen: &Screen, file: &File) {
 
 /// One scenario with all its runs.
 pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
-    let (passed, runs) = (played.passed(), played.outcomes.len());
+    let passed = played.passed();
+    let runs = played.outcomes.len();
     let good = passed == runs;
     if !good || !screen.quiet {
         let share = if runs > 1 { format!("{passed}/{runs}  ") } else { String::new() };
@@ -217,7 +218,9 @@ pub(super) fn summary(screen: &Screen, all: &[Played], at_least: u8, took: Durat
 /// The same for scripts.
 pub(super) fn to_json(played: &Played, transcripts: bool) -> Value {
     let runs: Vec<Value> = played.outcomes.iter().map(|outcome| run_to_json(outcome, transcripts)).collect();
-    let (file, name, passed) = (&played.file, &played.scenario.name, played.passed());
+    let file = &played.file;
+    let name = &played.scenario.name;
+    let passed = played.passed();
     json!({"file": file, "scenario": name, "passed": passed, "ok": passed == runs.len(), "runs": runs})
 }
 

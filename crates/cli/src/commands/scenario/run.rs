@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use agent::port::{Clock, Voices};
 use runtime::clock::SystemClock;
+use scenario::flaw::Place;
 use scenario::scene::Scenario;
 use serde_json::json;
 
@@ -97,7 +98,7 @@ async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
 fn scripts_are_there(scenarios: &[(String, Scenario)]) -> Result<()> {
     for (file, scenario) in scenarios {
         if let Some(actor) = scenario.agents.iter().find(|actor| actor.script.is_none()) {
-            let (line, column) = (actor.place.line, actor.place.column);
+            let Place { line, column } = actor.place;
             let place = format!("{file}:{line}:{column}");
             let failure =
                 Failure::new(Exit::Usage, "no_script", format!("{place}: `{}` has no script", actor.name));

@@ -68,7 +68,11 @@ fn title(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'stat
         return Line::styled("looking ...", dim());
     }
     let all = house.agents.iter().filter(|agent| agent.standing != Standing::Retired);
-    let (mut count, mut awake, mut waiting, mut tokens, mut cost) = (0u64, 0u64, 0u64, None, None);
+    let mut count = 0u64;
+    let mut awake = 0u64;
+    let mut waiting = 0u64;
+    let mut tokens = None;
+    let mut cost = None;
     let mut unpriced = false;
     for agent in all {
         count += 1;

@@ -86,9 +86,8 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         }
         Ok(()) => {}
     }
-    let settings = &settings;
     let said = Announcement {
-        settings,
+        settings: &settings,
         url: &url,
         chosen: &chosen,
         files: &files,

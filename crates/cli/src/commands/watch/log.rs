@@ -157,7 +157,8 @@ impl Log {
                 self.said(at, &who, message.space, &message.text, of_agent);
             }
             Update::Member { space, entity, joined, .. } => {
-                let (who, place) = (self.names.of(*entity), self.names.of_space(*space));
+                let who = self.names.of(*entity);
+                let place = self.names.of_space(*space);
                 self.remark(at, &who, &format!("{} {place}", if *joined { "joined" } else { "left" }));
             }
             Update::Draft { space, message, agent, delta, chars } => {
@@ -232,8 +233,9 @@ impl Log {
         self.drafts.clear();
         self.calls.clear();
         for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
-            let (agent, space, text) = (draft.agent, draft.space, draft.text.clone());
-            self.drafts.insert(draft.message, Draft { agent, space, text, torn: false });
+            let text = draft.text.clone();
+            let open = Draft { agent: draft.agent, space: draft.space, text, torn: false };
+            self.drafts.insert(draft.message, open);
         }
     }
 
@@ -250,9 +252,10 @@ impl Log {
         for id in due {
             let Some(call) = self.calls.get_mut(&id) else { continue };
             call.told = true;
-            let (agent, since, text) =
-                (call.agent, call.since, called(&format!("{} ...", call.tool), Some(call)));
-            self.row(since, &self.names.of(agent.entity()), &text, Style::Dim);
+            let since = call.since;
+            let who = self.names.of(call.agent.entity());
+            let text = called(&format!("{} ...", call.tool), Some(call));
+            self.row(since, &who, &text, Style::Dim);
         }
     }
 
