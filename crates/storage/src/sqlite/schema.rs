@@ -443,7 +443,8 @@ pub(super) fn set_meta(db: &Connection, key: &str, value: i64) -> rusqlite::Resu
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::tests::{empty, fill};
     use super::*;
 
     #[test]
@@ -478,19 +479,6 @@ pub(super) mod tests {
         let plan = format!("EXPLAIN QUERY PLAN {END_RESTS}");
         let plan: String = second.db.query_row(&plan, [], |row| row.get(3)).unwrap();
         assert!(plan.contains("inbox_rest"), "{plan}");
-    }
-
-    /// Leaves no room for whatever changes `meta`, as long as no page may be added.
-    pub(in super::super) fn fill(db: &Connection) {
-        let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
-                       INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
-        db.execute_batch(trigger).unwrap();
-        db.pragma_update(None, "max_page_count", 1).unwrap();
-    }
-
-    /// As when there is room again.
-    pub(in super::super) fn empty(db: &Connection) {
-        db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
     }
 
     #[test]
