@@ -277,8 +277,8 @@ pub struct Glance {
     /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
     pub preview: Vec<Waiting>,
     /// The urgent ones of them in full, each with all that its sender said before, oldest first, at
-    /// most [`crate::limits::URGENT_MAX`]: where they are more, the newest urgent ones, then the newest
-    /// of the others.
+    /// most [`crate::limits::URGENT_MAX`]: where they are more, in the order of
+    /// [`crate::inbox::speakers`], and of each speaker the oldest.
     pub urgent: Vec<Waiting>,
     /// Whether the open cycle is to be canceled.
     pub cancel: bool,

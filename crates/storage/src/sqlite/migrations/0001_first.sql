@@ -100,12 +100,13 @@ CREATE TABLE event (
   data TEXT,                           -- everything else, as JSON
   cycle BLOB,                          -- lived: where
   step INTEGER,
-  reason TEXT,                         -- skipped, dead: why
+  reason TEXT,                         -- skipped, dead: why; lived: why it had died before it was sent again
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
 CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
+CREATE INDEX event_speaker ON event(agent, principal_kind, principal, seq) WHERE state = 0;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
 
 -- What waits, emptied as events settle.
