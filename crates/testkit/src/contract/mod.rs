@@ -121,6 +121,7 @@ macro_rules! contract_tests {
             named::the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed,
             goals::goals_are_versioned_and_the_last_word_stands,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
+            held::what_no_other_agent_hears_does_not_count_towards_the_bound,
             held::a_persons_word_lets_go_what_was_held_there_in_its_order,
             held::time_lets_go_what_was_held_and_wakes_whom_it_was_held_from,
             held::time_alone_lets_go_only_so_much_of_one_root,

@@ -294,7 +294,7 @@ CREATE TABLE request (
   PRIMARY KEY (credential, key)
 ) STRICT, WITHOUT ROWID;
 
--- Agent messages per causal root.
+-- Agent messages per causal root, as far as another agent was to hear them.
 CREATE TABLE root (id ANY NOT NULL PRIMARY KEY, agent_messages INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE credential (
