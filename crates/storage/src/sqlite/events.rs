@@ -170,7 +170,7 @@ fn append(
     Ok(run(db, sql, row)? == 1)
 }
 
-/// Its tier in the inbox (SYSTEM.md §2): lower is shown first.
+/// Its tier in the inbox: lower is shown first.
 fn tier(event: &Event) -> i64 {
     match event.kind {
         EventKind::Mention => 0,

@@ -1,4 +1,4 @@
-//! What a node asks of its store must not cost more because more agents sleep in it (FAULTS.md 39): steps
+//! What a node asks of its store must not cost more because more agents sleep in it: steps
 //! of SQLite's own machine, counted in a small house and in one with a hundred times as many. A question
 //! that looks at all rows of a table takes steps for each of them.
 
