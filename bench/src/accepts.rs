@@ -175,12 +175,11 @@ fn bare_inserts(data: &Path, group: usize) -> Result<Samples> {
     )?;
     let mut event = db.prepare(
         "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \
-         trust, root, hop, space, from_seq, to_seq, data, cycle, step, reason) \
-         VALUES (?, ?, ?, 0, 0, ?, 0, 0, ?, 0, 2, ?, 0, ?, ?, NULL, NULL, NULL, NULL, NULL)",
+         trust, root, hop, space, from_seq, data, cycle, step, reason) \
+         VALUES (?, ?, ?, 0, 0, ?, 0, 0, ?, 0, 2, ?, 0, ?, ?, NULL, NULL, NULL, NULL)",
     )?;
-    let mut waiting = db.prepare(
-        "INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES (?, ?, 0, 0, ?, 1)",
-    )?;
+    let mut waiting =
+        db.prepare("INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES (?, ?, 0, ?, 1)")?;
     let places = places(&db)?;
     let text = "x".repeat(TEXT_BYTES);
     let (begin, commit) = (&mut db.prepare("BEGIN IMMEDIATE")?, &mut db.prepare("COMMIT")?);

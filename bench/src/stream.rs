@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use agent::config::AgentConfig;
 use agent::id::{AgentId, MessageId, SpaceId};
-use agent::port::{Piece, Tokens};
+use agent::port::Piece;
 use agent::update::Update;
 use anyhow::{Context, Result, bail};
-use models::tokens::O200k;
 use models::voices::{KeyRing, VoiceBook, VoiceConfig};
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
 use models::wire::{Feed, Wire};
@@ -43,8 +42,6 @@ const WORD: &str = "word";
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
-    // The token table is read once in the life of a process, and not by a delta.
-    threads.block_on(O200k::new().count(vec!["a word".to_owned()]));
     let (mut ways, mut relayed) = (Samples::default(), Samples::default());
     let (mut paced_cpu, mut cpu, mut floor) = (Samples::default(), Samples::default(), Samples::default());
     for turn in 0..TURNS {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, CycleId};
 use crate::limits;
 
-/// What repeating a call would do. Decides what happens to it after a crash (SYSTEM.md §3).
+/// What repeating a call would do. Decides what happens to it after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -143,6 +143,12 @@ impl Outcome {
         Self { status: OutcomeStatus::Pending, text, detail: None }
     }
 
+    /// It had begun when the process died, and must not happen twice.
+    pub fn interrupted() -> Self {
+        let text = "interrupted; unknown whether it happened. Find out before you try again.";
+        Self { status: OutcomeStatus::Unknown, text: text.into(), detail: None }
+    }
+
     /// It took longer than even a call that goes on beyond its cycle may.
     pub fn given_up(effect: Effect, after_ms: u128) -> Self {
         let happened = if effect == Effect::Unsafe { "; unknown whether it happened" } else { "" };
@@ -234,7 +240,7 @@ pub struct CallRow {
     pub index: u32,
     /// The tool.
     pub tool: String,
-    /// The raw argument string.
+    /// The argument string as it is run: the model's own, or what it was repaired to.
     pub arguments: String,
     /// What repeating it would do.
     pub effect: Effect,

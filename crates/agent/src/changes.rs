@@ -1,15 +1,14 @@
 //! One value for everything that one commit may change, and what comes of it. One write path means
-//! one place for atomicity, crash recovery, fencing, audit and contract tests (HOUSE.md).
+//! one place for atomicity, crash recovery, fencing, audit and contract tests.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
-use crate::event::{Fate, Waiting};
-use crate::id::{CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
+use crate::event::{Fate, Stage, Waiting};
+use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
-use crate::port::Waken;
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, Spoken};
 
@@ -31,8 +30,10 @@ pub enum CommitKind {
     Park,
     /// Another view of the log.
     View,
-    /// The step is about to show events besides the taken ones: they are named.
-    Show,
+    /// The request of an agent during which the process has died before is about to be sent.
+    Sent,
+    /// The reply to such a request is here.
+    Arrived,
 }
 
 impl CommitKind {
@@ -46,14 +47,32 @@ impl CommitKind {
             Self::Close => "close",
             Self::Park => "park",
             Self::View => "view",
-            Self::Show => "show",
+            Self::Sent => "sent",
+            Self::Arrived => "arrived",
+        }
+    }
+
+    /// The named points around such a commit at which a process can be made to die: before it is written,
+    /// and behind it.
+    pub fn points(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Open => ("open.before", "open.committed"),
+            Self::Decide => ("decide.before", "decide.committed"),
+            Self::Start => ("start.before", "start.committed"),
+            Self::Settle => ("settle.before", "settle.committed"),
+            Self::Close => ("close.before", "close.committed"),
+            Self::Park => ("park.before", "park.committed"),
+            Self::View => ("view.before", "view.committed"),
+            Self::Sent => ("sent.before", "sent.committed"),
+            Self::Arrived => ("arrived.before", "arrived.committed"),
         }
     }
 
     /// The reverse of [`CommitKind::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        use CommitKind::{Close, Decide, Open, Park, Settle, Show, Start, View};
-        [Open, Decide, Start, Settle, Close, Park, View, Show].into_iter().find(|kind| kind.as_str() == text)
+        use CommitKind::{Arrived, Close, Decide, Open, Park, Sent, Settle, Start, View};
+        let all = [Open, Decide, Start, Settle, Close, Park, View, Sent, Arrived];
+        all.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -64,6 +83,17 @@ pub struct Settlement {
     pub seq: u64,
     /// Its new state in the ledger. [`Fate::Waiting`] gives it back untouched.
     pub fate: Fate,
+}
+
+/// How often a waiting event has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Its place in the inbox.
+    pub seq: u64,
+    /// Cycles over it that failed by their content.
+    pub attempts: u32,
+    /// Deaths of the process while it was being processed.
+    pub deaths: u32,
 }
 
 /// An event of the cycle as its agent names it.
@@ -181,14 +211,16 @@ pub struct Changes {
     pub expect: u64,
     /// When.
     pub at: Timestamp,
-    /// The life row's open cycle after this commit; `None` closes it. With [`CommitKind::Open`] the
-    /// store also raises `attempts` of each taken event.
+    /// The life row's open cycle after this commit; `None` closes it.
     pub open: Option<OpenCycle>,
+    /// With [`CommitKind::Open`]: how often waiting events have failed by now, where that has changed since
+    /// the store wrote it.
+    pub tried: Vec<Tried>,
     /// Appended to the log, with their seqs.
     pub entries: Vec<Entry>,
     /// Taken events that are settled or given back.
     pub settle: Vec<Settlement>,
-    /// Whether events given back keep the attempt that opening counted (content was at fault).
+    /// Whether events that are given back, or given up, have failed once more (their content was at fault).
     pub blame: bool,
     /// New call rows.
     pub calls: Vec<CallRow>,
@@ -200,19 +232,19 @@ pub struct Changes {
     /// are no reason to refuse: one whose agent may not (any more) speak in its space is left out. From
     /// then on each outcome that is written to a call row changes its message in the same transaction.
     pub shows: Vec<NewMessage>,
-    /// Volatile layers to keep; the open cycle names them.
+    /// Volatile layers to keep with the cycle.
     pub layers: Vec<Layer>,
     /// A new view row.
     pub view: Option<View>,
     /// The receipt.
     pub run: Option<Run>,
-    /// Tokens for the agent's totals besides those of `run`: a skipped cycle has no receipt, and its
-    /// cost is kept all the same.
+    /// Tokens for the agent's totals besides those of `run`: a skipped cycle has no receipt, and what it
+    /// used is kept all the same.
     pub usage: Usage,
+    /// What these cost, in micro-dollars; `None` where that is not known.
+    pub cost_micros: Option<u64>,
     /// With close or park: how the agent rests.
     pub rest: Option<Rest>,
-    /// New `batch_cap` of the life row (`Some(None)` clears it).
-    pub batch_cap: Option<Option<u32>>,
     /// New count of failures of the surroundings.
     pub failures: Option<u32>,
     /// New notice for the next inbox entry (`Some(None)` clears it).
@@ -236,6 +268,7 @@ impl Changes {
             expect,
             at,
             open: None,
+            tried: Vec::new(),
             entries: Vec::new(),
             settle: Vec::new(),
             blame: false,
@@ -247,8 +280,8 @@ impl Changes {
             view: None,
             run: None,
             usage: Usage::default(),
+            cost_micros: None,
             rest: None,
-            batch_cap: None,
             failures: None,
             notice: None,
             barrier: false,
@@ -256,29 +289,55 @@ impl Changes {
             retire: false,
         }
     }
+
+    /// Whether the commit deals with an event that its cycle has lived, with this decision or before: it says
+    /// something in the event's space, or its `done` names it.
+    pub fn addresses(&self, seq: u64, event: &EventId, space: Option<SpaceId>) -> bool {
+        let spoke = self.inward.says.iter().any(|said| Some(said.space) == space);
+        let names = |named: &Named| match named {
+            Named::Seq(named) => *named == seq,
+            Named::Id(named) => named == event,
+        };
+        spoke || self.addressed.iter().any(names)
+    }
 }
 
-/// What the world did meanwhile, brought by every commit and by [`crate::port::Store::glance`].
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What the world did meanwhile, brought by every commit: counts and flags, read by index. What is behind
+/// them is read by [`crate::port::Store::glance`], off the way of other commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
     /// Events that wait and are not among the open cycle's taken ones.
     pub waiting: u32,
-    /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
-    pub preview: Vec<Waiting>,
-    /// The urgent ones of them in full, each with all that its sender said before, oldest first, at
-    /// most [`crate::limits::URGENT_MAX`]: where they are more, the newest urgent ones, then the newest
-    /// of the others.
-    pub urgent: Vec<Waiting>,
+    /// The newest place in the inbox: changes with everything that is accepted.
+    pub newest: u64,
+    /// Whether something urgent is among what waits.
+    pub urgent: bool,
     /// Whether the open cycle is to be canceled.
     pub cancel: bool,
     /// Whether the agent was suspended: the open cycle parks.
     pub suspended: bool,
     /// Calls of the agent that go on beyond their cycles.
     pub detached: u32,
+    /// How many calls of the open step were answered from outside.
+    pub answered: u32,
+    /// Raised by whatever changes the agent's facts.
+    pub facts_rev: u64,
+}
+
+/// What is behind a [`Glance`], bounded in rows and bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct News {
+    /// The counts and flags as of the same moment.
+    pub glance: Glance,
+    /// The oldest events that wait and are not taken, at most [`crate::limits::PEEK_MAX`].
+    pub oldest: Vec<Waiting>,
+    /// The urgent ones of them in full, each with all that its sender said there before, oldest first, at
+    /// most [`crate::limits::URGENT_MAX`].
+    pub urgent: Vec<Waiting>,
     /// Calls of the open step that were answered from outside: canceled, or by whoever claimed them.
     pub answered: Vec<(CallId, Outcome)>,
-    /// The facts, where they changed.
-    pub facts: Option<Box<crate::life::Facts>>,
+    /// What the agent's tools and workspace are made from.
+    pub facts: crate::life::Facts,
 }
 
 /// Why a commit did not accept one of its calls.
@@ -290,16 +349,51 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// What a commit caused outside its agent, to be told on. Whoever misses it finds it in the store.
+/// An agent that an accept made due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waken {
+    /// Which.
+    pub agent: AgentId,
+    /// Not before this time (its `debounce`, or it is kept back).
+    pub at: Timestamp,
+    /// Whether it may break into a cycle that is open.
+    pub urgent: bool,
+}
+
+/// What a commit caused outside its agent, for watchers and signals only, never for the machine. Whoever
+/// misses it finds it in the store; empty where the commit turned out to have been done before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Echo {
     /// Messages as stored, in order: what was said, visible calls and changes of these.
     pub said: Vec<Spoken>,
     /// Agents that have something to do, this one included where more waits for it.
     pub wake: Vec<Waken>,
+    /// How far events of the cycle have come with it, in order.
+    pub stages: Vec<Staged>,
 }
 
-/// What came of a commit. But for the echo, none of these carries a value that the store assigned.
+/// An event of a cycle that has come further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// Which.
+    pub event: EventId,
+    /// How far.
+    pub stage: Stage,
+    /// The cycle, as long as it has the event.
+    pub cycle: Option<CycleId>,
+    /// The step at which it was shown.
+    pub step: Option<u32>,
+}
+
+impl Staged {
+    /// An event that comes so far with a commit of that cycle.
+    pub fn new(event: EventId, stage: Stage, cycle: CycleId, step: Option<u32>) -> Self {
+        let has = matches!(stage, Stage::Taken | Stage::Shown | Stage::Addressed | Stage::Read);
+        Self { event, stage, cycle: has.then_some(cycle), step }
+    }
+}
+
+/// What came of a commit. None of these carries a value that the store assigned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommitOutcome {
     /// Done, durably.
@@ -308,21 +402,64 @@ pub enum CommitOutcome {
         n: u64,
         /// What the world did meanwhile.
         glance: Glance,
-        /// For watchers and signals only, never for the machine: empty where the commit turned out
-        /// to have been done before.
-        echo: Echo,
     },
     /// Somebody else lives this agent; drop everything.
     Lost,
     /// Nothing was written: these calls may not do what they want (any more).
     Refused(Vec<Refusal>),
-    /// Nothing was written: the cycle was canceled, decide and start are refused.
+    /// Nothing was written: the cycle was canceled.
     Canceled,
     /// Nothing was written: a start with a barrier came after something urgent of a requester.
     Barred,
     /// Nothing was written: these of its calls were answered from outside before. Whoever is first has
     /// answered, and what the model reads is what the rows say.
     Answered(Vec<(CallId, Outcome)>),
-    /// Nothing was written: these events were to be shown or settled and do not wait any more.
+    /// Nothing was written: these events were to be settled and do not wait any more.
     Gone(Vec<u64>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Principal, Trust};
+    use crate::id::{EntityId, MessageId, RootId};
+    use uuid::Uuid;
+
+    #[test]
+    fn an_event_is_dealt_with_by_a_word_in_its_space_or_by_its_name() {
+        let (here, there) = (SpaceId(Uuid::from_u128(1)), SpaceId(Uuid::from_u128(2)));
+        let says = |space| NewMessage {
+            id: MessageId(Uuid::nil()),
+            space,
+            sender: EntityId(Uuid::nil()),
+            text: "done".into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: Timestamp::UNIX_EPOCH,
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Own,
+            trust: Trust::Agent,
+            root: RootId(String::new()),
+            hop: 0,
+        };
+        let event = EventId("e7".into());
+        for (said, named, space, dealt_with) in [
+            (None, None, Some(here), false),
+            (Some(here), None, Some(here), true),
+            (Some(there), None, Some(here), false),
+            (Some(here), None, None, false),
+            (None, Some(Named::Seq(7)), Some(here), true),
+            (None, Some(Named::Seq(8)), Some(here), false),
+            (None, Some(Named::Id(EventId("e7".into()))), None, true),
+            (None, Some(Named::Id(EventId("e8".into()))), None, false),
+        ] {
+            let mut changes =
+                Changes::new(CommitKind::Decide, CycleId(Uuid::nil()), 0, 0, Timestamp::UNIX_EPOCH);
+            changes.inward.says = said.map(says).into_iter().collect();
+            changes.addressed = named.clone().into_iter().collect();
+            assert_eq!(changes.addresses(7, &event, space), dealt_with, "{said:?} {named:?} {space:?}");
+        }
+    }
 }

@@ -1,11 +1,11 @@
 //! Who gets what: which events a message causes, what is urgent, what is held. Pure functions that
-//! the store calls inside the transaction that accepts the message (SYSTEM.md §§2, 9).
+//! the store calls inside the transaction that accepts the message.
 //!
 //! This module must not know how members or counts are stored.
 
 use crate::config::{Urgency, WakeOn};
 use crate::entity::EntityKind;
-use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Waiting};
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal};
 use crate::id::{AgentId, EntityId, EventId, SpaceId};
 use crate::life::{Requester, Standing};
 use crate::limits;
@@ -34,10 +34,6 @@ pub struct AgentFacts {
     pub wake_on: WakeOn,
     /// Agent-to-agent messages per root before they are held.
     pub hop_limit: u32,
-    /// Events that wait for it now.
-    pub waiting: u32,
-    /// Events that may wait.
-    pub inbox_max: u32,
     /// Whose events its open cycle lives.
     pub requesters: Vec<Requester>,
     /// What is urgent to it.
@@ -49,15 +45,12 @@ pub struct AgentFacts {
 pub struct Delivery {
     /// For whom.
     pub agent: AgentId,
-    /// The event. With `collapse`, its seq extends an existing range event of the space instead.
+    /// The event.
     pub event: Event,
     /// [`Fate::Waiting`], [`Fate::Held`], or [`Fate::Skipped`] for what `wake_on` keeps out.
     pub fate: Fate,
     /// When time alone lets a held one go; `None` where only a person's word does.
     pub release_at: Option<Timestamp>,
-    /// The inbox is full: what waits of this space becomes one range event (nothing that a person
-    /// said is dropped).
-    pub collapse: bool,
 }
 
 /// Members named in `text` as `@handle` (any case, at a word boundary, not in code) and those named
@@ -144,7 +137,6 @@ pub fn deliver(
                 event: event_of(message, seq, named, urgent),
                 release_at: release_at(agent, &fate, spoken, message.at),
                 fate,
-                collapse: agent.waiting >= agent.inbox_max,
             }
         })
         .collect()
@@ -199,49 +191,6 @@ fn release_at(agent: &AgentFacts, fate: &Fate, spoken: u32, at: Timestamp) -> Op
     (*fate == Fate::Held && spoken <= bound).then(|| at.checked_add(wait).unwrap_or(at))
 }
 
-/// What the held events of one space become when they are let go or put together: one event over all
-/// of them, of the longest of their chains. Gathered one by one, the newest first.
-#[derive(Debug, Default)]
-pub struct Together {
-    span: Option<(SpaceId, u64, u64)>,
-    cause: Option<Envelope>,
-    named: bool,
-    count: u32,
-}
-
-impl Together {
-    /// One more of them. What was not said in a space is none of them.
-    pub fn add(&mut self, event: &Event) {
-        let (space, from, to) = match event.data {
-            EventData::Said { space, seq, .. } => (space, seq, seq),
-            EventData::SaidRange { space, from, to } => (space, from, to),
-            _ => return,
-        };
-        self.span = Some(
-            self.span.map_or((space, from, to), |(_, first, last)| (space, first.min(from), last.max(to))),
-        );
-        if self.cause.as_ref().is_none_or(|cause| event.envelope.hop > cause.hop) {
-            self.cause = Some(event.envelope.clone());
-        }
-        self.named |= event.kind == EventKind::Mention;
-        self.count += 1;
-    }
-
-    /// The one event; `None` where there are fewer than two.
-    pub fn event(self, at: Timestamp) -> Option<Event> {
-        let ((space, from, to), envelope) = self.span.zip(self.cause).filter(|_| self.count > 1)?;
-        Some(Event {
-            id: EventId(format!("range:{space}:{from}-{to}")),
-            kind: if self.named { EventKind::Mention } else { EventKind::SpaceMessage },
-            urgent: false,
-            at,
-            envelope,
-            data: EventData::SaidRange { space, from, to },
-            cites: None,
-        })
-    }
-}
-
 fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event {
     Event {
         id: EventId(message.id.to_string()),
@@ -260,7 +209,8 @@ fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event 
     }
 }
 
-/// Whether an event beyond `inbox_max` is refused (services) rather than collapsed (what is said).
+/// Whether an event beyond `inbox_max` is refused. What is said in a space always waits as an event of its
+/// own: nothing that a person said is dropped.
 pub fn refused_when_full(event: &Event) -> bool {
     matches!(event.data, EventData::Service { .. })
 }
@@ -268,7 +218,7 @@ pub fn refused_when_full(event: &Event) -> bool {
 /// The space of an event, where it has one.
 pub fn space_of(event: &Event) -> Option<SpaceId> {
     match event.data {
-        EventData::Said { space, .. } | EventData::SaidRange { space, .. } => Some(space),
+        EventData::Said { space, .. } => Some(space),
         _ => None,
     }
 }
@@ -276,20 +226,6 @@ pub fn space_of(event: &Event) -> Option<SpaceId> {
 /// Who asks for something by this event, and where.
 pub fn requester(event: &Event) -> Requester {
     Requester { principal: event.envelope.principal.clone(), space: space_of(event) }
-}
-
-/// Everybody who asks for something by what waits: a range of messages has more than one speaker.
-pub fn requesters(waiting: &Waiting) -> Vec<Requester> {
-    let mut found = vec![requester(&waiting.event)];
-    if let EventData::SaidRange { space, .. } = waiting.event.data {
-        for said in &waiting.said {
-            let speaker = Requester { principal: Principal::Entity(said.sender), space: Some(space) };
-            if !found.contains(&speaker) {
-                found.push(speaker);
-            }
-        }
-    }
-    found
 }
 
 /// The agent that sent a space event, if an agent did.
@@ -322,8 +258,6 @@ mod tests {
                 standing: Standing::Active,
                 wake_on: WakeOn::All,
                 hop_limit: 8,
-                waiting: 0,
-                inbox_max: 100,
                 requesters: Vec::new(),
                 urgency: Urgency::default(),
             }),

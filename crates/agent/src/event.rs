@@ -1,5 +1,5 @@
 //! Events: facts addressed to one agent, with the whole envelope of where they come from, and the
-//! states that an accepted event can be in (SYSTEM.md §2).
+//! states that an accepted event can be in.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -132,15 +132,6 @@ pub enum EventData {
         seq: u64,
         /// The message's id.
         message: MessageId,
-    },
-    /// Refers to several messages of one space: what a full inbox collapses to.
-    SaidRange {
-        /// The space.
-        space: SpaceId,
-        /// First message, inclusive.
-        from: u64,
-        /// Last message, inclusive.
-        to: u64,
     },
     /// A service's call.
     Service {
@@ -318,12 +309,21 @@ impl Stage {
 pub struct Waiting {
     /// Its place in this agent's inbox.
     pub seq: u64,
-    /// Cycles that were opened with it and failed by their content.
+    /// Cycles over it that failed by their content.
     pub attempts: u32,
+    /// Deaths of the process while it was being processed, but for those while a model was waited for.
+    pub deaths: u32,
     /// The event.
     pub event: Event,
-    /// The words it refers to, oldest first; empty where it refers to none.
-    pub said: Vec<Said>,
+    /// The words it refers to, where it does.
+    pub said: Option<Said>,
+}
+
+impl Waiting {
+    /// The words that it refers to; empty where it refers to none.
+    pub fn words(&self) -> &str {
+        self.said.as_ref().map_or("", |said| said.text.as_str())
+    }
 }
 
 /// A message as a reader meets it: text with names beside the ids.
@@ -341,6 +341,8 @@ pub struct Said {
     pub sender: EntityId,
     /// The sender's display name.
     pub sender_name: String,
+    /// The sender's handle, which nobody else has.
+    pub sender_handle: String,
     /// Human or agent.
     pub sender_kind: EntityKind,
     /// The words.

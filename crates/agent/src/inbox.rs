@@ -1,19 +1,22 @@
 //! The inbox as the agent meets it: which waiting events one waking takes, and how they are shown.
 //!
 //! Names and texts are data: they are rendered as JSON strings, so that no message can forge a
-//! header, a sender or an outcome (SYSTEM.md §2, PREDECESSOR.md 55).
+//! header, a sender or an outcome.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use crate::call::{OutcomeStatus, head_and_tail};
+use crate::call::OutcomeStatus;
 use crate::delivery::{self, space_of};
-use crate::entity::EntityKind;
 use crate::event::{EventData, EventKind, Said, Trust, Waiting};
 use crate::id::RootId;
 use crate::life::Requester;
 use crate::limits;
+use crate::quote::{self, beginning, bounded, quoted};
+
+/// What stands around a line beside itself: its number, the time since, the line's end.
+const NUMBER_MAX_BYTES: usize = 40;
 
 /// What one waking takes, and what follows from it for the cycle. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,7 +58,7 @@ pub fn fitting(waiting: &[Waiting], max_events: u32, max_bytes: usize) -> &[Wait
 /// What follows for a cycle from living these events.
 pub fn batch(events: Vec<Waiting>) -> Batch {
     let mut requesters: Vec<Requester> = Vec::new();
-    for requester in events.iter().flat_map(delivery::requesters) {
+    for requester in events.iter().map(|waiting| delivery::requester(&waiting.event)) {
         if !requesters.contains(&requester) {
             requesters.push(requester);
         }
@@ -84,7 +87,7 @@ fn woke_for(events: &[Waiting]) -> String {
 
 fn describe(waiting: &Waiting) -> String {
     let kind = waiting.event.kind.as_str();
-    match (&waiting.event.data, waiting.said.first()) {
+    match (&waiting.event.data, &waiting.said) {
         (_, Some(said)) => {
             format!("{kind} from {} in {}", quoted(&said.sender_name), quoted(&said.space_name))
         }
@@ -95,25 +98,16 @@ fn describe(waiting: &Waiting) -> String {
     }
 }
 
+/// Bytes that an event takes where it is listed, from above.
 fn shown_size(waiting: &Waiting) -> usize {
-    let content = match &waiting.event.data {
-        EventData::Said { .. } | EventData::SaidRange { .. } => {
-            waiting.said.iter().map(|said| said.text.len().min(limits::EVENT_SHOWN_MAX_BYTES) + 120).sum()
-        }
-        EventData::Service { payload, .. } => payload.to_string().len().min(limits::EVENT_SHOWN_MAX_BYTES),
-        EventData::Plan { instruction, slots, .. } => instruction.len() + slots.len() * 24,
-        EventData::Timer { reason } => reason.len(),
-        EventData::ToolResult { text, .. } => text.len().min(limits::EVENT_SHOWN_MAX_BYTES),
-        EventData::Heartbeat => 0,
-    };
-    content + 160
+    line(waiting, waiting.event.at).len() + NUMBER_MAX_BYTES
 }
 
 /// The entry that begins a cycle. `notice` is a word of the runtime about what happened since.
 pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) -> String {
     let mut out = String::new();
     if let Some(notice) = notice {
-        let _ = writeln!(out, "[NOTICE] {notice}\n");
+        let _ = writeln!(out, "[NOTICE] {}\n", quote::unbroken(notice));
     }
     let _ = writeln!(out, "[INBOX — {}, now {}]\n", new_events(events.len()), second(now));
     list(&mut out, events, 1, now);
@@ -154,25 +148,18 @@ pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
     out
 }
 
-/// The first words of a text, marked where it goes on.
-pub fn beginning(text: &str) -> String {
-    let cut: String = text.chars().take(limits::PREVIEW_CHARS).collect();
-    if cut.len() < text.len() { format!("{cut}…") } else { cut }
-}
-
 /// Sender, place and the first words; the name and the first words where nobody said it.
 fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
-    match (&waiting.event.data, waiting.said.first()) {
-        (EventData::SaidRange { from, to, .. }, _) => format!("messages {from} to {to} of a space"),
+    match (&waiting.event.data, &waiting.said) {
         (_, Some(said)) => format!(
             "{} in {}, {}: {}",
-            plain_name(&said.sender_name),
+            sender(said),
             quoted(&said.space_name),
             ago(said.at, now),
             quoted(&beginning(&said.text))
         ),
         (EventData::Service { name, payload }, _) => {
-            format!("service {}: {}", quoted(name), beginning(&payload.to_string()))
+            format!("service {}: {}", quoted(name), quote::glimpse(payload))
         }
         (EventData::Plan { name, instruction, .. }, _) => {
             format!("plan {}: {}", quoted(name), quoted(&beginning(instruction)))
@@ -196,7 +183,7 @@ fn list(out: &mut String, events: &[Waiting], first: usize, now: Timestamp) {
     }
 }
 
-/// Tiers as SYSTEM.md §2 shows them: people and mentions, outcomes, alarms and services, agents.
+/// In tiers: people and mentions, outcomes, alarms and services, agents.
 /// All events of one sender in one space stay together, in order, at the place of the first.
 fn shown_order(events: &[Waiting]) -> Vec<&Waiting> {
     let mut groups: Vec<Vec<&Waiting>> = Vec::new();
@@ -237,14 +224,12 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
     let event = &waiting.event;
     let ago = ago(event.at, now);
     match &event.data {
-        EventData::Said { space, .. } => match waiting.said.first() {
+        EventData::Said { space, .. } => match &waiting.said {
             Some(said) => said_line(said, event.kind == EventKind::Mention, &event.id.0, now),
             None => format!("[space | id: {space}] {ago}: (the message is not readable any more)"),
         },
-        EventData::SaidRange { space, from, to } => range_lines(waiting, *space, *from, *to, now),
         EventData::Service { name, payload } => {
-            let body = bounded(&payload.to_string(), &event.id.0);
-            format!("[service {}] {ago}: {body}", quoted(name))
+            format!("[service {}] {ago}: {}", quoted(name), quote::payload(payload, &event.id.0))
         }
         EventData::Plan { plan, name, instruction, slots } => {
             let missed = match slots.len() {
@@ -254,9 +239,10 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
                     format!("due {n} times ({})", times.join(", "))
                 }
             };
-            format!("[plan {} | id: {plan}] {missed}: {}", quoted(name), quoted(instruction))
+            let body = bounded(instruction, &event.id.0);
+            format!("[plan {} | id: {plan}] {missed}: {body}", quoted(name))
         }
-        EventData::Timer { reason } => format!("[timer] {ago}: {}", quoted(reason)),
+        EventData::Timer { reason } => format!("[timer] {ago}: {}", bounded(reason, &event.id.0)),
         EventData::ToolResult { call, tool, text, error, status } => {
             let word = match status {
                 Some(OutcomeStatus::Canceled) => "was canceled",
@@ -264,7 +250,7 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
                 _ if *error => "failed",
                 _ => "answered",
             };
-            let body = bounded(&quoted(text), &event.id.0);
+            let body = bounded(text, &event.id.0);
             format!("[tool result {} | call: {call}] {word} {ago}: {body}", quoted(tool))
         }
         EventData::Heartbeat => format!("[heartbeat] {ago}"),
@@ -272,50 +258,20 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
 }
 
 fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String {
-    let kind = if said.sender_kind == EntityKind::Agent { "agent" } else { "human" };
     let names_you = if mention { ", mentions you" } else { "" };
     format!(
-        "[space {} | id: {}] {} ({kind}), {}{names_you}: {}",
+        "[space {} | id: {}] {}, {}{names_you}: {}",
         quoted(&said.space_name),
         said.space,
-        plain_name(&said.sender_name),
+        sender(said),
         ago(said.at, now),
-        bounded(&quoted(&said.text), event),
+        bounded(&said.text, event),
     )
 }
 
-fn range_lines(waiting: &Waiting, space: crate::id::SpaceId, from: u64, to: u64, now: Timestamp) -> String {
-    let mut out = format!("[space | id: {space}] messages {from} to {to}, put together since many came:");
-    for said in waiting.said.iter().take(limits::RANGE_SHOWN_MAX) {
-        let _ = write!(out, "\n   - {}", said_line(said, false, &said.id.to_string(), now));
-    }
-    // Fewer than fit are all: what else stands between the two ends is none of its events.
-    let full = waiting.said.len() >= limits::RANGE_SHOWN_MAX;
-    if full && waiting.said.len() < (to - from + 1) as usize {
-        out.push_str("\n   (read_messages shows the rest)");
-    }
-    out
-}
-
-/// A JSON string literal: line breaks, quotes and control characters cannot end it.
-pub fn quoted(text: &str) -> String {
-    serde_json::Value::String(text.to_owned()).to_string()
-}
-
-/// A display name without quotes where it is plain words, else as a JSON string.
-fn plain_name(name: &str) -> String {
-    let plain = !name.is_empty()
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\''));
-    if plain { name.to_owned() } else { quoted(name) }
-}
-
-fn bounded(shown: &str, event: &str) -> String {
-    if shown.len() <= limits::EVENT_SHOWN_MAX_BYTES {
-        return shown.to_owned();
-    }
-    let cut = head_and_tail(shown, limits::EVENT_SHOWN_MAX_BYTES);
-    // Line breaks of the marker would leave the line; the text itself has none.
-    format!("{} (event id: {event})", cut.replace('\n', " "))
+/// Who said it: two may have the same display name, and nobody has another's handle.
+fn sender(said: &Said) -> String {
+    format!("{} (@{}, {})", quote::name(&said.sender_name), said.sender_handle, said.sender_kind.as_str())
 }
 
 /// Whole seconds in UTC.
@@ -339,6 +295,7 @@ pub fn ago(at: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entity::EntityKind;
     use crate::event::{Channel, Envelope, Event, Principal};
     use crate::id::{EntityId, EventId, MessageId, SpaceId};
     use uuid::Uuid;
@@ -353,6 +310,7 @@ mod tests {
         Waiting {
             seq,
             attempts: 0,
+            deaths: 0,
             event: Event {
                 id: EventId(message.to_string()),
                 kind: EventKind::SpaceMessage,
@@ -368,18 +326,19 @@ mod tests {
                 data: EventData::Said { space, seq, message },
                 cites: None,
             },
-            said: vec![Said {
+            said: Some(Said {
                 id: message,
                 space,
                 space_name: "Family".into(),
                 seq,
                 sender: EntityId(Uuid::from_u128(sender)),
                 sender_name: format!("P{sender}"),
+                sender_handle: format!("p{sender}"),
                 sender_kind: if agent { EntityKind::Agent } else { EntityKind::Human },
                 text: text.into(),
                 mentions: Vec::new(),
                 at: at(0),
-            }],
+            }),
         }
     }
 
@@ -390,7 +349,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "[INBOX — 1 new event, now {}]\n\n1. [space \"Family\" | id: {id}] P1 (human), 2.1 s ago: \"Tell Muhammad\"",
+                "[INBOX — 1 new event, now {}]\n\n1. [space \"Family\" | id: {id}] P1 (@p1, human), 2.1 s ago: \"Tell Muhammad\"",
                 second(at(0) + jiff::SignedDuration::from_secs(2))
             )
         );
@@ -403,7 +362,7 @@ mod tests {
         assert_eq!(text.matches("\n\n[INBOX").count(), 0);
         assert_eq!(text.lines().filter(|line| line.starts_with("[INBOX")).count(), 1);
         let mut named = said(2, 1, 5, false, "hi");
-        named.said[0].sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
+        named.said.as_mut().unwrap().sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
         let text = format_inbox(&[named], at(0), None);
         assert_eq!(text.lines().filter(|line| line.starts_with("2.")).count(), 0);
     }
@@ -412,7 +371,7 @@ mod tests {
     fn a_late_result_names_its_call_and_how_it_ended_on_one_line() {
         let mut late = said(1, 1, 5, false, "");
         late.event.kind = EventKind::ToolResult;
-        late.said.clear();
+        late.said = None;
         for (status, error, word) in [
             (Some(OutcomeStatus::Ok), false, "answered"),
             (Some(OutcomeStatus::Error), true, "failed"),

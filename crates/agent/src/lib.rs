@@ -16,21 +16,27 @@ pub mod message;
 pub mod call;
 pub mod config;
 pub mod life;
+pub mod quote;
 pub mod run;
+pub mod tool;
 
 pub mod changes;
 pub mod cycle;
 pub mod delivery;
+pub mod fencing;
 pub mod goals;
 pub mod inbox;
 pub mod partial;
 pub mod plan;
 pub mod prepare;
 pub mod prompt;
+pub mod repair;
+pub mod tokens;
 pub mod transcript;
 pub mod triage;
 pub mod update;
 pub mod view;
+pub mod waits;
 pub mod workspace;
 
 pub mod port;

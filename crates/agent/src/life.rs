@@ -10,8 +10,7 @@ use crate::config::AgentConfig;
 use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Principal, Trust, Waiting};
-use crate::id::{AgentId, CallId, ContentRef, CycleId, GoalId, PlanId, RootId, SpaceId};
-use crate::inbox::Batch;
+use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::run::{StepReceipt, Usage};
 
 /// Whether the agent may live at all.
@@ -50,6 +49,28 @@ pub enum RestReason {
     Provider,
     /// Its own content failed; it tries again more carefully.
     Backoff,
+    /// It waits for more before it wakes, as its config says.
+    Debounce,
+}
+
+impl RestReason {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Backoff => "backoff",
+            Self::Debounce => "debounce",
+        }
+    }
+
+    /// The same in words, behind the agent's name.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Provider => "its model cannot be reached",
+            Self::Backoff => "what it was sent failed",
+            Self::Debounce => "it waits for more before it wakes",
+        }
+    }
 }
 
 /// That an agent with work rests, as people who wait for it are shown.
@@ -80,15 +101,6 @@ pub struct Requester {
     pub space: Option<SpaceId>,
 }
 
-/// A volatile layer that was sent, named by content (SYSTEM.md §5).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LayerRef {
-    /// Stands right behind this entry.
-    pub after: u64,
-    /// The address of its text.
-    pub content: ContentRef,
-}
-
 /// A volatile layer with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
@@ -112,8 +124,15 @@ pub struct OpenCycle {
     pub taken: Vec<u64>,
     /// The step to think next, or whose calls are open.
     pub step: u32,
-    /// Attempts at that step, counted before each.
+    /// How often that step failed by its content.
     pub attempts: u32,
+    /// How often the process died during that step, while no model was being waited for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deaths: u32,
+    /// Whether a model is being waited for; noted only where the process has died before, so that a death
+    /// meanwhile blames nobody.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub asked: bool,
     /// Whether its first decision is committed.
     pub lived: bool,
     /// Everyone whose event it lives.
@@ -138,12 +157,14 @@ pub struct OpenCycle {
     pub finishing: Option<Finishing>,
     /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
-    /// Volatile layers sent so far.
-    pub layers: Vec<LayerRef>,
-    /// What each step did.
+    /// What each step did; the store keeps each in a row of its own.
+    #[serde(skip)]
     pub steps: Vec<StepReceipt>,
-    /// Tokens as reported.
+    /// Tokens as reported, those of discarded replies included.
     pub usage: Usage,
+    /// Tokens of generations that were aborted, which nobody reports: estimated.
+    #[serde(default, skip_serializing_if = "Usage::is_none")]
+    pub estimated: Usage,
     /// Whether only agents caused it, as far as is lived.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_agents: bool,
@@ -165,12 +186,12 @@ pub struct OpenCycle {
     /// Seqs of its events by the numbers under which they were listed, from 1 on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listed: Vec<u64>,
+    /// What it has said, each text with its space as a hash: the same is not said twice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
     /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
-    /// Seqs of the events that its step shows besides, as long as no decision has lived them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shown: Vec<u64>,
     /// Whether a step failed by its content after something new was let in: nothing more is.
     #[serde(default, skip_serializing_if = "is_false")]
     pub wary: bool,
@@ -184,39 +205,41 @@ pub struct OpenCycle {
 }
 
 impl OpenCycle {
-    /// A cycle at its first step, over these events, of which nothing is lived yet.
-    pub fn new(id: CycleId, config_rev: u64, opened_at: Timestamp, batch: &Batch) -> Self {
+    /// A cycle at its first step that is about nothing yet.
+    pub fn new(id: CycleId, config_rev: u64, opened_at: Timestamp) -> Self {
         Self {
             id,
             config_rev,
             opened_at,
-            taken: batch.events.iter().map(|waiting| waiting.seq).collect(),
+            taken: Vec::new(),
             step: 0,
-            attempts: 1,
+            attempts: 0,
+            deaths: 0,
+            asked: false,
             lived: false,
-            requesters: batch.requesters.clone(),
-            root: batch.root.clone(),
-            hop: batch.hop,
-            trust: batch.trust,
-            woke_for: batch.woke_for.clone(),
+            requesters: Vec::new(),
+            root: RootId(String::new()),
+            hop: 1,
+            trust: Trust::Outside,
+            woke_for: String::new(),
             tokens: 0,
             mistakes: 0,
             nudges: 0,
             continued: false,
             finishing: None,
             addressed: Vec::new(),
-            layers: Vec::new(),
             steps: Vec::new(),
             usage: Usage::default(),
-            by_agents: batch.by_agents,
+            estimated: Usage::default(),
+            by_agents: false,
             injected: 0,
             interrupts: 0,
             peek: 0,
             previewed: Glimpse::default(),
             voice: None,
             listed: Vec::new(),
+            said: Vec::new(),
             held_back: false,
-            shown: Vec::new(),
             wary: false,
             awake_ms: 0,
             opening: Some(id),
@@ -277,8 +300,6 @@ pub struct Life {
     pub standing: Standing,
     /// Where `send_message` goes without a space.
     pub active_space: Option<SpaceId>,
-    /// Largest batch while suspects wait; `None` where none do.
-    pub batch_cap: Option<u32>,
     /// Failures of the surroundings in a row.
     pub failures: u32,
     /// Told in the next inbox entry, such as that work was cut off.
@@ -391,6 +412,8 @@ pub struct SpaceFacts {
 /// What the workspace is rendered from and inward tools are checked against.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
+    /// Raised by whatever changes them.
+    pub rev: u64,
     /// The spaces that the agent is a member of: the active one, then those in which something was said last.
     pub spaces: Vec<SpaceFacts>,
     /// Its spaces besides these, as far as they are counted ([`crate::limits::SPACES_COUNTED_MAX`]).
@@ -457,16 +480,18 @@ pub struct Waking {
     pub view: View,
     /// Entries that the view shows, oldest first.
     pub window: Window,
-    /// Calls of the open cycle, in order.
+    /// Calls of the open cycle's step, in order.
     pub calls: Vec<CallRow>,
     /// What waits and is due, oldest first.
     pub waiting: Vec<Waiting>,
+    /// Whether the process died since the open cycle was opened.
+    pub died: bool,
     /// What the workspace is rendered from.
     pub facts: Facts,
     /// The open cycle's layers.
     pub layers: Vec<Layer>,
     /// Whether opening may overlap the model call: the store was closed cleanly, or all that waits
-    /// was accepted since this start (HOUSE.md, *open*).
+    /// was accepted since this start.
     pub clean: bool,
     /// The cycle that someone asked to cancel, if any.
     pub cancel: Option<CycleId>,
@@ -476,7 +501,8 @@ impl Waking {
     /// Whether the process may have died of this agent: it was awake then, or was before with events
     /// that wait again. What only waited did nothing; a crash must not make it queue up.
     pub fn is_suspect(&self) -> bool {
-        !self.clean && (self.life.open.is_some() || self.waiting.iter().any(|waiting| waiting.attempts > 0))
+        let failed = |waiting: &Waiting| waiting.attempts > 0 || waiting.deaths > 0;
+        !self.clean && (self.life.open.is_some() || self.waiting.iter().any(failed))
     }
 }
 

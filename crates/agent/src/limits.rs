@@ -24,8 +24,6 @@ pub const EVENTS_PER_CYCLE: u32 = 100;
 pub const INBOX_MAX: u32 = 10_000;
 /// An event's text above this is shown as head and tail.
 pub const EVENT_SHOWN_MAX_BYTES: usize = 8 * 1024;
-/// Messages that one collapsed range event shows.
-pub const RANGE_SHOWN_MAX: usize = 50;
 /// Lines of an inbox preview.
 pub const PREVIEW_LINES: usize = 5;
 /// Characters of text in a line of a preview.
@@ -52,6 +50,13 @@ pub const WALL_CLOCK_MS: u64 = 15 * 60 * 1000;
 pub const MISTAKE_LIMIT: u32 = 3;
 /// Attempts that content may fail (default of `limits.max_attempts`).
 pub const MAX_ATTEMPTS: u32 = 5;
+/// Failures of its content after which an event is tried alone.
+pub const ALONE_AFTER_ATTEMPTS: u32 = 2;
+/// Deaths of the process after which an event is tried alone; after the first the batch is halved.
+pub const ALONE_AFTER_DEATHS: u32 = 2;
+/// Deaths of the process, the last ones alone, after which an event or a cycle is given up. One more may have
+/// gone uncounted: the first, while its opening was not on disk yet.
+pub const DEATHS_MAX: u32 = 19;
 /// Retries of a model call within one waking (default of `limits.model_retries`).
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.
@@ -78,8 +83,8 @@ pub const REFUSALS_MAX: u32 = 8;
 pub const HOP_LIMIT: u32 = 8;
 /// How long a held event waits before time alone lets it go.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
-/// Held events of one agent; beyond that those of each space are put together into one, still held.
-pub const HELD_MAX: u32 = 1_000;
+/// Held events that one command lets go; the next sweep lets go of more.
+pub const RELEASE_MAX: u32 = 100;
 /// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
 /// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
 pub const HELD_RELEASES: u32 = 2;
@@ -144,16 +149,11 @@ pub const MODEL_IDLE_MS: u64 = 60_000;
 pub const MODEL_TOTAL_MS: u64 = 600_000;
 /// Times that one waking cuts what it sends to half, where a vendor finds it too long.
 pub const TOO_LONG_CUTS: u32 = 3;
-/// Milliseconds within which a model must have answered the request that finds out whether another one is to
-/// blame for its failure.
-pub const TRIAL_MS: u64 = 60_000;
-/// Times that the pauses are longer where content is blamed only because other requests are answered.
-pub const OWN_DOING_PAUSES: u64 = 8;
+/// Activations in a row that failed, the last with what a server does in an outage and at a request it cannot
+/// digest alike, from which on the request is blamed.
+pub const AMBIGUOUS_MAX: u32 = 8;
 /// Providers whose breakers one node keeps.
 pub const BREAKERS_MAX: usize = 1_024;
-/// Agents that must meet what may be one request's own doing (silence, a cut stream) before their
-/// provider's breaker opens.
-pub const BREAKER_STRIKES: usize = 3;
 /// How long at least others wait while one agent asks for all whether a provider is back.
 pub const BREAKER_PROBE_MS: u64 = 5_000;
 /// How much later than the one before each agent that is turned away may come back.
@@ -170,6 +170,8 @@ pub const BACKOFF_MAX_MS: u64 = 30_000;
 pub const PARK_MAX_MS: u64 = 5 * 60 * 1000;
 /// Longest `retry-after` that is believed.
 pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60 * 1000;
+/// A wall clock that was set back by no more is taken for one that was not.
+pub const CLOCK_NOISE_MS: i64 = 1_000;
 /// A tool call (default).
 pub const TOOL_TIMEOUT_MS: u64 = 30_000;
 
@@ -186,7 +188,9 @@ pub const DETACHED_ATTEMPTS: u32 = 3;
 /// What an event tells of an outcome; the call's row has all of it.
 pub const RESULT_MAX_BYTES: usize = 16 * 1024;
 
-/// Agents that may be awake at once on one node.
+/// Requests that may be under way at one provider (default of the setting `requests_per_provider`).
+pub const REQUESTS_PER_PROVIDER: usize = AWAKE_MAX / 2;
+/// Agents that may be awake at once on one node (default of the setting `awake_max`).
 pub const AWAKE_MAX: usize = 256;
 /// Memory of warm agents on one node.
 pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -197,10 +201,16 @@ pub const WARM_FRAGMENTS_MIN_BYTES: usize = 16 * 1024;
 pub const WARM_HEAD_BYTES: usize = 24 * 1024;
 /// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
 pub const SIGNALS_MAX: usize = 65_536;
-/// Pause of an agent whose waking failed by the store.
-pub const STORE_PAUSE_MS: u64 = 2_000;
+/// First pause of an agent whose waking broke, or was refused what it had thought; doubled each time in a row.
+pub const FAULT_PAUSE_MS: u64 = 1_000;
+/// The longest of these pauses.
+pub const FAULT_PAUSE_MAX_MS: u64 = 60_000;
+/// While the store refuses commits, how long all wait until one of them tries again.
+pub const STORE_PROBE_MS: u64 = 1_000;
 /// Agents that one look for due work returns.
 pub const DUE_BATCH: u32 = 256;
+/// Such looks that one agent which comes to rest causes.
+pub const DUE_PAGES: u32 = 8;
 /// The sweep that finds due work where every signal was lost.
 pub const SWEEP_MS: u64 = 5_000;
 /// Time that a graceful stop gives to the steps in hand.

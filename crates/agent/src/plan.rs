@@ -1,5 +1,5 @@
 //! When plans fire. The next slot is computed from the scheduled one, never from "now", so that a
-//! clock that jumps neither repeats nor drops a slot (FAULTS.md 20, 21).
+//! clock that jumps neither repeats nor drops a slot.
 
 use std::str::FromStr;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::entry::Entry;
 use crate::id::CycleId;
-use crate::port::ToolSpec;
+use crate::tool::ToolSpec;
 
 /// One element of the transcript, in the order it is sent.
 #[derive(Clone, Debug)]

@@ -91,6 +91,10 @@ pub struct CallReceipt {
     /// How it ended; none while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<OutcomeStatus>,
+    /// What was repaired of its name or arguments before it was run, in words; the log keeps what the model
+    /// wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repaired: Option<String>,
 }
 
 /// What one step did, for the receipt.
@@ -115,10 +119,12 @@ pub struct StepReceipt {
     /// Generations of it that were aborted for news.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u32,
-    /// Tokens of generations of which nothing came: those that were aborted, estimated since no provider
-    /// tells. They are in the totals of the run.
+    /// Tokens of generations that were aborted: estimated, since no provider tells.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub aborted: Usage,
+    /// Tokens of whole replies of which nothing came, as the provider reported them.
+    #[serde(default, skip_serializing_if = "Usage::is_none")]
+    pub discarded: Usage,
     /// Entries of the log that are not sent to it any more, since there was no room for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
@@ -156,13 +162,21 @@ impl StepReceipt {
 }
 
 impl Run {
+    /// All generations that were aborted: not in `usage`, but in what the cycle cost.
+    pub fn estimated(&self) -> Usage {
+        let mut all = Usage::default();
+        self.steps.iter().for_each(|step| all.add(&step.aborted));
+        all
+    }
+
     /// Tokens generated in a second, over all steps of which both are known.
     pub fn tokens_per_second(&self) -> Option<f64> {
         let known = self
             .steps
             .iter()
             .filter_map(|step| Some((step.usage.output?, step.model_ms.checked_sub(step.first_ms?)?)));
-        let (tokens, ms) = known.fold((0, 0), |sum, step| (sum.0 + step.0, sum.1 + step.1));
+        let (tokens, ms) = known
+            .fold((0u64, 0u64), |sum, step| (sum.0.saturating_add(step.0), sum.1.saturating_add(step.1)));
         speed(tokens, ms)
     }
 }
@@ -222,7 +236,7 @@ pub struct Run {
     pub ended_at: Timestamp,
     /// What each step did.
     pub steps: Vec<StepReceipt>,
-    /// All model calls together.
+    /// All model calls together, as the provider reported them.
     pub usage: Usage,
     /// In micro-dollars; `None` where a price or a usage is unknown.
     pub cost_micros: Option<u64>,

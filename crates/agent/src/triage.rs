@@ -6,7 +6,7 @@ use crate::life::Facts;
 
 /// Whether the agent is meant. A message of another agent means it only by name, a person's by name or
 /// where nobody else is named; in a space of two everything does. What is not said in a space always
-/// does, and so does a range of messages, and what an operator sends again.
+/// does, and so does what an operator sends again.
 pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     let EventData::Said { space, .. } = waiting.event.data else { return true };
     if waiting.event.kind == EventKind::Mention || waiting.event.cites.is_some() {
@@ -18,7 +18,7 @@ pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     if waiting.event.envelope.trust == Trust::Agent {
         return false;
     }
-    let named = waiting.said.first().map_or(&[][..], |said| &said.mentions);
+    let named = waiting.said.as_ref().map_or(&[][..], |said| &said.mentions);
     // Whoever has left is nobody else, as far as all are known.
     let there = |id| space.more_members > 0 || space.members.iter().any(|member| member.entity.id == id);
     !named.iter().any(|id| *id != me.id && there(*id))

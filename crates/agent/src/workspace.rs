@@ -2,7 +2,7 @@
 //! part of the consciousness. Rendered once per cycle.
 //!
 //! Each component is a function from facts to lines; ids stand beside names, so that tools can be
-//! given them (PREDECESSOR.md 41).
+//! given them.
 
 use std::fmt::Write as _;
 
@@ -12,9 +12,9 @@ use crate::config::WakeOn;
 use crate::entity::Entity;
 use crate::goals::{self, Branch};
 use crate::id::SpaceId;
-use crate::inbox::quoted;
 use crate::life::{Facts, GoalStatus, Schedule, SpaceFacts};
 use crate::limits;
+use crate::quote::quoted;
 
 /// Renders the workspace, bounded by [`limits::WORKSPACE_MAX_BYTES`]: what comes later is cut first.
 pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestamp) -> String {

@@ -77,6 +77,12 @@ pub(crate) fn no_answer(name: &str, url: &str, error: &ModelError, waited: Durat
             Failure::new(Exit::Failed, "model_failed", format!("what answers at `{url}` failed: {message}"))
                 .hint("is it a model server? the address usually ends in `/v1`; name another with --base-url")
         }
+        ModelError::Unsupported(why) => Failure::new(
+            Exit::Failed,
+            "model_unsupported",
+            format!("`{name}` at `{url}` does not take what agents ask of a model: {why}"),
+        )
+        .hint("set its server up for streams and tools, or name another model; `viv models try` tells what works"),
         ModelError::Invalid(why) | ModelError::TooLong(why) => Failure::new(
             Exit::Failed,
             "model_refused",

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use agent::event::Fate;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
+use agent::life::RestReason;
 use agent::run::Ending;
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use server::api::{Agent, LoggedEvent, RunDetail};
+use serde_json::Value;
+use server::api::{Agent, LoggedEvent, NewMessage, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -39,10 +40,12 @@ pub(crate) fn fresh_id() -> Result<MessageId> {
 
 /// Says it. A server that just restarts is asked again for a while, under the same id.
 pub(crate) async fn post(client: &Client, place: &Place, id: MessageId, text: &str) -> Result<Value> {
-    let mut body = json!({"text": text, "id": id});
-    if let Some(sender) = &place.sender {
-        body["sender"] = json!(sender);
-    }
+    let body = NewMessage {
+        text: text.to_owned(),
+        sender: place.sender.clone(),
+        id: Some(id.0),
+        ..NewMessage::default()
+    };
     let path = format!("/v1/spaces/{}/messages", place.space.id);
     let key = id.to_string();
     let end = Instant::now() + OFFER;
@@ -215,10 +218,18 @@ impl Watch {
     }
 }
 
+/// Why an agent that has work rests: in the words of whoever refused it, where they are known.
+pub(crate) fn why_it_rests(agent: &Agent) -> Option<String> {
+    let class = agent.reason.clone()?;
+    let reason = serde_json::from_value::<RestReason>(Value::String(class)).ok()?;
+    Some(agent.why.clone().unwrap_or_else(|| reason.in_words().to_owned()))
+}
+
 /// That the agent rests, why, and until when; `heard` is what the last update said of it.
 fn rest_of(card: &Agent, heard: Option<&str>, now: Timestamp) -> Option<String> {
     let class = card.reason.as_deref().filter(|_| card.state == AgentState::Sleeping)?;
-    let why = card.why.as_deref().or(heard).unwrap_or(class);
+    let known = why_it_rests(card);
+    let why = card.why.as_deref().or(heard).or(known.as_deref()).unwrap_or(class);
     let until =
         card.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
     Some(format!("it rests{until}: {why}"))

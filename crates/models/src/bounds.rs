@@ -5,6 +5,9 @@
 pub const EVENT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// One whole generation, as received.
 pub const REPLY_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// What is waited for behind a vendor's word for why it stopped: usage, and the closing mark. Some servers
+/// send none and keep the connection open.
+pub const FINISH_GRACE_MS: u64 = 2_000;
 /// What is read of an error's body.
 pub const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 /// What is shown of a vendor's words.
@@ -25,7 +28,5 @@ pub const CONFORMANCE_TRIES: u32 = 2;
 pub const CLIENTS_MAX: usize = 8;
 /// Voices kept by name.
 pub const VOICES_MAX: usize = 256;
-/// Texts above this are counted on a blocking thread.
-pub const COUNT_INLINE_MAX_BYTES: usize = 4 * 1024;
 /// Steps in the path of a piece of a call's arguments.
 pub const ARGUMENT_PATH_MAX: usize = 64;

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, Wait};
 use agent::prompt::Prompt;
+use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
+use tokio::time::{Instant, timeout_at};
 
-use crate::bounds::{CLIENTS_MAX, ERROR_BODY_MAX_BYTES};
+use crate::bounds::{CLIENTS_MAX, ERROR_BODY_MAX_BYTES, FINISH_GRACE_MS};
 use crate::secret::Secret;
 use crate::wire::failure::{self, Hints};
 use crate::wire::{Body, Encoded, Feed, Kept, KeyHeader, Opening, Wire};
@@ -126,6 +128,8 @@ impl Model for Voice {
             wire: Arc::clone(&self.wire),
             address: Arc::clone(&self.address),
             client: self.clients.get(request.timeouts.connect),
+            // Before whoever waits takes it for silence.
+            grace: Duration::from_millis(FINISH_GRACE_MS.min(request.timeouts.idle / 2)),
             again,
             refused: kept.drop_block(),
         };
@@ -144,6 +148,7 @@ struct Call {
     wire: Arc<dyn Wire>,
     address: Arc<Address>,
     client: Result<Client, ModelError>,
+    grace: Duration,
     again: Option<Again>,
     /// Whether the vendor has refused the conversation's reasoning.
     refused: Arc<AtomicBool>,
@@ -179,6 +184,9 @@ struct Receiving {
     feed: Feed,
     ready: VecDeque<Piece>,
     address: Arc<Address>,
+    grace: Duration,
+    /// When a finished reply is taken, whatever else may come.
+    taken_at: Option<Instant>,
 }
 
 enum Phase {
@@ -217,7 +225,8 @@ impl Call {
         if response.status().is_success() && !is_document(&response) {
             let feed = Feed::new(self.wire.decoder());
             let address = Arc::clone(&self.address);
-            let receiving = Receiving { response, feed, ready: VecDeque::new(), address };
+            let (ready, grace, taken_at) = (VecDeque::new(), self.grace, None);
+            let receiving = Receiving { response, feed, ready, address, grace, taken_at };
             return Ok(Phase::Receive(Box::new(receiving)));
         }
         let hints = hints(response.headers());
@@ -233,7 +242,7 @@ impl Call {
             200..=299 if is_page || failure::looks_like_page(&text) => {
                 ModelError::NoModel(failure::stranger(status))
             }
-            200..=299 => not_a_stream(&text),
+            200..=299 => failure::no_stream(&text),
             _ => failure::classify(status, &hints, &text),
         })
     }
@@ -293,8 +302,8 @@ impl Address {
             ModelError::NoModel(text) => ModelError::NoModel(self.redact(text)),
             ModelError::TooLong(text) => ModelError::TooLong(self.redact(text)),
             ModelError::Invalid(text) => ModelError::Invalid(self.redact(text)),
+            ModelError::Unsupported(text) => ModelError::Unsupported(self.redact(text)),
             ModelError::Garbage(text) => ModelError::Garbage(self.redact(text)),
-            ModelError::OwnDoing(text) => ModelError::OwnDoing(self.redact(text)),
             error @ (ModelError::Network(_)
             | ModelError::TimedOut(_)
             | ModelError::Cut(_)
@@ -312,16 +321,28 @@ impl Receiving {
             if self.feed.is_over() {
                 return Ok(None);
             }
-            let pieces = match self.response.chunk().await {
+            let pieces = match self.chunk().await {
                 Ok(Some(bytes)) => self.feed.bytes(&bytes),
                 Ok(None) => self.feed.end(None),
                 Err(error) => self.feed.end(Some(format!("the connection broke: {}", causes(&error)))),
             };
             self.ready.extend(pieces.map_err(|error| self.address.redacted(error))?);
+            if self.taken_at.is_none() && self.feed.is_finished() {
+                self.taken_at = Some(Instant::now() + self.grace);
+            }
             if self.feed.is_over() {
                 // What is left is the end of the body; having read it, the connection is kept.
                 let _ = self.response.chunk().now_or_never();
             }
+        }
+    }
+
+    /// The next bytes; none at the end, and where a finished reply has been waited with for long enough.
+    async fn chunk(&mut self) -> reqwest::Result<Option<Bytes>> {
+        let chunk = self.response.chunk();
+        match self.taken_at {
+            Some(at) => timeout_at(at, chunk).await.unwrap_or(Ok(None)),
+            None => chunk.await,
         }
     }
 }
@@ -334,14 +355,6 @@ fn is_document(response: &Response) -> bool {
 
 fn kind_of(response: &Response) -> &str {
     response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("")
-}
-
-fn not_a_stream(text: &str) -> ModelError {
-    if text.contains("\"error\"") {
-        return failure::in_stream(text);
-    }
-    let shown: String = text.chars().take(200).collect();
-    ModelError::Garbage(format!("wanted a stream of events, got `{shown}`"))
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ModelError {

@@ -152,7 +152,7 @@ impl Finding {
                     ModelError::Cut(_)
                     | ModelError::TooLong(_)
                     | ModelError::Invalid(_)
-                    | ModelError::OwnDoing(_) => false,
+                    | ModelError::Unsupported(_) => false,
                 }
         })
     }

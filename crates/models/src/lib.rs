@@ -15,6 +15,5 @@ pub mod rehearsal;
 pub mod scripted;
 pub mod secret;
 pub mod sse;
-pub mod tokens;
 pub mod voices;
 pub mod wire;

@@ -13,6 +13,7 @@ use models::wire::openai_chat::{OpenAiDecoder, ToolMode, WIRE, WIRE_JSON};
 use models::wire::openai_responses::ResponsesDecoder;
 use models::wire::{Decoder, Feed};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cuts::cut_at_every_byte;
 use crate::support::agree;
@@ -34,28 +35,32 @@ fn origin(wire: &str) -> Origin {
     Origin { wire: wire.into(), model: "m".into() }
 }
 
-fn anthropic() -> Box<AnthropicDecoder> {
+pub(crate) fn anthropic() -> Box<AnthropicDecoder> {
     Box::new(AnthropicDecoder::new(origin("anthropic")))
 }
 
-fn openai() -> Box<OpenAiDecoder> {
+pub(crate) fn openai() -> Box<OpenAiDecoder> {
     Box::new(OpenAiDecoder::new(origin(WIRE), ToolMode::Native))
 }
 
-fn json_mode() -> Box<OpenAiDecoder> {
+pub(crate) fn json_mode() -> Box<OpenAiDecoder> {
     Box::new(OpenAiDecoder::new(origin(WIRE_JSON), ToolMode::JsonSchema))
 }
 
-fn gemini() -> Box<GeminiDecoder> {
+pub(crate) fn gemini() -> Box<GeminiDecoder> {
     Box::new(GeminiDecoder::new(origin("gemini")))
 }
 
-fn responses() -> Box<ResponsesDecoder> {
+pub(crate) fn responses() -> Box<ResponsesDecoder> {
     Box::new(ResponsesDecoder::new(origin("openai-responses")))
 }
 
 /// Decodes in chunks of `size`.
-fn decode<D: Decoder>(decoder: Box<D>, bytes: &[u8], size: usize) -> Result<(Vec<Piece>, Reply), ModelError> {
+pub(crate) fn decode<D: Decoder>(
+    decoder: Box<D>,
+    bytes: &[u8],
+    size: usize,
+) -> Result<(Vec<Piece>, Reply), ModelError> {
     let mut feed = Feed::new(decoder);
     let mut pieces = Vec::new();
     for chunk in bytes.chunks(size) {
@@ -69,13 +74,13 @@ fn decode<D: Decoder>(decoder: Box<D>, bytes: &[u8], size: usize) -> Result<(Vec
 }
 
 /// The events as their vendors send them: those that name their type have it as the event's name.
-fn sse(lines: &[&str]) -> String {
+pub(crate) fn sse(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{}data: {line}\n\n", event_name(line))).collect()
 }
 
 fn event_name(line: &str) -> String {
-    let value: Value = serde_json::from_str(line).unwrap();
-    value["type"].as_str().map_or_else(String::new, |name| format!("event: {name}\n"))
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(line).unwrap();
+    fields.get("type").map_or_else(String::new, |name| format!("event: {}\n", name.get().trim_matches('"')))
 }
 
 /// What a stream says, put together without the decoder under test.

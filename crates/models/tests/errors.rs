@@ -6,10 +6,11 @@ use std::time::Duration;
 use agent::config::ModelTimeouts;
 use agent::port::{Memo, ModelError, ModelRequest, Piece};
 use futures_util::StreamExt as _;
-use testkit::stubs::{Answer, Stub, Vendor};
+use serde_json::Value;
+use testkit::stubs::{Answer, Stub, Vendor, bytes_of};
 use tokio::sync::Semaphore;
 
-use crate::support::{Life, voice_at};
+use crate::support::{Life, collect, voice_at};
 
 const ALL: [(Vendor, &str); 4] = [
     (Vendor::OpenAi, "openai/gpt-5"),
@@ -78,6 +79,57 @@ async fn an_answer_that_is_no_stream_is_garbage_or_the_error_it_holds() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_stream_is_the_surroundings_however_it_labels_its_answer() {
+    let replies = [
+        r#"{"object":"chat.completion","choices":[{"message":{"content":"hi"}}],"error":null}"#,
+        r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"hi"}]}"#,
+        r#"[{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}]}]"#,
+        r#"{"object":"response","status":"completed","output":[],"error":null}"#,
+    ];
+    for ((vendor, name), reply) in ALL.into_iter().zip(replies) {
+        for label in ["application/json", "text/plain", "text/event-stream"] {
+            let error = fails(vendor, name, Answer::status(200, reply).header("content-type", label)).await;
+            assert!(
+                matches!(&error, ModelError::Unsupported(why) if why.contains("does not stream")),
+                "{name} {label}: {error:?}"
+            );
+            let cut = Answer::status(200, reply).header("content-type", label).cut_at(20);
+            let error = fails(vendor, name, cut).await;
+            assert!(!matches!(error, ModelError::Unsupported(_)), "{name} {label}: {error:?}");
+        }
+        let lines = "{\"model\":\"m\",\"done\":false}\n{\"model\":\"m\",\"done\":true}\n";
+        let error = fails(vendor, name, Answer::raw(lines)).await;
+        assert!(matches!(error, ModelError::Unsupported(_)), "{name}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn chunks_of_an_older_shape_are_the_surroundings_and_not_half_understood() {
+    for choice in [
+        r#"{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}"#,
+        r#"{"text":"hi","finish_reason":"stop"}"#,
+        r#"{"delta":{"function_call":{"name":"done","arguments":"{}"}}}"#,
+    ] {
+        let chunk = format!(r#"{{"id":"c","choices":[{choice}]}}"#);
+        let error = fails(Vendor::OpenAi, "openai/gpt-5", Answer::payloads(&chunk)).await;
+        assert!(matches!(error, ModelError::Unsupported(_)), "{choice}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn chunks_that_say_the_same_in_both_shapes_are_understood() {
+    let stub = Stub::start(Vendor::OpenAi).await;
+    let both = r#"{"delta":{"role":"assistant","content":"hi","function_call":null,"tool_calls":[]},"message":{"content":"hi"},"text":null}"#;
+    let last = r#"{"message":{"content":"hi"},"finish_reason":"stop"}"#;
+    let lines = [both, last].map(|choice| format!(r#"{{"id":"c","choices":[{choice}]}}"#)).join("\n");
+    stub.push(Answer::payloads(&lines));
+    let mut life = Life::new();
+    life.wake(1, "[INBOX]", "[WORKSPACE]");
+    let (_, reply) = life.ask(voice_at("openai/gpt-5", &stub.url()).as_ref()).await.unwrap();
+    assert_eq!(reply.parts, [agent::port::ReplyPart::Text("hi".into())]);
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_a_network_failure_with_its_address() {
     let stub = Stub::start(Vendor::OpenAi).await;
     let url = stub.url().replace("http://", "http://user:secret@");
@@ -108,6 +160,33 @@ async fn bytes_that_show_nothing_are_signs_of_life() {
     permits.close();
     let rest: Vec<_> = stream.collect().await;
     assert!(matches!(rest.last(), Some(Ok(Piece::Done(_)))));
+}
+
+/// What the vendor would send, without its closing mark.
+fn unclosed(vendor: Vendor) -> Vec<u8> {
+    let answer = Answer::new().text("whole").call("c1", "done", "{}", 1).usage(9, 0, 4);
+    let text = String::from_utf8(bytes_of(vendor, &answer, &Value::Null)).unwrap();
+    let end = ["data: [DONE]", "event: message_stop"].iter().find_map(|mark| text.find(mark));
+    text[..end.unwrap_or(text.len())].into()
+}
+
+#[tokio::test]
+async fn a_finished_reply_counts_though_the_connection_stays_open() {
+    for (vendor, name) in ALL {
+        let stub = Stub::start(vendor).await;
+        stub.push(Answer::raw(unclosed(vendor)).hangs());
+        let mut life = Life::new();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let timeouts = ModelTimeouts { idle: 100, ..ModelTimeouts::default() };
+        let request = ModelRequest { prompt: &life.prompt, memo: &mut life.memo, timeouts: &timeouts };
+        let heard = tokio::time::timeout(
+            Duration::from_secs(20),
+            collect(voice_at(name, &stub.url()).stream(request)),
+        );
+        let (_, reply) = heard.await.unwrap_or_else(|_| panic!("{name} is waited for for ever")).unwrap();
+        assert_eq!((reply.parts.len(), reply.usage.output), (2, Some(4)), "{name}");
+        stub.hung_up().await;
+    }
 }
 
 #[tokio::test]

@@ -216,6 +216,43 @@ async fn deltas_that_count_calls_in_their_own_way_are_understood() {
 }
 
 #[tokio::test]
+async fn a_name_in_pieces_is_one_call_and_a_name_that_is_repeated_is_not_doubled() {
+    let stub = stub().await;
+    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    for (what, deltas) in [
+        (
+            "pieces",
+            json!([[0, "1", "send_", ""], [0, "", "mess", ""], [0, "", "age", ""], [0, "", "", "{}"]]),
+        ),
+        ("pieces beside arguments", json!([[0, "1", "send_", null], [0, null, "message", "{}"]])),
+        ("the id in each", json!([[0, "1", "send_", ""], [0, "1", "message", "{}"]])),
+        ("the id without an index", json!([[null, "1", "send_", ""], [null, "1", "message", "{}"]])),
+        ("an id that comes late", json!([[0, null, "send_", ""], [0, "1", "message", "{}"]])),
+        (
+            "repeated",
+            json!([
+                [0, "1", "send_message", ""],
+                [0, null, "send_message", "{"],
+                [0, "", "send_message", "}"]
+            ]),
+        ),
+        ("repeated without an id", json!([[0, null, "send_message", ""], [0, null, "send_message", "{}"]])),
+    ] {
+        let mut answer = Answer::new();
+        for delta in deltas.as_array().unwrap() {
+            let function = json!({"name": delta[2], "arguments": delta[3]});
+            let call = json!({"index": delta[0], "id": delta[1], "function": function});
+            answer = answer.say(Said::Unknown(json!({ "tool_calls": [call] })));
+        }
+        stub.push(answer.text("so"));
+        let mut life = Life::new();
+        life.wake(1, "[INBOX]", "[WORKSPACE]");
+        let parts = life.step(&voice).await.parts;
+        assert_eq!(parts, [called("send_message", "{}"), ReplyPart::Text("so".into())], "{what}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_fields_are_kept_and_those_of_a_call_go_back() {
     let stub = stub().await;
     let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());

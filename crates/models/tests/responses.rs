@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use testkit::stubs::rules::{check_responses, extends_responses};
 use testkit::stubs::{Answer, Said, Stub, Vendor};
 
-use crate::support::{Life, json_of, voice, voice_at, wired};
+use crate::corpus::{decode, responses, sse};
+use crate::support::{Life, agree, json_of, voice, voice_at, wired};
 
 const MODEL: &str = "openai-responses/gpt-5";
 
@@ -160,6 +161,62 @@ async fn unknown_items_are_shown_nowhere_and_go_back_unless_they_wait_for_an_ans
     let body = &stub.requests()[1].body;
     assert_eq!(body["input"][2], search);
     assert!(!body.to_string().contains("custom_tool_call"));
+}
+
+#[tokio::test]
+async fn a_call_that_the_vendor_answered_itself_goes_back_with_its_output_or_not_at_all() {
+    let stub = stub().await;
+    stub.demand(None);
+    let voice = voice_at(MODEL, &stub.url());
+    let call = |kind: &str, id: &str| json!({"type": kind, "call_id": id, "action": {"commands": ["ls"]}});
+    let output = |kind: &str, id: &str| json!({"type": kind, "call_id": id, "output": "x"});
+    let both = [call("shell_call", "a"), output("shell_call_output", "a")];
+    let others =
+        [call("shell_call", "b"), output("local_shell_call_output", "c"), call("mcp_approval_request", "d")];
+    let said = both.iter().chain(&others).cloned().map(Said::Unknown);
+    stub.push(said.fold(Answer::new(), Answer::say).text("done"));
+    let mut life = Life::new();
+    life.wake(1, "[INBOX] hi", "[WORKSPACE]");
+    life.step(voice.as_ref()).await;
+    stub.push(Answer::new().text("ok"));
+    life.step(voice.as_ref()).await;
+    let body = &stub.requests()[1].body;
+    assert_eq!(body["input"].as_array().unwrap()[2..4], both);
+    assert_eq!(kinds(body)[4..], ["message", "message"], "{body}");
+}
+
+#[test]
+fn items_that_bear_no_index_are_each_an_item() {
+    let done = |id: &str, name: &str| {
+        json!({"type": "response.output_item.done", "item":
+            {"type": "function_call", "id": id, "call_id": format!("c{id}"), "name": name, "arguments": "{}"}})
+    };
+    let text = |text: &str| json!({"type": "response.output_text.delta", "delta": text});
+    let said = |text: &str| {
+        json!({"type": "response.output_item.done", "item":
+            {"type": "message", "content": [{"type": "output_text", "text": text}]}})
+    };
+    let added = |id: &str, name: &str| {
+        json!({"type": "response.output_item.added", "item":
+            {"type": "function_call", "id": id, "call_id": format!("c{id}"), "name": name, "arguments": ""}})
+    };
+    let completed = json!({"type": "response.completed", "response": {}});
+    for (what, events) in [
+        ("only done", vec![done("1", "a"), done("2", "b"), done("2", "b")]),
+        ("begun first", vec![added("1", "a"), added("2", "b"), done("1", "a"), done("2", "b")]),
+        ("one begun", vec![added("1", "a"), done("1", "a"), done("2", "b")]),
+    ] {
+        let lines: Vec<String> = events.iter().chain([&completed]).map(Value::to_string).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (pieces, reply) = decode(responses(), sse(&lines).as_bytes(), 99).unwrap();
+        agree(&pieces, &reply);
+        assert_eq!(reply.parts, [called("a", "{}"), called("b", "{}")], "{what}");
+    }
+    let events = [text("on"), text("e"), said("one"), text("two"), said("two"), completed];
+    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let (_, reply) = decode(responses(), sse(&lines).as_bytes(), 99).unwrap();
+    assert_eq!(reply.parts, [ReplyPart::Text("one".into()), ReplyPart::Text("two".into())]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use agent::id::AgentId;
 use agent::limits;
 use agent::port::{Clock, Ids, ModelError};
 
-use crate::failure::{self, Trips};
+use crate::failure;
 
 /// The breakers of a node, by what fails together ([`agent::port::ModelInfo::provider`]).
 pub(crate) struct Breakers {
@@ -24,8 +24,8 @@ pub(crate) struct Breakers {
     granted: Mutex<BTreeSet<AgentId>>,
 }
 
-/// One that is not as it was made: a provider of which nothing is known serves.
-#[derive(Debug, Default)]
+/// One that is open: of a provider that serves, nothing is kept.
+#[derive(Debug)]
 struct Breaker {
     state: State,
     /// Failures in a row, each of which made the pause longer.
@@ -34,19 +34,10 @@ struct Breaker {
     turned_away: u64,
     /// Why it is open.
     why: String,
-    /// Whether it opened for what only a whole reply disproves.
-    doubted: bool,
-    /// Whether somebody finds out whose doing the strikes are, before they open it.
-    weighed: bool,
-    /// Agents whose requests failed in a way that may be their own doing, while it is closed.
-    strikes: BTreeSet<AgentId>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Everyone may ask.
-    #[default]
-    Closed,
     /// Nobody asks before that monotonic time.
     Open(u64),
     /// One asks, for all; again at that time, where it waits to ask again.
@@ -57,13 +48,10 @@ enum State {
 pub(crate) struct Pass<'a> {
     breakers: &'a Breakers,
     provider: String,
-    agent: AgentId,
     /// Asks for all, since the pause is over: once, and no more.
     probe: bool,
     /// Asks for all.
     holds: bool,
-    /// Finds out for all whose doing the strikes are.
-    weighs: bool,
 }
 
 impl Breakers {
@@ -86,11 +74,10 @@ impl Breakers {
         let granted = self.granted().remove(&agent);
         let pass = |probe| {
             let provider = provider.to_owned();
-            Pass { breakers: self, provider, agent, probe, holds: probe, weighs: false }
+            Pass { breakers: self, provider, probe, holds: probe }
         };
         let Some(breaker) = all.get_mut(provider) else { return Ok(pass(false)) };
         match breaker.state {
-            State::Closed => Ok(pass(false)),
             State::Open(until) if until <= now || granted => {
                 breaker.state = State::Probing(now);
                 Ok(pass(true))
@@ -104,7 +91,6 @@ impl Breakers {
         let now = self.clock.monotonic_ms();
         let granted = self.granted().contains(&agent);
         self.lock().get(provider).is_some_and(|breaker| match breaker.state {
-            State::Closed => false,
             State::Open(until) => until > now && !granted,
             State::Probing(_) => true,
         })
@@ -133,51 +119,12 @@ impl Breakers {
 }
 
 impl Pass<'_> {
-    /// Whether it asks for all.
-    pub(crate) fn asks_for_all(&self) -> bool {
-        self.holds
-    }
-
-    /// Whether there is no further attempt after one that fails.
-    pub(crate) fn is_last(&self, again: Option<Duration>) -> bool {
-        self.probe || again.is_none()
-    }
-
-    /// Whether it is to be found out now whose doing a failure is: where the request is `suspected`, and,
-    /// once, before strikes open the breaker for everybody. Not where somebody else finds out for all.
-    pub(crate) fn weighs(&mut self, suspected: bool) -> bool {
-        let mut all = self.breakers.lock();
-        let Some(breaker) = all.get_mut(&self.provider) else { return suspected };
-        if !self.holds && breaker.state != State::Closed {
-            return false;
-        }
-        let strikes = breaker.strikes.len() + usize::from(!breaker.strikes.contains(&self.agent));
-        if !suspected && !self.holds && !breaker.weighed && strikes >= limits::BREAKER_STRIKES {
-            (self.weighs, breaker.weighed) = (true, true);
-        }
-        suspected || self.weighs
-    }
-
-    /// A reply begins: the line to the provider stands. That it also comes to its end is not said yet, so
-    /// that strikes stay, and a breaker that they opened stays open.
-    pub(crate) fn alive(&mut self) {
-        let mut all = self.breakers.lock();
-        let Some(breaker) = all.get_mut(&self.provider).filter(|breaker| self.holds && !breaker.doubted)
-        else {
-            return;
-        };
-        (breaker.state, breaker.failures, breaker.turned_away) = (State::Closed, 0, 0);
-        (self.probe, self.holds) = (false, false);
-    }
-
-    /// The provider gave a whole reply: everyone may ask again.
+    /// The provider serves: everyone may ask again.
     pub(crate) fn served(&mut self) {
-        let mut all = self.breakers.lock();
-        let closed = all.get(&self.provider).is_some_and(|breaker| breaker.state == State::Closed);
-        if self.holds || closed {
-            all.remove(&self.provider);
+        if std::mem::take(&mut self.holds) {
+            self.breakers.lock().remove(&self.provider);
         }
-        (self.probe, self.holds, self.weighs) = (false, false, false);
+        self.probe = false;
     }
 
     /// There was no reply. `again` is the pause before the next attempt of this waking, where one is of
@@ -187,8 +134,8 @@ impl Pass<'_> {
         error: &ModelError,
         again: Option<Duration>,
     ) -> Result<Duration, ModelError> {
-        let trips = failure::behaviour(error).trips;
-        if trips == Trips::Never {
+        if !failure::behaviour(error).opens {
+            // It was reached, and refuses nobody else.
             self.served();
             return again.ok_or_else(|| error.clone());
         }
@@ -197,22 +144,18 @@ impl Pass<'_> {
         if all.len() >= limits::BREAKERS_MAX && !all.contains_key(&self.provider) {
             return again.ok_or_else(|| error.clone());
         }
-        let breaker = all.entry(self.provider.clone()).or_default();
-        breaker.weighed &= !std::mem::take(&mut self.weighs);
-        if !self.holds {
-            if let State::Open(until) | State::Probing(until) = breaker.state {
-                // Somebody else found out before, and asks again for all.
-                return Err(self.breakers.turn_away(breaker, until, now));
-            }
-            if trips == Trips::BySeveral {
-                breaker.strikes.insert(self.agent);
-                if breaker.weighed || breaker.strikes.len() < limits::BREAKER_STRIKES {
-                    return again.ok_or_else(|| error.clone());
-                }
-            }
+        if let Some(breaker) = all.get_mut(&self.provider).filter(|_| !self.holds) {
+            // Somebody else found out before, and asks again for all.
+            let (State::Open(until) | State::Probing(until)) = breaker.state;
+            return Err(self.breakers.turn_away(breaker, until, now));
         }
+        let breaker = all.entry(self.provider.clone()).or_insert_with(|| Breaker {
+            state: State::Open(now),
+            failures: 0,
+            turned_away: 0,
+            why: String::new(),
+        });
         breaker.why = error.to_string();
-        breaker.doubted = trips == Trips::BySeveral;
         self.holds = true;
         if let Some(pause) = again.filter(|_| !self.probe) {
             breaker.state = State::Probing(now + millis(pause));
@@ -233,14 +176,11 @@ impl Drop for Pass<'_> {
     /// Whoever asked for all and never learned how it ends, as when its cycle is canceled, makes room
     /// for the next one.
     fn drop(&mut self) {
-        if !self.holds && !self.weighs {
+        if !self.holds {
             return;
         }
         if let Some(breaker) = self.breakers.lock().get_mut(&self.provider) {
-            breaker.weighed &= !self.weighs;
-            if self.holds {
-                breaker.state = State::Open(self.breakers.clock.monotonic_ms());
-            }
+            breaker.state = State::Open(self.breakers.clock.monotonic_ms());
         }
     }
 }
@@ -359,62 +299,25 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_one_agents_own_doing_needs_several_agents() {
+    fn what_one_request_may_cause_opens_nothing_however_many_agents_meet_it() {
         let (_, breakers) = breakers();
-        let late = ModelError::TimedOut(Wait::Idle);
-        for _ in 0..5 {
-            let _ = breakers.enter("p", agent(1)).unwrap().failed(&late, None);
+        let failed = ModelError::Failed { message: "500".into(), retry_after: None };
+        for error in [ModelError::TimedOut(Wait::Idle), ModelError::Cut("there".into()), failed] {
+            for n in 1..=50 {
+                let _ = breakers.enter("p", agent(n)).unwrap().failed(&error, None);
+            }
+            assert!(!breakers.is_shut("p", agent(99)), "{error}");
         }
-        assert!(!breakers.is_shut("p", agent(99)), "one agent stops nobody");
-        let _ = breakers.enter("p", agent(2)).unwrap().failed(&late, None);
-        breakers.enter("p", agent(9)).unwrap().served();
-        let _ = breakers.enter("p", agent(3)).unwrap().failed(&late, None);
-        assert!(!breakers.is_shut("p", agent(99)), "somebody was served in between");
-        for n in 1..=2 {
-            let _ = breakers.enter("p", agent(n)).unwrap().failed(&late, None);
-        }
-        assert!(breakers.is_shut("p", agent(99)));
     }
 
     #[test]
-    fn a_reply_that_only_begins_takes_no_strike_away_and_closes_nothing_that_strikes_opened() {
+    fn a_provider_that_is_reached_again_and_fails_at_one_request_is_open_to_all_others() {
         let (time, breakers) = breakers();
-        let cut = ModelError::Cut("in the middle".into());
-        for n in 1..=3 {
-            let mut pass = breakers.enter("p", agent(n)).unwrap();
-            pass.alive();
-            let _ = pass.failed(&cut, None);
-        }
-        assert!(breakers.is_shut("p", agent(99)), "three agents had a beginning and no end");
+        let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
         time.0.store(1_000, Ordering::SeqCst);
-        let mut probe = breakers.enter("p", agent(4)).unwrap();
-        probe.alive();
-        assert!(breakers.is_shut("p", agent(99)), "another beginning proves nothing");
-        probe.served();
-        assert!(!breakers.is_shut("p", agent(99)));
-    }
-
-    #[test]
-    fn before_strikes_open_it_one_finds_out_whose_doing_they_are_and_nobody_waits_meanwhile() {
-        let (_, breakers) = breakers();
-        let (cut, pause) = (ModelError::Cut("there".into()), Some(Duration::from_secs(1)));
-        let mut passes: Vec<_> = (1..=4).map(|n| breakers.enter("p", agent(n)).unwrap()).collect();
-        for pass in &mut passes[..2] {
-            assert!(!pass.weighs(false));
-            let _ = pass.failed(&cut, pause);
-        }
-        assert!(passes[2].weighs(false) && !passes[3].weighs(false), "one is enough");
-        assert!(passes[3].weighs(true), "whoever is suspected needs evidence of its own");
-        assert_eq!(passes[3].failed(&cut, pause), Ok(Duration::from_secs(1)));
-        assert!(!breakers.is_shut("p", agent(99)), "nothing is decided yet");
-        passes[2].served();
-        assert_eq!(passes[2].failed(&cut, pause), Ok(Duration::from_secs(1)));
-        assert!(!breakers.is_shut("p", agent(99)), "it was the requests' own doing");
-        for pass in &mut passes[..2] {
-            let _ = pass.weighs(false);
-            let _ = pass.failed(&cut, pause);
-        }
-        assert!(breakers.is_shut("p", agent(99)), "the last of them found nobody served");
+        let mut probe = breakers.enter("p", agent(1)).unwrap();
+        let _ = probe.failed(&ModelError::TimedOut(Wait::FirstByte), None);
+        assert!(breakers.enter("p", agent(2)).is_ok());
     }
 
     #[test]
@@ -423,10 +326,10 @@ mod tests {
         let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
         time.0.store(1_000, Ordering::SeqCst);
         let mut probe = breakers.enter("p", agent(2)).unwrap();
-        probe.alive();
+        probe.served();
         assert!(breakers.enter("p", agent(3)).is_ok(), "nobody waits until a long reply has ended");
         let _ = probe.failed(&ModelError::Cut("there".into()), None);
-        assert!(!breakers.is_shut("p", agent(99)), "that is one strike");
+        assert!(!breakers.is_shut("p", agent(99)));
     }
 
     #[test]

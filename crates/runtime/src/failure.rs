@@ -1,20 +1,21 @@
 //! The one table from class of failure to behaviour. What the rules decide afterwards is in
 //! `agent::cycle`. Each row is played: in `tests/living/table.rs` what a provider fails with, in
-//! `tests/living/garbage.rs` what is wrong with a reply.
+//! `tests/living/ambiguous.rs` what it fails with again and again, in `tests/living/garbage.rs` what is
+//! wrong with a reply.
 //!
 //! | class | within the waking | the provider's breaker | afterwards |
 //! |---|---|---|---|
 //! | rate limited, overloaded | again after `retry-after` or a growing pause | opens at once | parks; counts nothing |
 //! | network, connect time-out | again after a growing pause | opens at once | parks; counts nothing |
 //! | auth | — | opens at once | parks; counts nothing |
-//! | first-byte, idle, total time-out | again after a growing pause | opens where several agents meet it | parks; counts nothing |
-//! | cut stream, failed server | again after a growing pause | opens where several agents meet it | parks; counts nothing; from the second waking in a row on a trial says whose doing it is (`doubt`) |
-//! | the same, while a trial is answered | — | closes | counts; batch halved, then dead |
-//! | no such model | — | stays closed | parks; counts nothing |
+//! | first-byte, idle, total time-out | again after a growing pause | stays closed | parks; counts nothing |
+//! | cut stream, failed server | again after a growing pause | stays closed | parks; counts nothing |
+//! | the same, in the eighth waking in a row and later | again after a growing pause | stays closed | counts; tried alone, then dead |
+//! | no such model, unsupported | — | stays closed | parks; counts nothing |
 //! | behind an open breaker | not asked | is open | parks until then; counts nothing |
-//! | garbage | again after a growing pause | stays closed | counts; batch halved, then dead |
-//! | context too long | again with half of the view, 3 times | stays closed | counts; batch halved, then dead |
-//! | invalid history | again with a rebuilt transcript, once | stays closed | counts; batch halved, then dead |
+//! | garbage | again after a growing pause | stays closed | counts; tried alone, then dead |
+//! | context too long | again with half of the view, 3 times | stays closed | counts; tried alone, then dead |
+//! | invalid history | again with a rebuilt transcript, once | stays closed | counts; tried alone, then dead |
 //! | malformed arguments, unknown tool | — | — | an error outcome; the model reads it |
 //! | too many calls | — | — | those above the bound get an error outcome |
 //! | duplicate call ids | — | — | our own ids are sent back |
@@ -30,38 +31,27 @@ use std::time::Duration;
 use agent::limits;
 use agent::port::{Ids, ModelError, StoreError, Wait};
 
-/// What a failure does to the breaker of its provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trips {
-    /// It says that the provider serves, or nothing of it.
-    Never,
-    /// It would meet everybody.
-    AtOnce,
-    /// It may be one request's own doing: a breaker opens when it meets several agents.
-    BySeveral,
-}
-
 /// How a class of failure is met, as the table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     /// Whether the very same request is sent again within the waking.
     pub(crate) again: bool,
-    /// What the breaker does.
-    pub(crate) trips: Trips,
+    /// Whether it would meet everybody, so that the breaker of its provider opens. What one request may
+    /// cause never opens it.
+    pub(crate) opens: bool,
 }
 
 /// The rows of the table that are about the provider.
 pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
-    let trips = match error {
-        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => Trips::AtOnce,
-        ModelError::Network(_) | ModelError::TimedOut(Wait::Connect) | ModelError::Auth(_) => Trips::AtOnce,
-        ModelError::TimedOut(Wait::FirstByte | Wait::Idle | Wait::Total) => Trips::BySeveral,
-        ModelError::Cut(_) | ModelError::Failed { .. } => Trips::BySeveral,
-        ModelError::NoModel(_) | ModelError::Unasked { .. } => Trips::Never,
-        ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => Trips::Never,
-        ModelError::OwnDoing(_) => Trips::Never,
+    let opens = match error {
+        ModelError::RateLimited { .. } | ModelError::Overloaded { .. } | ModelError::Auth(_) => true,
+        ModelError::Network(_) | ModelError::TimedOut(Wait::Connect) => true,
+        ModelError::TimedOut(Wait::FirstByte | Wait::Idle | Wait::Total) => false,
+        ModelError::Cut(_) | ModelError::Failed { .. } => false,
+        ModelError::NoModel(_) | ModelError::Unsupported(_) | ModelError::Unasked { .. } => false,
+        ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => false,
     };
-    Behaviour { again: error.retryable(), trips }
+    Behaviour { again: error.retryable(), opens }
 }
 
 /// The pause before attempt number `attempt + 1`, or `None` where another attempt within this waking
@@ -116,25 +106,25 @@ mod tests {
         let after = |message: &str| (message.to_owned(), None::<Duration>);
         let (message, retry_after) = after("x");
         let rows = [
-            (ModelError::RateLimited { message: message.clone(), retry_after }, true, Trips::AtOnce),
-            (ModelError::Overloaded { message: message.clone(), retry_after }, true, Trips::AtOnce),
-            (ModelError::Network("x".into()), true, Trips::AtOnce),
-            (ModelError::TimedOut(Wait::Connect), true, Trips::AtOnce),
-            (ModelError::Auth("x".into()), false, Trips::AtOnce),
-            (ModelError::TimedOut(Wait::FirstByte), true, Trips::BySeveral),
-            (ModelError::TimedOut(Wait::Idle), true, Trips::BySeveral),
-            (ModelError::TimedOut(Wait::Total), true, Trips::BySeveral),
-            (ModelError::Cut("x".into()), true, Trips::BySeveral),
-            (ModelError::Failed { message, retry_after }, true, Trips::BySeveral),
-            (ModelError::NoModel("x".into()), false, Trips::Never),
-            (ModelError::Unasked { message: "x".into(), retry_after: Duration::ZERO }, false, Trips::Never),
-            (ModelError::Garbage("x".into()), true, Trips::Never),
-            (ModelError::TooLong("x".into()), false, Trips::Never),
-            (ModelError::Invalid("x".into()), false, Trips::Never),
-            (ModelError::OwnDoing("x".into()), false, Trips::Never),
+            (ModelError::RateLimited { message: message.clone(), retry_after }, true, true),
+            (ModelError::Overloaded { message: message.clone(), retry_after }, true, true),
+            (ModelError::Network("x".into()), true, true),
+            (ModelError::TimedOut(Wait::Connect), true, true),
+            (ModelError::Auth("x".into()), false, true),
+            (ModelError::TimedOut(Wait::FirstByte), true, false),
+            (ModelError::TimedOut(Wait::Idle), true, false),
+            (ModelError::TimedOut(Wait::Total), true, false),
+            (ModelError::Cut("x".into()), true, false),
+            (ModelError::Failed { message, retry_after }, true, false),
+            (ModelError::NoModel("x".into()), false, false),
+            (ModelError::Unasked { message: "x".into(), retry_after: Duration::ZERO }, false, false),
+            (ModelError::Unsupported("x".into()), false, false),
+            (ModelError::Garbage("x".into()), true, false),
+            (ModelError::TooLong("x".into()), false, false),
+            (ModelError::Invalid("x".into()), false, false),
         ];
-        for (error, again, trips) in rows {
-            assert_eq!(behaviour(&error), Behaviour { again, trips }, "{error}");
+        for (error, again, opens) in rows {
+            assert_eq!(behaviour(&error), Behaviour { again, opens }, "{error}");
         }
     }
 

@@ -25,11 +25,36 @@ impl Line {
         }
     }
 
+    /// Puts an agent that stands in it at its beginning.
+    pub(crate) fn hurry(&mut self, agent: AgentId) {
+        if self.standing.contains(&agent) {
+            self.order.retain(|standing| *standing != agent);
+            self.order.push_front(agent);
+        }
+    }
+
+    /// Takes an agent out.
+    pub(crate) fn leave(&mut self, agent: AgentId) {
+        if self.standing.remove(&agent) {
+            self.order.retain(|standing| *standing != agent);
+        }
+    }
+
+    /// Whether the agent stands in it.
+    pub(crate) fn contains(&self, agent: AgentId) -> bool {
+        self.standing.contains(&agent)
+    }
+
     /// Whose turn it is.
     pub(crate) fn next(&mut self) -> Option<AgentId> {
         let agent = self.order.pop_front()?;
         self.standing.remove(&agent);
         Some(agent)
+    }
+
+    /// Whether nobody stands in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
     }
 
     /// Whether so few are left that more should be looked for.
@@ -60,8 +85,13 @@ mod tests {
         }
         assert_eq!(line.next(), Some(agent(1)));
         line.join(agent(1));
+        line.hurry(agent(3));
+        line.hurry(agent(4));
+        assert!(line.contains(agent(3)) && !line.contains(agent(4)));
+        line.join(agent(5));
+        line.leave(agent(5));
         let rest: Vec<_> = std::iter::from_fn(|| line.next()).collect();
-        assert_eq!(rest, [agent(2), agent(3), agent(1)]);
+        assert_eq!(rest, [agent(3), agent(2), agent(1)]);
     }
 
     #[test]

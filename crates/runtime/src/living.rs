@@ -1,20 +1,19 @@
-//! The loop: one waking of one agent. The machine decides, this file does (HOUSE.md, *the loop fits
-//! on one screen*).
+//! The loop: one activation of one agent. The machine decides, this file does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo};
-use agent::cycle::{Cycle, Next, Rested, Setup, Verdict};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Staged};
+use agent::cycle::{Cycle, Next, Rested, Setup};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Resting, Window};
 use agent::limits;
-use agent::port::{Memo, StoreError, specs};
+use agent::port::{Memo, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
-use agent::run::{Ending, Spent, Usage};
+use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Ports;
@@ -22,12 +21,15 @@ use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
 use crate::failure;
-use crate::fates::Fates;
 use crate::hands::{self, Came, Outward, Scene};
+use crate::health::Health;
 use crate::node::Node;
+use crate::permits::Permits;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
+use crate::turn::Turn;
+use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
 /// Why wakings end when the node does.
@@ -38,12 +40,35 @@ pub(crate) struct House {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) warm: Warm,
+    pub(crate) health: Arc<Health>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
-    /// After an unclean stop, agents that may have been the cause live one at a time.
-    pub(crate) suspects: Arc<Semaphore>,
     pub(crate) stopping: CancellationToken,
+}
+
+/// How a waking ended.
+pub(crate) enum Lived {
+    /// Its agent rests.
+    Rested(Rested),
+    /// Its agent may have been the death of the process before: nothing was done, it waits for a turn alone.
+    Suspect,
+    /// As many requests as may be are under way at its provider: nothing was done, it stands in line there.
+    Full,
+}
+
+/// That a waking ended by the store.
+pub(crate) struct Unwritten {
+    pub(crate) error: StoreError,
+    /// Whether its opening had been taken.
+    pub(crate) opened: bool,
+}
+
+impl From<StoreError> for Unwritten {
+    fn from(error: StoreError) -> Self {
+        Self { error, opened: false }
+    }
 }
 
 /// One waking in hand.
@@ -58,54 +83,35 @@ struct Waking<'a> {
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
     suspected: Option<DropGuard>,
-    fates: Fates,
+    /// Whether its opening is committed.
+    opened: bool,
     /// What the cycle took, once its receipt is written.
     spent: Option<Spent>,
-    /// What trials have used that are not charged yet.
-    trials: Mutex<Usage>,
     /// When it began, by the clock that never jumps.
     began: u64,
     trace: Trace,
 }
 
-impl House {
-    /// Waits until no other suspect is watched, and lets the next one come when the guard is dropped
-    /// or after a while: what is feared is the death of the process, not slowness.
-    async fn suspect(&self) -> DropGuard {
-        let cleared = CancellationToken::new();
-        let guard = cleared.clone().drop_guard();
-        if let Ok(permit) = Arc::clone(&self.suspects).acquire_owned().await {
-            let enough = self.ports.clock.sleep(Duration::from_millis(limits::SUSPECT_MS));
-            tokio::spawn(async move {
-                tokio::select! {
-                    biased;
-                    () = cleared.cancelled() => {}
-                    () = enough => {}
-                }
-                drop(permit);
-            });
-        }
-        guard
-    }
-}
-
-/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend).
-pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Result<Rested, StoreError> {
-    let ports = &house.ports;
+/// Lives one agent until it rests. `knock` says: look again now (cancel, suspend). `watch` is held by a
+/// suspect until it has shown that it is none.
+pub(crate) async fn live(
+    house: &House,
+    turn: Turn,
+    watch: Option<DropGuard>,
+    knock: &Notify,
+) -> Result<Lived, Unwritten> {
+    let (ports, agent) = (&house.ports, turn.agent);
     let kept = house.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
-        return Ok(Rested::Idle);
+        return Ok(Lived::Rested(Rested::Idle));
     };
-    let mut suspected = None;
-    if read.is_suspect() {
-        suspected = Some(house.suspect().await);
-        // It may have waited for long: what it lives is what is true now.
-        match ports.store.wake(agent, ports.clock.now(), known).await? {
-            Some(again) => read = again,
-            None => return Ok(Rested::Idle),
-        }
+    if read.is_suspect() && !turn.alone {
+        return Ok(Lived::Suspect);
     }
+    let suspected = watch.filter(|_| read.is_suspect());
+    // What is thought before it is known whether the store takes it may be paid in vain.
+    read.clean &= !(turn.careful || house.health.refuses());
     let now = ports.clock.now();
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
@@ -114,35 +120,33 @@ pub(crate) async fn live(house: &House, agent: AgentId, knock: &Notify) -> Resul
     };
     let config = Arc::clone(&read.config);
     let choir = Choir::of(&*ports.voices, &config, memo);
+    // A suspect goes on alone, and what is canceled needs no model.
+    let waits = !turn.alone && read.cancel.is_none();
+    if waits && !house.permits.reserve(&choir.own().provider, agent) {
+        let provider = choir.own().provider.clone();
+        ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
+        let (memo, model) = choir.into_memo();
+        house.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
+        return Ok(Lived::Full);
+    }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
         model: choir.own().clone(),
         others: choir.others(),
         fresh: CycleId(ports.ids.uuid()),
+        panicked: turn.panicked,
     };
     let cycle = Cycle::begin(read, window, setup, now);
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
-    let (spent, began, fates) = (None, ports.clock.monotonic_ms(), Fates::default());
-    let trials = Mutex::default();
-    let mut waking = Waking {
-        house,
-        agent,
-        cycle,
-        config,
-        choir,
-        knock,
-        outward,
-        suspected,
-        fates,
-        spent,
-        trials,
-        began,
-        trace,
-    };
+    let (spent, began, opened) = (None, ports.clock.monotonic_ms(), false);
+    let mut waking =
+        Waking { house, agent, cycle, config, choir, knock, outward, suspected, opened, spent, began, trace };
     let rested = waking.run().await;
+    let opened = waking.opened;
     ports.live.reset_drafts(agent);
-    waking.part(rested)
+    let rested = waking.part(rested);
+    rested.map(Lived::Rested).map_err(|error| Unwritten { error, opened })
 }
 
 impl Waking<'_> {
@@ -153,7 +157,8 @@ impl Waking<'_> {
             }
             let now = self.now();
             match self.cycle.next(now) {
-                Next::OpenAndThink(open, prompt) => self.open_and_think(*open, prompt).await?,
+                Next::Open(open) => self.open(*open).await?,
+                Next::Encode(prompt) => self.encode(&prompt),
                 Next::Think(prompt) => {
                     let asked = self.think(&prompt).await;
                     self.heard(asked);
@@ -165,14 +170,15 @@ impl Waking<'_> {
                     spans.into_iter().for_each(|(call, span)| self.cycle.timed(call, span));
                     self.cycle.acted(results);
                 }
-                Next::Count(texts) => {
-                    let counts = self.ports().tokens.count(texts).await;
-                    self.cycle.counted(&counts);
+                Next::Look => {
+                    let news = self.ports().store.glance(self.cycle.lease()).await?;
+                    self.cycle.looked(news);
+                    self.let_go_answered();
                 }
                 Next::Commit(changes) => {
-                    let verdict = self.commit(*changes).await?;
+                    let outcome = self.commit(*changes).await?;
                     let now = self.now();
-                    self.cycle.committed(verdict, now);
+                    self.cycle.committed(outcome, now);
                     self.let_go_answered();
                 }
                 Next::Outward(calls) => {
@@ -191,17 +197,39 @@ impl Waking<'_> {
         }
     }
 
-    /// Opening has no effects outside, thinking neither: they may overlap. Watchers may see a draft
-    /// at once; what the model decides is held until the opening is durable.
-    async fn open_and_think(&mut self, open: Changes, prompt: Prompt) -> Result<(), StoreError> {
+    /// Opening has no effects outside, thinking neither: they may overlap. The opening is on its way before
+    /// anything is rendered, so that whatever breaks then is counted. Watchers may see a draft at once; what
+    /// the model decides is held until the opening is durable.
+    async fn open(&mut self, open: Changes) -> Result<(), StoreError> {
+        let opening = submit(self.house, self.cycle.lease(), open.clone());
+        let now = self.now();
+        let asked = self.cycle.meanwhile(now);
         self.show_thinking();
-        let mut opening = submit(self.house, self.cycle.lease(), open.clone());
+        let (outcome, asked) = match asked {
+            Some(prompt) => self.ask_while(opening, &prompt).await?,
+            None => (joined(opening.await)?, None),
+        };
+        let outcome = self.published(outcome, &open);
+        let now = self.now();
+        self.cycle.committed(outcome, now);
+        if let Some(asked) = asked {
+            self.heard(asked);
+        }
+        Ok(())
+    }
+
+    /// Asks the model while the opening is written; what came of both.
+    async fn ask_while(
+        &mut self,
+        mut opening: Submitted,
+        prompt: &Prompt,
+    ) -> Result<(Committed, Option<Asked>), StoreError> {
         let house = self.house;
         let mut stage = Stage::of(&self.cycle, self.agent, &house.ports.live);
         let (asking, memo) = self.asking();
-        let mut early = None;
-        let outcome = {
-            let thinking = asking.ask(&prompt, memo, &mut stage);
+        let (outcome, asked) = {
+            let mut early = None;
+            let thinking = asking.ask(prompt, memo, &mut stage);
             tokio::pin!(thinking);
             let outcome = loop {
                 // The opening first: its answer says whether what was thought counts.
@@ -211,29 +239,34 @@ impl Waking<'_> {
                     asked = &mut thinking, if early.is_none() => early = Some(asked),
                 }
             };
-            if let (CommitOutcome::Committed { glance, .. }, None) = (&outcome, &early) {
-                // What came between waking and opening may be urgent.
-                early = match asking.cycle.outdated_by(glance) {
-                    true => None,
-                    false => Some(thinking.await),
-                };
+            let CommitOutcome::Committed { glance, .. } = &outcome.0 else { return Ok((outcome, None)) };
+            // What came between waking and opening may be urgent.
+            if early.is_none() && glance.urgent {
+                let news = house.ports.store.glance(asking.lease).await?;
+                let news = news.filter(|news| asking.cycle.outdated_by(news));
+                early = news.map(|news| Asked::Interrupted(Interrupt::News(news), Some(0)));
             }
-            outcome
+            match early {
+                Some(asked) => (outcome, asked),
+                None => (outcome, thinking.await),
+            }
         };
-        if let (CommitOutcome::Committed { glance, .. }, None) = (&outcome, &early) {
-            let tokens = Some(stage.generated_tokens());
-            early = Some(Asked::Interrupted(Interrupt::News(glance.clone()), tokens));
-        }
-        if matches!(early, Some(Asked::Interrupted(..))) {
+        if let Asked::Interrupted(interrupt, tokens) = asked {
+            let tokens = tokens.map(|tokens| tokens.max(stage.generated_tokens()));
             stage.void();
+            return Ok((outcome, Some(Asked::Interrupted(interrupt, tokens))));
         }
-        let verdict = self.told(outcome, &open);
+        Ok((outcome, Some(asked)))
+    }
+
+    /// Builds the request and drops it unsent.
+    fn encode(&mut self, prompt: &Prompt) {
+        failpoint::poison!(format!("{prompt:?}"));
+        let (model, memo) = self.choir.speak(self.cycle.voice());
+        let timeouts = &self.config.model_timeouts;
+        drop(model.stream(ModelRequest { prompt, memo, timeouts }));
         let now = self.now();
-        self.cycle.committed(verdict, now);
-        if let Some(asked) = early {
-            self.heard(asked);
-        }
-        Ok(())
+        self.cycle.encoded(now);
     }
 
     async fn think(&mut self, prompt: &Prompt) -> Asked {
@@ -250,21 +283,20 @@ impl Waking<'_> {
         let asking = Asking {
             ports: &self.house.ports,
             breakers: &self.house.breakers,
+            permits: &self.house.permits,
+            node: &self.house.node,
             model,
             config: &self.config,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
             knock: self.knock,
             stopping: &self.house.stopping,
-            trials: &self.trials,
             step: self.trace.step(self.cycle.step()),
         };
         (asking, memo)
     }
 
     fn heard(&mut self, asked: Asked) {
-        let trials = self.trials.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.cycle.waste(&std::mem::take(trials));
         match asked {
             Asked::Thought(thought) => {
                 self.show(AgentState::Processing);
@@ -273,12 +305,12 @@ impl Waking<'_> {
             }
             Asked::Interrupted(interrupt, tokens) => {
                 match interrupt {
-                    Interrupt::News(glance) => return self.cycle.outdated(glance, tokens),
-                    Interrupt::Canceled(glance) => self.cycle.glanced(glance),
+                    Interrupt::News(news) => return self.cycle.outdated(news, tokens),
+                    Interrupt::Canceled(news) => self.cycle.looked(Some(news)),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
+                    Interrupt::Suspended => self.cycle.stop("suspended"),
                 }
-                self.cycle.charge(tokens);
-                self.cycle.abandoned();
+                self.cycle.abandoned(tokens);
             }
         }
     }
@@ -287,6 +319,8 @@ impl Waking<'_> {
     /// until a stop of the node has waited long enough.
     async fn wait(&mut self) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
+        // Nothing is asked before the calls are answered.
+        self.house.permits.leave(self.agent);
         let stopped = async {
             self.house.stopping.cancelled().await;
             self.house.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
@@ -299,9 +333,8 @@ impl Waking<'_> {
             }
             () = stopped => self.cycle.stop(STOPPING),
             () = self.knock.notified() => {
-                if let Some(glance) = self.house.ports.store.glance(self.cycle.lease()).await? {
-                    self.cycle.glanced(glance);
-                }
+                let news = self.house.ports.store.glance(self.cycle.lease()).await?;
+                self.cycle.looked(news);
                 if !self.cycle.interrupted() {
                     self.let_go_answered();
                     return Ok(());
@@ -350,28 +383,21 @@ impl Waking<'_> {
     }
 
     /// A commit is never dropped half-way: it runs in a task of its own.
-    async fn commit(&mut self, changes: Changes) -> Result<Verdict, StoreError> {
+    async fn commit(&mut self, changes: Changes) -> Result<CommitOutcome, StoreError> {
         let outcome = joined(submit(self.house, self.cycle.lease(), changes.clone()).await)?;
-        Ok(self.told(outcome, &changes))
+        Ok(self.published(outcome, &changes))
     }
 
     /// Tells watchers and sleepers what a commit caused.
-    fn told(&mut self, outcome: CommitOutcome, changes: &Changes) -> Verdict {
-        match outcome {
-            CommitOutcome::Committed { n, glance, echo } => {
-                if !matches!(changes.kind, CommitKind::Open | CommitKind::Show) {
-                    self.suspected = None;
-                }
-                self.publish(n, changes, echo);
-                Verdict::Committed(glance)
+    fn published(&mut self, (outcome, echo): Committed, changes: &Changes) -> CommitOutcome {
+        if let CommitOutcome::Committed { n, .. } = outcome {
+            self.opened = true;
+            if !matches!(changes.kind, CommitKind::Open | CommitKind::Sent | CommitKind::Arrived) {
+                self.suspected = None;
             }
-            CommitOutcome::Lost => Verdict::Lost,
-            CommitOutcome::Refused(refusals) => Verdict::Refused(refusals),
-            CommitOutcome::Canceled => Verdict::Canceled,
-            CommitOutcome::Barred => Verdict::Barred,
-            CommitOutcome::Answered(answers) => Verdict::Answered(answers),
-            CommitOutcome::Gone(gone) => Verdict::Gone(gone),
+            self.publish(n, changes, echo);
         }
+        outcome
     }
 
     fn publish(&mut self, n: u64, changes: &Changes, echo: Echo) {
@@ -392,7 +418,8 @@ impl Waking<'_> {
             // What the decision did not say after all is no draft any more.
             live.reset_drafts(self.agent);
         }
-        for update in self.fates.after(self.agent, self.cycle.in_sight(), changes) {
+        for Staged { event, stage, cycle, step } in echo.stages {
+            let update = Update::EventStage { agent: self.agent, event, stage, cycle, step };
             live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(update));
         }
         let Changes { cycle, step, kind, .. } = *changes;
@@ -455,10 +482,11 @@ impl Waking<'_> {
     }
 }
 
-type Submitted = tokio::task::JoinHandle<Result<CommitOutcome, StoreError>>;
+type Committed = (CommitOutcome, Echo);
+type Submitted = tokio::task::JoinHandle<Result<Committed, StoreError>>;
 
 fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
-    let ports = house.ports.clone();
+    let (ports, health) = (house.ports.clone(), Arc::clone(&house.health));
     tokio::spawn(async move {
         let mut attempt = 1;
         loop {
@@ -467,16 +495,8 @@ fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
                     StoreError::Busy("the answer was lost".into())
                 }
                 Ok(outcome) => {
-                    failpoint::hit!(match changes.kind {
-                        CommitKind::Open => "open.committed",
-                        CommitKind::Decide => "decide.committed",
-                        CommitKind::Start => "start.committed",
-                        CommitKind::Settle => "settle.committed",
-                        CommitKind::Close => "close.committed",
-                        CommitKind::Park => "park.committed",
-                        CommitKind::View => "view.committed",
-                        CommitKind::Show => "show.committed",
-                    });
+                    health.took();
+                    failpoint::hit!(changes.kind.points().1);
                     return Ok(outcome);
                 }
                 Err(error) => error,
@@ -489,7 +509,7 @@ fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
 }
 
 fn joined(
-    ended: Result<Result<CommitOutcome, StoreError>, tokio::task::JoinError>,
-) -> Result<CommitOutcome, StoreError> {
+    ended: Result<Result<Committed, StoreError>, tokio::task::JoinError>,
+) -> Result<Committed, StoreError> {
     ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
 }

@@ -1,6 +1,7 @@
 //! The handle that doors hold on a running node.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::changes::Echo;
 use agent::id::{AgentId, CallId};
@@ -28,12 +29,14 @@ pub enum Signal {
 pub struct Node {
     signals: mpsc::Sender<Signal>,
     live: Arc<Live>,
+    /// Agents that were suspended while they may be awake: no request is made for them any more.
+    suspended: Arc<Mutex<HashSet<AgentId>>>,
 }
 
 impl Node {
     /// A handle whose signals go to `signals`.
     pub fn new(signals: mpsc::Sender<Signal>, live: Arc<Live>) -> Self {
-        Self { signals, live }
+        Self { signals, live, suspended: Arc::default() }
     }
 
     /// Tells the keeper whom an accept made due. Never waits.
@@ -50,12 +53,36 @@ impl Node {
     /// Tells the keeper that an operator wants the agent to try now, also where nobody asks its provider for
     /// a while. Never waits.
     pub fn resume(&self, agent: AgentId) {
+        self.over(agent);
+        self.reconsider(agent);
+    }
+
+    /// Tells the keeper that what kept the agent from its work may be mended: it tries now, where it may live.
+    /// Never waits.
+    pub fn reconsider(&self, agent: AgentId) {
         if !failpoint::on!("signals-lost") {
             let _ = self.signals.try_send(Signal::Resume(agent));
         }
     }
 
-    /// Tells the keeper to look at an agent again (cancel, suspend). Never waits.
+    /// The agent was suspended or retired, durably. Once this returns no request to a model begins for it,
+    /// until it is resumed. Never waits.
+    pub fn suspend(&self, agent: AgentId) {
+        self.suspended().insert(agent);
+        self.look(agent);
+    }
+
+    /// Whether no request may begin for the agent, which is awake.
+    pub(crate) fn is_suspended(&self, agent: AgentId) -> bool {
+        self.suspended().contains(&agent)
+    }
+
+    /// The agent is not awake any more: whoever wakes it next reads for itself how it stands.
+    pub(crate) fn over(&self, agent: AgentId) {
+        self.suspended().remove(&agent);
+    }
+
+    /// Tells the keeper to look at an agent again (cancel). Never waits.
     pub fn look(&self, agent: AgentId) {
         if !failpoint::on!("signals-lost") {
             let _ = self.signals.try_send(Signal::Look(agent));
@@ -77,6 +104,10 @@ impl Node {
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
         }
         self.signal(&echo.wake);
+    }
+
+    fn suspended(&self) -> MutexGuard<'_, HashSet<AgentId>> {
+        self.suspended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is live on this node.

@@ -9,12 +9,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use agent::cycle::{Cycle, names};
+use agent::cycle::Cycle;
 use agent::id::{AgentId, CallId, CycleId, MessageId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
 use agent::partial::Partial;
 use agent::port::{PartKind, Piece};
+use agent::tool::names;
 use agent::update::{Topic, Update};
 
 use crate::live::Live;

@@ -2,26 +2,27 @@
 //! failure, and given up the moment the cycle is canceled or news makes it void.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use agent::changes::Glance;
+use agent::changes::News;
 use agent::config::AgentConfig;
 use agent::cycle::{Cycle, Thought};
 use agent::life::Lease;
 use agent::limits;
 use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
 use agent::prompt::Prompt;
-use agent::run::Usage;
-use futures_util::StreamExt;
+use agent::repair::meant;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
-use crate::doubt;
 use crate::failure;
+use crate::node::Node;
+use crate::permits::{Permit, Permits};
 use crate::stage::Stage;
 use crate::trace;
 
@@ -36,25 +37,27 @@ pub(crate) enum Asked {
 /// Why a generation was dropped.
 pub(crate) enum Interrupt {
     /// The cycle was canceled.
-    Canceled(Glance),
+    Canceled(News),
     /// Something urgent came.
-    News(Glance),
+    News(News),
     /// The node stops, and the model took longer than a stop may.
     Stopping,
+    /// The agent was suspended before it was asked.
+    Suspended,
 }
 
 /// Everything that a thought needs besides the prompt.
 pub(crate) struct Asking<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) breakers: &'a Breakers,
+    pub(crate) permits: &'a Arc<Permits>,
+    pub(crate) node: &'a Node,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) config: &'a AgentConfig,
     pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
     pub(crate) knock: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
-    /// What trials of the request used.
-    pub(crate) trials: &'a Mutex<Usage>,
     /// The step that the attempts are traced under.
     pub(crate) step: Span,
 }
@@ -63,8 +66,6 @@ impl Asking<'_> {
     /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
     pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, stage: &mut Stage) -> Asked {
         let clock = &self.ports.clock;
-        // The decision will be counted: what that needs is loaded while the model answers.
-        self.ports.tokens.warm();
         failpoint::poison!(format!("{prompt:?}"));
         let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
             Ok(pass) => pass,
@@ -72,6 +73,13 @@ impl Asking<'_> {
         };
         let mut attempt = 1;
         loop {
+            let permit = match self.unless_interrupted(self.permit(), 0).await {
+                Ok(permit) => permit,
+                Err(interrupt) => return Asked::Interrupted(interrupt, None),
+            };
+            if self.node.is_suspended(self.lease.agent) {
+                return Asked::Interrupted(Interrupt::Suspended, None);
+            }
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
@@ -94,15 +102,11 @@ impl Asking<'_> {
                     Ok(Err(error)) => error,
                 }
             };
+            drop(permit);
             trace::failed(&span, &error);
             stage.void();
             let retries = self.config.limits.model_retries;
             let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
-            match self.is_own_doing(prompt, &error, again, &mut pass).await {
-                Err(interrupt) => return Asked::Interrupted(interrupt, None),
-                Ok(true) => return Asked::Thought(Err(ModelError::OwnDoing(error.to_string()))),
-                Ok(false) => {}
-            }
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
                 Err(error) => return Asked::Thought(Err(error)),
@@ -117,24 +121,16 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether the request itself, and not the provider, is what fails: looked for by a trial where that is
-    /// due. A first failure may be a moment's; but nobody keeps others out for what only it sends.
-    async fn is_own_doing(
-        &self,
-        prompt: &Prompt,
-        error: &ModelError,
-        again: Option<Duration>,
-        pass: &mut Pass<'_>,
-    ) -> Result<bool, Interrupt> {
-        let suspected = pass.is_last(again) && (self.cycle.doubts() || pass.asks_for_all());
-        if !error.is_doubtful() || !pass.weighs(suspected) {
-            return Ok(false);
+    /// The right to one request, waited for where as many as may be are under way.
+    async fn permit(&self) -> Permit {
+        let (provider, agent) = (self.model.info().provider.as_str(), self.lease.agent);
+        let permit = self.permits.enter(provider, agent);
+        tokio::pin!(permit);
+        if let Some(permit) = permit.as_mut().now_or_never() {
+            return permit;
         }
-        let answered = self.unless_interrupted(doubt::trial(self, prompt), 0).await?;
-        let Some(usage) = answered else { return Ok(false) };
-        pass.served();
-        self.trials.lock().unwrap_or_else(PoisonError::into_inner).add(&usage);
-        Ok(suspected)
+        self.ports.live.note(agent, format!("as many requests to {provider} as may be are under way"));
+        permit.await
     }
 
     /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
@@ -175,7 +171,7 @@ impl Asking<'_> {
                     if first.is_none() {
                         failpoint::hit!("stream.first_byte");
                         first = Some(clock.monotonic_ms().saturating_sub(began));
-                        pass.alive();
+                        pass.served();
                     } else {
                         failpoint::hit!("stream.middle");
                     }
@@ -215,11 +211,11 @@ impl Asking<'_> {
                 () = self.knock.notified() => {
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
-                    let glance = self.ports.store.glance(self.lease).await.ok().flatten();
-                    match glance {
-                        Some(glance) if glance.cancel => return Err(Interrupt::Canceled(glance)),
-                        Some(glance) if self.cycle.outdated_by(&glance) => {
-                            return Err(Interrupt::News(glance));
+                    let news = self.ports.store.glance(self.lease).await.ok().flatten();
+                    match news {
+                        Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),
+                        Some(news) if self.cycle.outdated_by(&news) => {
+                            return Err(Interrupt::News(news));
                         }
                         _ => {}
                     }
@@ -229,16 +225,16 @@ impl Asking<'_> {
     }
 }
 
-/// For each call of the reply, whether its arguments fit.
+/// For each call of the reply, as it is meant, whether its arguments fit.
 fn verdicts(reply: &Reply, toolbox: &dyn Toolbox) -> Vec<Result<(), String>> {
     let calls = reply.parts.iter().filter_map(|part| match part {
         ReplyPart::Call { name, arguments } => Some((name, arguments)),
         _ => None,
     });
     calls
-        .map(|(name, arguments)| match toolbox.tool(name) {
-            Some(tool) => tool.check(arguments).map(|_| ()),
-            None => Ok(()),
+        .map(|(name, arguments)| {
+            let call = meant(name, arguments, |name| toolbox.tool(name).is_some());
+            toolbox.tool(call.name).map_or(Ok(()), |tool| tool.check(&call.arguments).map(|_| ()))
         })
         .collect()
 }

@@ -147,7 +147,7 @@ async fn agent(world: &World, name: &str, id: AgentId) -> Result<AgentLog, Stopp
     let (skips, usage) = card.map(|card| (card.skips, card.usage)).unwrap_or_default();
     let tokens = match (usage.input, usage.output) {
         (None, None) => None,
-        (input, output) => Some(input.unwrap_or(0) + output.unwrap_or(0)),
+        (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
     };
     let memories = memories.unwrap_or_default();
     Ok(AgentLog { name: name.to_owned(), runs, entries, inbox, memories, skips, tokens })

@@ -90,8 +90,6 @@ codes! {
     EventState = "event_state", 409;
     /// The open cycle has taken the event.
     EventTaken = "event_taken", 409;
-    /// The event was put together with others into one, which is to be named instead.
-    EventCollapsed = "event_collapsed", 409;
     /// The call has its outcome already.
     CallOver = "call_over", 409;
     /// The body is too large.
@@ -325,10 +323,6 @@ impl From<Denial> for Problem {
                         "let cycle `{cycle}` end, or cancel it: `viv agents cancel AGENT`; `viv show inbox AGENT` \
                          shows what it took"
                     ));
-            }
-            Denial::EventCollapsed { range, .. } => {
-                return Self::new(Code::EventCollapsed, detail)
-                    .hint(format!("name `{range}` instead; it stands in `viv show inbox AGENT`"));
             }
         };
         Self::new(code, detail)

@@ -169,7 +169,7 @@ async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobod
         let texts = |said: &[agent::event::Said]| -> Vec<String> {
             said.iter().map(|said| said.text.clone()).collect()
         };
-        let waiting: Vec<String> = waking.waiting.iter().flat_map(|waiting| texts(&waiting.said)).collect();
+        let waiting: Vec<String> = waking.waiting.iter().map(|waiting| waiting.words().to_owned()).collect();
         assert!(waiting.iter().any(|text| text.contains("cannot be read")), "{change}: {waiting:?}");
         let family = Reader::space(&store, "family".into()).await.unwrap().unwrap().id;
         let said = Reader::messages(&store, family, None, None, 10).await.unwrap();

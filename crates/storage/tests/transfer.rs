@@ -82,6 +82,7 @@ async fn an_agent_is_written_read_elsewhere_and_written_again_as_the_same() {
         assert_eq!(format!("{:?}", was.window), format!("{:?}", is.window));
         assert_eq!((was.waiting, was.calls, was.layers.len()), (is.waiting, is.calls, is.layers.len()));
         assert_eq!((was.facts.memories, was.facts.goals), (is.facts.memories, is.facts.goals));
+        assert_eq!(was.life.open, is.life.open);
         here.close().await.unwrap();
         there.close().await.unwrap();
     }

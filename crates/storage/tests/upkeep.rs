@@ -97,13 +97,6 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "the log has nothing",
     ),
     (
-        "UPDATE event SET range_of = 77 WHERE seq = 2 AND agent = @ada",
-        "ada",
-        "event",
-        "2",
-        "event 77, which is not there",
-    ),
-    (
         "UPDATE event SET from_seq = 77 WHERE seq = 1 AND agent = @ada",
         "ada",
         "event",
@@ -172,6 +165,9 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
     ),
     ("UPDATE memory SET at = 9000000000000000000 WHERE agent = @ada", "ada", "memory", "husam", "is no time"),
     ("UPDATE call SET state = 'done' WHERE 1 AND agent = @bob", "bob", "call", "c", "no outcome"),
+    ("UPDATE step SET step = 9 WHERE agent = @bob", "bob", "step", "9", "still to come"),
+    ("UPDATE step SET cycle = zeroblob(16) WHERE agent = @bob", "bob", "step", "0", "no cycle that is open"),
+    ("UPDATE step SET receipt = '{' WHERE agent = @bob", "bob", "step", "0", "a receipt cannot be read"),
     ("DELETE FROM run WHERE ordinal = 1 AND agent = @ada", "ada", "run", "0", "the life counts 1"),
     ("DELETE FROM config_rev WHERE 1 AND agent = @ada", "ada", "config_rev", "0", "the agent has 1"),
     (
@@ -193,13 +189,6 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
     ("UPDATE message SET rev = 99 WHERE seq = 1", "", "message", "0", "above the space's"),
     ("DELETE FROM message WHERE seq = 1", "", "message", "family/", "message 1 before it is missing"),
     ("DELETE FROM message WHERE seq = 1", "ada", "event", "1", "message 1, which is not there"),
-    (
-        "INSERT INTO layer SELECT agent, 1, 0, open_cycle, 1, 'x' FROM life WHERE agent = @bob",
-        "bob",
-        "life",
-        "open",
-        "its layers are not what it names",
-    ),
     (
         "DELETE FROM member; DELETE FROM space WHERE name = 'team'",
         "",

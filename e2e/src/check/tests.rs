@@ -82,7 +82,8 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
 
 fn story() -> Story {
     let text = |number| format!("note {}", inbox::token(number));
-    let line = |number| format!("1. [space \"Home\" | id: s] You (human), just now: \"{}\"", text(number));
+    let line =
+        |number| format!("1. [space \"Home\" | id: s] You (@you, human), just now: \"{}\"", text(number));
     let service = item(4, Door::Agent("ada".into()), json!({}), "api:1:key-4", None);
     let ledger = Ledger { items: vec![said(1), said(2), said(3), service] };
     let messages = vec![
@@ -245,7 +246,7 @@ fn effects_that_are_not_what_the_log_says_are_seen() {
 #[test]
 fn what_was_lived_wrongly_is_seen() {
     let again = |story: &mut Story| {
-        let line = "3. [space \"Home\" | id: s] You (human), just now: \"note t-000001-t\"";
+        let line = "3. [space \"Home\" | id: s] You (@you, human), just now: \"note t-000001-t\"";
         let text = format!("{}\n{line}", ada(story).log[3].text);
         ada(story).log[3].text = text;
     };

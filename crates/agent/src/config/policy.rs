@@ -4,7 +4,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::cycle::names;
+use crate::tool::names;
 
 /// What an agent notices in the middle of a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl Gate {
 pub enum Gates {
     /// In order of their steps, none overlapping another.
     List(Vec<Gate>),
-    /// Reads first, then does everything, then answers (seed 000).
+    /// Reads first, then does everything, then answers.
     ObserveThinkRespond,
 }
 

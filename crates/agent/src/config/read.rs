@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{AgentConfig, Bound, Gates, KEYS, WantedChoice};
-use crate::cycle::names;
+use crate::tool::names;
 
 /// Why a value is not an agent's config.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,18 +3,17 @@
 use jiff::Timestamp;
 
 use super::decide::outcomes;
-use super::{After, Cycle, Next, Rested, State};
-use crate::call::{CallState, Outcome, OutcomeStatus};
+use super::{Acting, After, At, Cycle, Next, Rested, State, Step};
+use crate::call::{CallRow, CallState, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, Changes, CommitKind, Rest, Settlement};
 use crate::entry::{Entry, EntryKind};
 use crate::event::Fate;
 use crate::life::{Finishing, OpenCycle, RestReason};
-use crate::message::ModelMessage;
-use crate::port::Price;
-use crate::run::{Ending, Run, StepReceipt, Usage};
+use crate::quote;
+use crate::run::{Ending, Usage};
 
-/// Bytes per token for notices, which are not worth a count.
-const BYTES_PER_TOKEN: usize = 4;
+/// What may be done again at once.
+const AT_ONCE: Rest = Rest { not_before: None, reason: None };
 
 impl Cycle {
     /// Makes `changes` the last commit of the cycle.
@@ -33,161 +32,124 @@ impl Cycle {
             )));
         }
         changes.open = None;
-        changes.rest = Some(Rest { not_before: None, reason: None });
-        changes.retire = self.config.ephemeral;
-        changes.run = Some(self.receipt(open, ending, reason.clone(), summary, now));
+        changes.rest = Some(AT_ONCE);
+        changes.retire = self.who.config.ephemeral;
+        changes.run = Some(self.run(open, ending, reason.clone(), summary, now));
         self.ended(ending, reason)
     }
 
-    /// What the cycle cost: each step at the price of the model that answered it.
-    fn cost_of(&self, open: &OpenCycle) -> Option<u64> {
-        let price_of = |name: &Option<String>| match name {
-            None => self.setup.model.price,
-            Some(name) => {
-                self.setup.others.iter().find(|(_, info)| info.name == *name).and_then(|(_, info)| info.price)
-            }
-        };
-        let unknown = |step: &StepReceipt| step.usage.input.is_none() && step.usage.output.is_none();
-        if !open.steps.is_empty() && open.steps.iter().all(unknown) {
-            // What is known then is only the estimate of what was dropped.
-            return None;
-        }
-        if open.steps.iter().all(|step| step.model.is_none()) {
-            return cost(self.setup.model.price?, &open.usage);
-        }
-        let all = |step: &StepReceipt| {
-            let mut usage = step.usage;
-            usage.add(&step.aborted);
-            usage
-        };
-        open.steps.iter().map(|step| cost(price_of(&step.model)?, &all(step))).sum()
-    }
-
-    fn receipt(
-        &self,
-        open: &OpenCycle,
-        ending: Ending,
-        reason: Option<String>,
-        summary: Option<String>,
-        now: Timestamp,
-    ) -> Run {
-        Run {
-            id: open.id,
-            agent: self.agent,
-            ordinal: self.cycles + 1,
-            woke_for: open.woke_for.clone(),
-            events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
-            opened_at: open.opened_at,
-            ended_at: now,
-            steps: open.steps.clone(),
-            usage: open.usage,
-            cost_micros: self.cost_of(open),
-            model: self.setup.model.name.clone(),
-            config_rev: open.config_rev,
-            ending,
-            reason,
-            summary,
-        }
-    }
-
     /// `skip` as the only call of step 0: the log is not touched, there is no run.
-    pub(super) fn skip(&self, reason: Option<String>, usage: Usage, now: Timestamp) -> State {
+    pub(super) fn skip(
+        &self,
+        step: &mut Box<Step>,
+        reason: Option<String>,
+        usage: Usage,
+        now: Timestamp,
+    ) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
-        let fate = Fate::Skipped { reason: reason.clone() };
-        let shown = self.taken.iter().chain(&self.injected);
-        changes.settle = shown.map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
-        changes.usage = usage;
-        changes.usage.add(&self.open.usage);
-        changes.rest = Some(Rest { not_before: None, reason: None });
-        changes.retire = self.config.ephemeral;
-        if self.failures > 0 {
+        changes.settle = step.settled(&Fate::Skipped { reason: reason.clone() });
+        self.charge_totals(&mut changes, step, usage);
+        changes.rest = Some(AT_ONCE);
+        changes.retire = self.who.config.ephemeral;
+        if self.row.failures > 0 {
             changes.failures = Some(0);
         }
-        if self.batch_cap.is_some() && !self.suspects_left {
-            changes.batch_cap = Some(None);
-        }
         let rested = self.ended(Ending::Skipped, reason);
-        State::Committing(Box::new(changes), After::Rest(rested))
+        State::Committing(Box::new(changes), After::Rest(rested, At::Step(std::mem::take(step))))
     }
 
     /// Canceled: what is open is answered so, the log says so, and the events do not wake it again.
-    pub(super) fn next_canceled(&mut self, now: Timestamp) -> Next {
+    pub(super) fn next_canceled(&mut self, mut at: At, now: Timestamp) -> Next {
         let mut changes = self.changes(CommitKind::Close, now);
-        let reason = "canceled on request".to_owned();
-        self.close_log(&mut changes, "[NOTICE] This cycle was canceled. Do not go on with it.", now);
-        let fate = Fate::Canceled { reason: None };
-        let shown = self.taken.iter().chain(&self.injected);
-        changes.settle = shown.map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
         let mut open = self.open.clone();
-        open.injected += u32::try_from(self.injected.len()).unwrap_or(u32::MAX);
-        self.note_calls(&mut open, &changes.call_changes);
-        let finishing = Finishing { ending: Ending::Canceled, summary: None, reason: Some(reason) };
+        if let At::Step(step) = &mut at {
+            self.show_inbox(step, now);
+            changes.settle = step.settled(&Fate::Canceled { reason: None });
+            open.injected += u32::try_from(step.injected.len()).unwrap_or(u32::MAX);
+            self.note_undecided(&mut open, step, now);
+        }
+        self.close_log(&mut changes, &at, "[NOTICE] This cycle was canceled. Do not go on with it.", now);
+        if let At::Acting(acting) = &at {
+            self.note_calls(&mut open, acting, &changes.call_changes);
+        }
+        let reason = Some("canceled on request".to_owned());
+        let finishing = Finishing { ending: Ending::Canceled, summary: None, reason };
         let rested = self.finish(&mut changes, &open, finishing, now);
-        self.commit(changes, After::Rest(rested))
+        self.commit(changes, After::Rest(rested, at))
+    }
+
+    /// The cycle cannot go on: the agent reads why in its log.
+    pub(super) fn broken_off(&mut self, at: At, reason: &str, now: Timestamp) -> State {
+        let mut changes = self.changes(CommitKind::Close, now);
+        let reason = format!("broken off at step {}: {reason}", self.open.step);
+        self.close_log(
+            &mut changes,
+            &at,
+            &format!("[NOTICE] Your cycle was {}", quote::unbroken(&reason)),
+            now,
+        );
+        let mut open = self.open.clone();
+        match &at {
+            At::Step(step) => self.note_undecided(&mut open, step, now),
+            At::Acting(acting) => self.note_calls(&mut open, acting, &changes.call_changes),
+        }
+        let finishing = Finishing { ending: Ending::Failed, summary: None, reason: Some(reason) };
+        let rested = self.finish(&mut changes, &open, finishing, now);
+        State::Committing(Box::new(changes), After::Rest(rested, at))
     }
 
     /// Answers open calls as canceled and appends what the log needs to be whole, with a notice.
-    pub(super) fn close_log(&self, changes: &mut Changes, notice: &str, now: Timestamp) {
+    fn close_log(&self, changes: &mut Changes, at: &At, notice: &str, now: Timestamp) {
         let mut entries: Vec<Entry> = Vec::new();
-        if self.unanswered() {
-            let mut rows = self.calls.clone();
-            changes.call_changes = self.arrivals();
-            for row in rows.iter_mut().filter(|row| row.outcome.is_none()) {
-                let arrived = changes.call_changes.iter().find(|change| change.id == row.id).cloned();
-                let change = arrived.unwrap_or_else(|| CallChange {
-                    id: row.id.clone(),
-                    state: CallState::Done,
-                    outcome: Some(broken_call(row.state)),
-                });
-                row.outcome.clone_from(&change.outcome);
-                if !changes.call_changes.contains(&change) {
-                    changes.call_changes.push(change);
-                }
+        match at {
+            At::Acting(acting) if self.log.unanswered() => {
+                let (rows, call_changes) = give_up_calls(acting);
+                changes.call_changes = call_changes;
+                let message = outcomes(&rows.iter().collect::<Vec<_>>());
+                entries.push(self.entry(1, EntryKind::Outcomes, message, now));
             }
-            let message = outcomes(&rows.iter().collect::<Vec<_>>());
-            entries.push(self.entry(1, EntryKind::Outcomes, message, now));
+            // What was canceled together with the cycle; else it waits, and is read another time.
+            At::Step(step) if self.outside.cancel => {
+                entries.extend(step.entries.iter().map(|entry| (**entry).clone()));
+            }
+            At::Acting(_) | At::Step(_) => {}
         }
-        // What was canceled together with the cycle; else it waits, and is read another time.
-        for shown in self.unlived.iter().filter(|_| self.cancel) {
-            let ahead = entries.len() as u64 + 1;
-            entries.push(self.entry(ahead, shown.kind, shown.message.clone(), now));
-        }
-        let ahead = entries.len() as u64 + 1;
-        entries.push(self.entry(ahead, EntryKind::Notice, ModelMessage::user(notice), now));
-        for entry in &mut entries {
-            let bytes = entry.message.countable().len();
-            entry.tokens = u32::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
-        }
+        entries.push(self.notice(entries.len() as u64 + 1, notice, now));
         changes.entries = entries;
     }
 
-    /// Ends the waking at this border of a step: a lived cycle parks, an untouched one is given back.
-    pub(super) fn next_parked(&mut self, reason: &str, now: Timestamp) -> Next {
+    /// Ends the activation at this border of a step: a lived cycle parks, an untouched one is given back.
+    pub(super) fn next_parked(&mut self, at: At, reason: &str, now: Timestamp) -> Next {
         let rest = Rest { not_before: Some(now), reason: None };
-        let (changes, rested) = self.give_up(rest, reason, false, now);
-        self.commit(changes, After::Rest(rested))
+        let (changes, rested) = self.give_up(&at, rest, reason, false, now);
+        self.commit(changes, After::Rest(rested, at))
     }
 
     /// Parks a lived cycle, or gives an untouched one back, until `rest` allows it again.
-    pub(super) fn give_up(&self, rest: Rest, reason: &str, blame: bool, now: Timestamp) -> (Changes, Rested) {
+    pub(super) fn give_up(
+        &self,
+        at: &At,
+        rest: Rest,
+        reason: &str,
+        blame: bool,
+        now: Timestamp,
+    ) -> (Changes, Rested) {
         let (until, kept_back) = (rest.not_before, rest.reason);
         let mut changes = self.changes(CommitKind::Park, now);
         if self.open.lived {
-            if let Some(open) = changes.open.as_mut() {
-                // The opening counted an attempt; it stands where the content was at fault.
-                open.attempts = open.attempts.saturating_sub(u32::from(!blame));
-                open.wary |= blame && !self.injected.is_empty();
-                // What the step has shown waits, and is shown again.
-                open.shown.clear();
+            if let (Some(open), At::Step(step)) = (changes.open.as_mut(), at) {
+                open.attempts = open.attempts.saturating_add(u32::from(blame));
+                open.wary |= blame && !step.injected.is_empty();
+                open.asked = false;
             }
-        } else {
+        } else if let At::Step(step) = at {
             changes.kind = CommitKind::Close;
             changes.open = None;
             changes.blame = blame;
-            changes.usage = self.open.usage;
-            changes.settle =
-                self.taken.iter().map(|w| Settlement { seq: w.seq, fate: Fate::Waiting }).collect();
+            self.charge_totals(&mut changes, step, Usage::default());
+            let back = |event: &crate::event::Waiting| Settlement { seq: event.seq, fate: Fate::Waiting };
+            changes.settle = step.taken.iter().map(back).collect();
         }
         changes.rest = Some(rest);
         let (cycle, reason) = (self.open.id, reason.to_owned());
@@ -198,6 +160,27 @@ impl Cycle {
     pub(super) fn rest_until(until: Timestamp, reason: RestReason) -> Rest {
         Rest { not_before: Some(until), reason: Some(reason) }
     }
+
+    /// A cycle that was to be broken off has had an answer meanwhile: the notice tells of it too.
+    pub(super) fn broken_again(&mut self, acting: Acting, now: Timestamp) -> State {
+        let reason = format!("failed {} times", self.open.attempts);
+        self.broken_off(At::Acting(acting), &reason, now)
+    }
+}
+
+/// Every call of a step with an outcome, and what that changes of the rows.
+fn give_up_calls(acting: &Acting) -> (Vec<CallRow>, Vec<CallChange>) {
+    let mut changes = acting.arrivals();
+    let mut rows = acting.calls.clone();
+    for row in rows.iter_mut().filter(|row| row.outcome.is_none()) {
+        let arrived = changes.iter().find(|change| change.id == row.id).map(|change| change.outcome.clone());
+        row.outcome = arrived.unwrap_or_else(|| {
+            let outcome = Some(broken_call(row.state));
+            changes.push(CallChange { id: row.id.clone(), state: CallState::Done, outcome: outcome.clone() });
+            outcome
+        });
+    }
+    (rows, changes)
 }
 
 fn broken_call(state: CallState) -> Outcome {
@@ -206,15 +189,4 @@ fn broken_call(state: CallState) -> Outcome {
         _ => (OutcomeStatus::Canceled, "canceled"),
     };
     Outcome { status, text: text.into(), detail: None }
-}
-
-/// Micro-dollars; `None` where the provider did not report what it is charged for.
-fn cost(price: Price, usage: &Usage) -> Option<u64> {
-    let (input, output) = (usage.input?, usage.output?);
-    let cached = usage.cached.unwrap_or(0).min(input);
-    let sum = (input - cached)
-        .saturating_mul(price.input)
-        .saturating_add(cached.saturating_mul(price.cached))
-        .saturating_add(output.saturating_mul(price.output));
-    Some(sum / 1_000_000)
 }

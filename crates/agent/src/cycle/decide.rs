@@ -1,43 +1,69 @@
-//! From a reply to its decision: calls are given their ids and checked, inward ones run, entries are
-//! counted, and everything that the decision saw and does is one commit.
+//! From a reply to its decision: calls are given their ids and checked, inward ones run, and everything
+//! that the decision saw and does is one commit.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::bad::{called, kept, native, unusable};
-use super::{After, Cycle, Decision, Next, Planned, Rested, State, Thought, names};
+use super::{Acting, After, At, Cycle, Next, Rested, Span, State, Step, Thought, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
-use crate::entry::{Entry, EntryKind, View};
-use crate::id::{CallId, EventId};
+use crate::entry::{Entry, EntryKind};
+use crate::id::{CallId, ContentRef, EventId};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
-use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError, ToolSpec};
+use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
+use crate::repair::{Meant, meant};
+use crate::tool::ToolSpec;
 
 /// Failed calls that a `done` in vain is told of by name.
 const NAMED_MAX: usize = 5;
 
+/// One call of the present step.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) row: CallRow,
+    pub(super) inward: Inward,
+    /// What was repaired of it.
+    pub(super) repaired: Option<String>,
+}
+
+/// A decision on its way to its commit.
+#[derive(Clone, Debug)]
+pub(super) struct Decision {
+    pub(super) thought: Thought,
+    pub(super) calls: Vec<Planned>,
+    /// When inward calls ran.
+    pub(super) spans: Vec<(CallId, Span)>,
+    refusals: u32,
+}
+
+impl Decision {
+    pub(super) fn inward_rows(&self) -> Vec<CallRow> {
+        self.calls.iter().filter(|call| runs_inward(call)).map(|call| call.row.clone()).collect()
+    }
+}
+
 impl Cycle {
-    pub(super) fn decide(&mut self, thought: Thought, now: Timestamp) {
+    pub(super) fn decide(&mut self, mut step: Box<Step>, thought: Thought, now: Timestamp) -> State {
         if let Some(error) = unusable(&thought.reply) {
-            return self.failed(&error, now);
+            self.discard(&mut step, &thought.reply.usage);
+            return self.failed(step, &error, now);
         }
-        let calls = self.plan(&thought);
+        let calls = self.plan(&step, &thought);
         if let Some(reason) = skip_of(&calls).filter(|_| !self.open.lived && self.open.step == 0) {
-            self.state = self.skip(reason, thought.reply.usage, now);
-            return;
+            return self.skip(&mut step, reason, thought.reply.usage, now);
         }
         let inward = calls.iter().any(runs_inward);
-        let decision =
-            Box::new(Decision { thought, calls, refusals: 0, entries: Vec::new(), counted: false });
-        self.state = if inward { State::Inward(decision) } else { State::Deciding(decision) };
+        let decision = Box::new(Decision { thought, calls, spans: Vec::new(), refusals: 0 });
+        if inward { State::Inward(step, decision) } else { State::Deciding(step, decision) }
     }
 
     /// Gives each call its id and finds out at once which cannot be run.
-    fn plan(&self, thought: &Thought) -> Vec<Planned> {
+    fn plan(&self, step: &Step, thought: &Thought) -> Vec<Planned> {
         // Whatever broke the reply off: what stands last may be the beginning of something else.
         let cut = match thought.reply.stop {
             StopReason::End => None,
@@ -46,13 +72,14 @@ impl Cycle {
         };
         let parts = &thought.reply.parts;
         let mut verdicts = thought.verdicts.iter();
-        let (mut planned, mut detached) = (Vec::new(), self.detached);
+        let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
         for (place, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
-            let name = called(name);
+            let known = |name: &str| self.who.setup.tools.iter().any(|tool| tool.name == name);
+            let Meant { name, arguments, repaired } = meant(called(name), arguments, known);
             let verdict = verdicts.next().cloned().unwrap_or(Ok(()));
             let index = planned.len();
-            let spec = self.setup.tools.iter().find(|tool| tool.name == name);
+            let spec = self.who.setup.tools.iter().find(|tool| tool.name == name);
             let refusal = if let Some(cut) = cut.filter(|_| place + 1 == parts.len()) {
                 Some(cut.to_owned())
             } else if index >= limits::CALLS_PER_STEP {
@@ -60,21 +87,21 @@ impl Cycle {
             } else if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
                 Some(format!("arguments of at most {} bytes are accepted", limits::ARGUMENTS_MAX_BYTES))
             } else {
-                spec.map_or_else(|| Some(self.unknown_tool(name)), |_| self.gated(name).or(verdict.err()))
+                spec.map_or_else(|| Some(self.unknown_tool(name)), |_| step.gated(name).or(verdict.err()))
             };
             let goes_on = refusal.is_none() && spec.is_some_and(goes_on);
-            let refusal = refusal.or_else(|| if goes_on { self.too_many(detached) } else { None });
+            let refusal = refusal.or_else(|| if goes_on { too_many(detached) } else { None });
             detached += usize::from(goes_on);
             let outcome = refusal.map(Outcome::error);
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             planned.push(Planned {
                 row: CallRow {
-                    id: CallId::derive(self.agent, self.open.id, self.open.step, index),
+                    id: CallId::derive(self.who.agent, self.open.id, self.open.step, index),
                     cycle: self.open.id,
                     step: self.open.step,
                     index,
                     tool: name.to_owned(),
-                    arguments: kept(arguments).to_owned(),
+                    arguments: kept(&arguments).to_owned(),
                     effect: spec.map_or(Effect::ReadOnly, |spec| spec.effect),
                     tool_version: spec.map(|spec| spec.version.clone()).unwrap_or_default(),
                     awaited: !goes_on || outcome.is_some(),
@@ -82,35 +109,23 @@ impl Cycle {
                     outcome,
                 },
                 inward: Inward::default(),
+                repaired,
             });
         }
         planned
     }
 
-    fn too_many(&self, detached: usize) -> Option<String> {
-        let most = limits::DETACHED_PER_AGENT;
-        let why =
-            format!("{most} of your calls are pending already; not begun. Wait for an answer of theirs");
-        (detached >= most).then_some(why)
-    }
-
     fn unknown_tool(&self, name: &str) -> String {
-        let known = self.setup.tools.iter().map(|tool| tool.name.as_str());
+        let known = self.who.setup.tools.iter().map(|tool| tool.name.as_str());
         match nearest(name, known.clone()) {
             Some(near) => format!("there is no tool `{name}`; did you mean `{near}`?"),
             None => format!("there is no tool `{name}`; there are: {}", known.collect::<Vec<_>>().join(", ")),
         }
     }
 
-    pub(super) fn next_inward(&mut self, decision: Box<Decision>) -> Next {
-        let rows =
-            decision.calls.iter().filter(|call| runs_inward(call)).map(|call| call.row.clone()).collect();
-        self.state = State::Inward(decision);
-        Next::Inward(rows)
-    }
-
     pub(super) fn take_results(&self, decision: &mut Decision, results: Vec<Result<Done, ToolError>>) {
         let mut results = results.into_iter();
+        let mut said = self.open.said.clone();
         for call in decision.calls.iter_mut().filter(|call| runs_inward(call)) {
             let result = results.next().unwrap_or_else(|| Err(ToolError::new("the tool gave no answer")));
             let (outcome, inward) = match result {
@@ -119,136 +134,110 @@ impl Cycle {
                     (Outcome { detail: error.operator, ..Outcome::error(error.model) }, Inward::default())
                 }
             };
+            let again = inward.says.iter().any(|say| said.contains(&said_as(say)));
+            let outcome = if again && !outcome.failed() { Outcome::error(SAID_BEFORE) } else { outcome };
             call.inward = if outcome.failed() { Inward::default() } else { inward };
+            said.extend(call.inward.says.iter().map(said_as));
             call.row.outcome = Some(outcome);
             call.row.state = CallState::Done;
         }
     }
 
-    pub(super) fn next_deciding(&mut self, mut decision: Box<Decision>, now: Timestamp) -> Next {
-        if self.cancel {
-            return self.next_canceled(now);
+    pub(super) fn next_deciding(
+        &mut self,
+        mut step: Box<Step>,
+        mut decision: Box<Decision>,
+        now: Timestamp,
+    ) -> Next {
+        if self.outside.cancel {
+            self.discard(&mut step, &decision.thought.reply.usage);
+            return self.next_canceled(At::Step(step), now);
         }
-        if !decision.counted {
-            hold_done(&mut decision.calls);
-            decision.entries = self.entries_of(&decision, now);
-            let texts = decision.entries.iter().map(|entry| entry.message.countable()).collect();
-            self.state = State::Deciding(decision);
-            return Next::Count(texts);
-        }
-        let (changes, rested) = self.decision_changes(&decision, now);
-        self.commit(changes, After::Decided(decision, rested))
+        hold_done(&mut decision.calls);
+        let (changes, rested) = self.decision_changes(&step, &decision, now);
+        self.commit(changes, After::Decided(step, decision, rested))
     }
 
     /// The entries that the decision appends, in order: the inbox entry if it is the first, the
     /// assistant's, the outcomes where all of them are known, a nudge.
-    fn entries_of(&self, decision: &Decision, now: Timestamp) -> Vec<Entry> {
-        let mut seq = self.head_seq;
-        let mut entries = Vec::new();
-        let mut push = |kind, message| {
-            seq += 1;
-            let (cycle, step) = (self.open.id, self.open.step);
-            entries.push(Entry { seq, cycle, step, kind, message, tokens: 0, at: now });
+    fn entries_of(&self, step: &Step, decision: &Decision, now: Timestamp) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = step.entries.iter().map(|entry| (**entry).clone()).collect();
+        let push = |entries: &mut Vec<Entry>, kind, message| {
+            let ahead = entries.len() as u64 + 1;
+            entries.push(self.entry(ahead, kind, message, now));
         };
-        for shown in self.shown_entries() {
-            push(shown.kind, shown.message.clone());
-        }
-        push(EntryKind::Assistant, assistant(decision, &self.window));
+        push(&mut entries, EntryKind::Assistant, assistant(decision, &self.log.window));
         let rows: Vec<&CallRow> = decision.calls.iter().map(|call| &call.row).collect();
-        if !rows.is_empty() && rows.iter().all(|row| row.outcome.is_some()) {
-            push(EntryKind::Outcomes, outcomes(&rows));
+        // Nothing may stand between calls and their outcomes: where some are open, a nudge comes behind those.
+        if rows.iter().any(|row| row.outcome.is_none()) {
+            return entries;
         }
-        // Nothing may stand between calls and their outcomes: where some are open, it comes behind those.
-        let open = rows.iter().any(|row| row.outcome.is_none());
-        if let Some(nudge) = self.nudge(decision).filter(|_| !open) {
-            push(EntryKind::Notice, ModelMessage::user(nudge));
+        if !rows.is_empty() {
+            push(&mut entries, EntryKind::Outcomes, outcomes(&rows));
+        }
+        if let Some(nudge) = self.nudge(step, decision) {
+            push(&mut entries, EntryKind::Notice, ModelMessage::user(nudge));
         }
         entries
     }
 
-    fn decision_changes(&self, decision: &Decision, now: Timestamp) -> (Changes, Option<Rested>) {
+    fn decision_changes(
+        &self,
+        step: &Step,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> (Changes, Option<Rested>) {
         let mut changes = self.changes(CommitKind::Decide, now);
         let mut open = self.open.clone();
-        self.live_shown(&mut changes, &mut open);
-        if !open.lived {
-            self.begin_to_live(&mut changes, &mut open);
+        self.live_shown(step, &mut changes, &mut open);
+        if !open.lived && self.row.notice.is_some() {
+            // What was told once is told.
+            changes.notice = Some(None);
         }
-        changes.view = self.uncut.as_ref().map(|(old, _)| View { rev: old.rev + 1, ..self.view.clone() });
-        changes.entries.clone_from(&decision.entries);
+        open.lived = true;
+        changes.view = self.log.adopted();
+        changes.entries = self.entries_of(step, decision, now);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
         for call in &decision.calls {
             open.addressed.extend(call.inward.says.iter().map(|say| say.space));
+            open.said.extend(call.inward.says.iter().map(said_as));
             changes.inward.extend(call.inward.clone());
         }
-        changes.shows = self.shown(decision, now);
+        changes.shows = self.shown(step, decision, now);
         open.peek = changes.inward.peek;
         changes.addressed = addressed_by(decision, &open.listed);
-        self.count_up(decision, &mut open);
-        if self.failures > 0 {
+        self.count_up(step, decision, &changes.entries, &mut open);
+        if self.row.failures > 0 {
             changes.failures = Some(0);
         }
-        open.attempts = 1;
-        let ending = self.ending_of(decision, &open);
+        let ending = self.ending_of(step, decision, &open);
         if changes.calls.iter().any(|row| row.outcome.is_none()) {
+            (open.attempts, open.deaths) = (0, 0);
             open.finishing = ending;
             changes.open = Some(open);
             return (changes, None);
         }
         let outcomes =
             changes.calls.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
-        self.step_over(&mut open, outcomes);
+        step_over(&mut open, outcomes);
         let ending = ending.or_else(|| self.exhausted(&open));
         let rested = self.go_on_or_close(&mut changes, open, ending, now);
         (changes, rested)
     }
 
-    /// Step 0: the cycle has begun; what was told once is told.
-    fn begin_to_live(&self, changes: &mut Changes, open: &mut OpenCycle) {
-        open.lived = true;
-        if self.notice.is_some() {
-            changes.notice = Some(None);
-        }
-        if self.batch_cap.is_some() && !self.suspects_left {
-            changes.batch_cap = Some(None);
-        }
-    }
-
     /// Tokens, usage and the step's receipt.
-    fn count_up(&self, decision: &Decision, open: &mut OpenCycle) {
+    fn count_up(&self, step: &Step, decision: &Decision, entries: &[Entry], open: &mut OpenCycle) {
         let usage = decision.thought.reply.usage;
-        for entry in &decision.entries {
+        for entry in entries {
             let generated = if entry.kind == EntryKind::Assistant { usage.output.unwrap_or(0) } else { 0 };
-            open.tokens += u64::from(entry.tokens).max(generated);
+            open.tokens = open.tokens.saturating_add(u64::from(entry.tokens).max(generated));
         }
         open.usage.add(&usage);
-        open.steps.push(self.step_receipt(decision));
-        match decision.thought.reply.stop {
-            StopReason::Length => open.continued = true,
-            _ => open.continued = false,
-        }
-        if self.nudge_wanted(decision) {
+        open.steps.push(self.step_receipt(step, decision));
+        open.continued = decision.thought.reply.stop == StopReason::Length;
+        if self.nudge_wanted(step, decision) {
             open.nudges += 1;
         }
-    }
-
-    /// The step is settled: on to the next. What was taken back or held back is nobody's mistake, and no
-    /// sign of better judgement either; a `done` in vain is one, whatever else the step did.
-    pub(super) fn step_over<'a>(
-        &self,
-        open: &mut OpenCycle,
-        outcomes: impl Iterator<Item = (&'a str, &'a Outcome)>,
-    ) {
-        let told = outcomes.filter(|(_, outcome)| outcome.status != OutcomeStatus::Canceled);
-        let told: Vec<(&str, &Outcome)> = told.collect();
-        let in_vain = told.iter().any(|(tool, outcome)| *tool == names::DONE && outcome.failed());
-        let tried = !open.steps.last().is_none_or(|step| step.tools.is_empty());
-        if in_vain || (!told.is_empty() && told.iter().all(|(_, outcome)| outcome.failed())) {
-            open.mistakes += 1;
-        } else if !(told.is_empty() && tried) {
-            open.mistakes = 0;
-        }
-        open.step += 1;
-        open.attempts = 1;
     }
 
     pub(super) fn go_on_or_close(
@@ -267,29 +256,31 @@ impl Cycle {
         }
     }
 
-    pub(super) fn after_decision(&mut self, rested: Option<Rested>, now: Timestamp) -> State {
-        self.spans.clear();
-        self.forget_shown();
+    /// The decision is committed.
+    pub(super) fn decided(
+        &mut self,
+        decision: &Decision,
+        changes: Changes,
+        rested: Option<Rested>,
+        now: Timestamp,
+    ) -> State {
         if let Some(rested) = rested {
             return self.rest_or_cut(rested, now);
         }
-        if self.calls.iter().all(|row| row.state == CallState::Done) {
-            self.calls.clear();
-            State::Ready
-        } else {
-            self.running.clear();
-            State::Acting
+        if changes.calls.iter().all(|row| row.state == CallState::Done) {
+            return State::Ready(Step::next(&self.open));
         }
+        State::Acting(Acting { spans: decision.spans.clone(), ..Acting::of(changes.calls) })
     }
 
     /// Nothing was written: the named calls become errors and the decision is committed again.
-    pub(super) fn refused(&mut self, after: After, refusals: &[Refusal], now: Timestamp) {
-        let After::Decided(mut decision, _) = after else {
-            // Only decisions carry what can be refused; anything else is a store that broke its
-            // promise, and the safe answer is to let go.
-            self.state = State::Rest(Rested::Lost);
-            return;
-        };
+    pub(super) fn refused(
+        &mut self,
+        mut step: Box<Step>,
+        mut decision: Box<Decision>,
+        refusals: &[Refusal],
+        now: Timestamp,
+    ) -> State {
         decision.refusals += 1;
         let hopeless = decision.refusals > limits::REFUSALS_MAX;
         let mut any = false;
@@ -306,11 +297,42 @@ impl Cycle {
         }
         if !any && !hopeless {
             let reason = ModelError::Invalid("the store refused a decision without naming a call".into());
-            return self.failed(&reason, now);
+            self.discard(&mut step, &decision.thought.reply.usage);
+            return self.failed(step, &reason, now);
         }
-        decision.counted = false;
-        self.state = State::Deciding(decision);
+        State::Deciding(step, decision)
     }
+}
+
+/// What a model is told that says the same again.
+const SAID_BEFORE: &str = "you have said exactly this in this space already, in this cycle, and it was delivered; it was \
+                           not said again. Say something else, or call done if nothing is left to do";
+
+/// A message of a cycle by its space and text.
+fn said_as(say: &crate::changes::Say) -> String {
+    ContentRef::of(format!("{} {}", say.space, say.text).as_bytes()).0[..16].to_owned()
+}
+
+fn too_many(detached: usize) -> Option<String> {
+    let most = limits::DETACHED_PER_AGENT;
+    let why = format!("{most} of your calls are pending already; not begun. Wait for an answer of theirs");
+    (detached >= most).then_some(why)
+}
+
+/// The step is settled: on to the next. What was taken back or held back is nobody's mistake, and no
+/// sign of better judgement either; a `done` in vain is one, whatever else the step did.
+pub(super) fn step_over<'a>(open: &mut OpenCycle, outcomes: impl Iterator<Item = (&'a str, &'a Outcome)>) {
+    let told = outcomes.filter(|(_, outcome)| outcome.status != OutcomeStatus::Canceled);
+    let told: Vec<(&str, &Outcome)> = told.collect();
+    let in_vain = told.iter().any(|(tool, outcome)| *tool == names::DONE && outcome.failed());
+    let tried = !open.steps.last().is_none_or(|step| step.tools.is_empty());
+    if in_vain || (!told.is_empty() && told.iter().all(|(_, outcome)| outcome.failed())) {
+        open.mistakes += 1;
+    } else if !(told.is_empty() && tried) {
+        open.mistakes = 0;
+    }
+    open.step += 1;
+    (open.attempts, open.deaths) = (0, 0);
 }
 
 /// A step whose other calls failed does not end the cycle: whoever was to be answered was not.

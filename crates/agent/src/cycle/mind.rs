@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Cycle;
+use super::{At, Cycle, State, Step};
 use crate::entry::Entry;
 use crate::life::Layer;
 use crate::limits;
@@ -35,30 +35,36 @@ pub struct Mind {
 impl Cycle {
     /// What the model would be sent now.
     pub fn mind(mut self, now: Timestamp) -> Mind {
-        if !self.open.lived && !self.taken.is_empty() {
-            self.show_inbox(now);
-        } else if !self.open.lived {
+        let mut step = match self.take() {
+            State::Opening(opening) => match opening.at {
+                At::Step(step) => step,
+                At::Acting(_) => Step::next(&self.open),
+            },
+            _ => Step::next(&self.open),
+        };
+        if step.taken.is_empty() && !self.open.lived {
             // Nothing waits: the workspace as it would be shown behind whatever comes.
-            let text = crate::workspace::render(&self.me, &self.facts, self.active_space, now);
-            self.layers = vec![Layer { after: self.head_seq, text: text.into() }];
+            let (facts, active) = (&self.outside.facts, self.row.active_space);
+            let text = crate::workspace::render(&self.who.entity, facts, active, now);
+            self.log.layers = vec![Layer { after: self.log.head_seq, text: text.into() }];
+        } else {
+            self.show_inbox(&mut step, now);
         }
-        let mut prepared = self.prepare(now);
+        let mut prepared = self.prepare(&step, now);
         let view = prepared.view.take();
-        if !self.unlived.is_empty() || self.open.lived {
-            self.show(prepared, now);
+        if !step.entries.is_empty() || self.open.lived {
+            self.show(&mut step, prepared, now);
         }
-        if let Some(view) = view {
-            self.window.retain(|entry| view.shows(entry.seq));
-            self.view = view;
-        }
-        let budget = self.budget().tokens;
+        view.into_iter().for_each(|view| self.log.replace(view));
+        let shown = self.log.layer_bytes() + step.shown_bytes();
+        let budget = self.who.budget(step.voice.as_deref(), shown).tokens;
         Mind {
-            prompt: self.prompt(),
-            summary: self.view.summary.clone(),
-            inbox: self.unlived.first().filter(|_| !self.open.lived).cloned(),
-            events: self.taken.len(),
-            layers: self.layers,
-            window: self.window,
+            prompt: self.prompt(&step),
+            summary: self.log.view.summary.clone(),
+            inbox: step.entries.first().filter(|_| !self.open.lived).cloned(),
+            events: step.taken.len(),
+            layers: self.log.layers,
+            window: self.log.window,
             cut_above: budget * limits::VIEW_TRIGGER_PERCENT / 100,
             cut_to: budget * limits::VIEW_TARGET_PERCENT / 100,
         }

@@ -1,94 +1,117 @@
-//! What a step's receipt says of time: when the model was asked, when calls ran, how they ended.
-//! Display only: nothing is decided by it.
+//! Receipts: what a step and a cycle took in time, tokens and money. Display only: nothing is decided by
+//! it.
 
 use jiff::Timestamp;
 
-use super::{Cycle, Decision, Occasion, Span, State};
+use super::acting::Acting;
+use super::decide::Decision;
+use super::{Cycle, Occasion, Span, State, Step};
 use crate::call::{CallRow, Outcome};
-use crate::changes::CallChange;
+use crate::changes::{CallChange, Changes};
 use crate::id::CallId;
 use crate::life::OpenCycle;
-use crate::run::{CallReceipt, StepReceipt};
+use crate::port::Price;
+use crate::run::{CallReceipt, Ending, Run, StepReceipt, Usage};
 
 impl Cycle {
-    /// When a call of the step in hand ran; told by the driver beside its result.
+    /// When a call of the present step ran; told by the driver beside its result.
     pub fn timed(&mut self, call: CallId, span: Span) {
-        self.spans.push((call, span));
+        match &mut self.state {
+            State::Inward(_, decision) | State::Deciding(_, decision) => decision.spans.push((call, span)),
+            State::Acting(acting) => acting.spans.push((call, span)),
+            _ => {}
+        }
     }
 
-    /// How long the oldest of the events that the step is first shown has waited at `now`.
-    fn waited(&self, now: Timestamp) -> Option<u64> {
-        let oldest = self.taken.iter().chain(&self.injected).map(|waiting| waiting.event.at).min()?;
-        u64::try_from(now.as_millisecond() - oldest.as_millisecond()).ok()
-    }
-
-    /// What this waking is about, for whoever traces it; none where there is nothing to do.
+    /// What this activation is about, for whoever traces it; none where there is nothing to do.
     pub fn occasion(&self) -> Option<Occasion<'_>> {
         if matches!(self.state, State::Rest(_)) {
             return None;
         }
         Some(Occasion {
-            name: &self.me.name,
-            ordinal: self.cycles + 1,
+            name: &self.who.entity.name,
+            ordinal: self.row.cycles + 1,
             events: self.open.taken.len(),
-            window_tokens: self.window.iter().map(|entry| u64::from(entry.tokens)).sum(),
-            waited_ms: self.waited(self.open.opened_at),
+            window_tokens: self.log.tokens(),
+            waited_ms: self.step_now().and_then(|step| waited(step, self.open.opened_at)),
         })
     }
 
     /// The receipt of a decision; of calls that are still open it names the tool.
-    pub(super) fn step_receipt(&self, decision: &Decision) -> StepReceipt {
+    pub(super) fn step_receipt(&self, step: &Step, decision: &Decision) -> StepReceipt {
         let thought = &decision.thought;
-        let calls = decision.calls.iter().map(|call| self.call_receipt(&call.row, call.row.outcome.as_ref()));
+        let calls = decision.calls.iter().map(|call| CallReceipt {
+            repaired: call.repaired.clone(),
+            ..self.call_receipt(&call.row, call.row.outcome.as_ref(), &decision.spans)
+        });
         StepReceipt {
-            step: self.open.step,
             tools: decision.calls.iter().map(|call| call.row.tool.clone()).collect(),
             usage: thought.reply.usage,
             model_ms: thought.model_ms,
             attempts: thought.attempts,
-            injected: u32::try_from(self.injected.len()).unwrap_or(u32::MAX),
-            // What came only after the first asking waited for the last one.
-            waited_ms: self
-                .asked_first
-                .and_then(|at| self.waited(at))
-                .or_else(|| self.waited(thought.asked_at)),
-            interrupts: self.aborted,
-            aborted: self.wasted,
-            left_out: self.mended.left_out,
-            cut: self.mended.cut,
-            rebuilt: self.mended.rebuilt,
-            model: self.voice.as_ref().map(|voice| self.model(Some(voice)).name.clone()),
             started_ms: Some(self.offset(thought.asked_at)),
             first_ms: thought.first_ms,
             calls: calls.collect(),
+            ..self.undecided_receipt(step, thought.asked_at)
         }
     }
 
-    /// Brings the newest receipt to what is known of the calls in hand. What an earlier waking noted
-    /// of them stays.
-    pub(super) fn note_calls(&self, open: &mut OpenCycle, changes: &[CallChange]) {
+    /// What is known of a step without its decision.
+    fn undecided_receipt(&self, step: &Step, asked_at: Timestamp) -> StepReceipt {
+        StepReceipt {
+            step: self.open.step,
+            injected: u32::try_from(step.injected.len()).unwrap_or(u32::MAX),
+            // What came only after the first asking waited for the last one.
+            waited_ms: step.asked_first.and_then(|at| waited(step, at)).or_else(|| waited(step, asked_at)),
+            interrupts: step.aborted,
+            aborted: step.estimated,
+            discarded: step.discarded,
+            left_out: step.left_out,
+            cut: step.cut,
+            rebuilt: step.rebuilt,
+            model: step.voice.as_ref().map(|voice| self.who.model(Some(voice)).name.clone()),
+            ..StepReceipt::default()
+        }
+    }
+
+    /// A step that ends with its cycle and was never decided has a receipt where anything was spent on it.
+    pub(super) fn note_undecided(&self, open: &mut OpenCycle, step: &Step, now: Timestamp) {
+        if !(step.estimated.is_none() && step.discarded.is_none()) {
+            open.steps.push(self.undecided_receipt(step, now));
+        }
+    }
+
+    /// Brings the newest receipt to what is known of the calls. What an earlier activation noted of them
+    /// stays.
+    pub(super) fn note_calls(&self, open: &mut OpenCycle, acting: &Acting, changes: &[CallChange]) {
         let Some(receipt) = open.steps.last_mut() else { return };
-        for row in self.calls.iter().filter(|row| row.step == receipt.step) {
+        for row in acting.calls.iter().filter(|row| row.step == receipt.step) {
             let Some(noted) = usize::try_from(row.index).ok().and_then(|index| receipt.calls.get_mut(index))
             else {
                 continue;
             };
             let changed = changes.iter().find(|change| change.id == row.id);
             let outcome = changed.and_then(|change| change.outcome.as_ref()).or(row.outcome.as_ref());
-            let now = self.call_receipt(row, outcome);
+            let now = self.call_receipt(row, outcome, &acting.spans);
             noted.started_ms = now.started_ms.or(noted.started_ms);
             noted.took_ms = now.took_ms.or(noted.took_ms);
             noted.status = now.status.or(noted.status);
         }
     }
 
-    fn call_receipt(&self, row: &CallRow, outcome: Option<&Outcome>) -> CallReceipt {
-        let span = self.spans.iter().find(|(call, _)| *call == row.id).map(|(_, span)| *span);
+    fn call_receipt(
+        &self,
+        row: &CallRow,
+        outcome: Option<&Outcome>,
+        spans: &[(CallId, Span)],
+    ) -> CallReceipt {
+        let span = spans.iter().find(|(call, _)| *call == row.id).map(|(_, span)| *span);
         CallReceipt {
             tool: row.tool.clone(),
             started_ms: span.map(|span| self.offset(span.at)),
             took_ms: span.map(|span| span.ms),
             status: outcome.map(|outcome| outcome.status),
+            repaired: None,
         }
     }
 
@@ -96,4 +119,84 @@ impl Cycle {
     fn offset(&self, at: Timestamp) -> u64 {
         u64::try_from(at.as_millisecond() - self.open.opened_at.as_millisecond()).unwrap_or(0)
     }
+
+    pub(super) fn run(
+        &self,
+        open: &OpenCycle,
+        ending: Ending,
+        reason: Option<String>,
+        summary: Option<String>,
+        now: Timestamp,
+    ) -> Run {
+        Run {
+            id: open.id,
+            agent: self.who.agent,
+            ordinal: self.row.cycles + 1,
+            woke_for: open.woke_for.clone(),
+            events: u32::try_from(open.taken.len()).unwrap_or(u32::MAX).saturating_add(open.injected),
+            opened_at: open.opened_at,
+            ended_at: now,
+            steps: open.steps.clone(),
+            usage: open.usage,
+            cost_micros: self.cost_of(open),
+            model: self.who.setup.model.name.clone(),
+            config_rev: open.config_rev,
+            ending,
+            reason,
+            summary,
+        }
+    }
+
+    /// What the cycle cost: each step at the price of the model that answered it, with what was dropped.
+    fn cost_of(&self, open: &OpenCycle) -> Option<u64> {
+        let unknown = |step: &StepReceipt| step.usage.input.is_none() && step.usage.output.is_none();
+        if !open.steps.is_empty() && open.steps.iter().all(unknown) {
+            // What is known then is only the estimate of what was dropped.
+            return None;
+        }
+        let price_of = |name: &Option<String>| match name {
+            None => self.who.setup.model.price,
+            Some(name) => {
+                let others = &self.who.setup.others;
+                others.iter().find(|(_, info)| info.name == *name).and_then(|(_, info)| info.price)
+            }
+        };
+        let all = |step: &StepReceipt| {
+            let mut usage = step.usage;
+            usage.add(&step.aborted);
+            usage.add(&step.discarded);
+            usage
+        };
+        let add = |sum: u64, step: &StepReceipt| {
+            Some(sum.saturating_add(cost(price_of(&step.model)?, &all(step))?))
+        };
+        open.steps.iter().try_fold(0, add).filter(|_| !open.steps.is_empty())
+    }
+
+    /// Tokens and money of a cycle that has no receipt.
+    pub(super) fn charge_totals(&self, changes: &mut Changes, step: &Step, usage: Usage) {
+        let mut all = usage;
+        all.add(&self.open.usage);
+        all.add(&self.open.estimated);
+        let price = self.who.model(step.voice.as_deref()).price;
+        changes.cost_micros = price.and_then(|price| cost(price, &all));
+        changes.usage = all;
+    }
+}
+
+/// How long the oldest of the events that the step is shown has waited at `now`.
+fn waited(step: &Step, now: Timestamp) -> Option<u64> {
+    let oldest = step.in_sight().map(|waiting| waiting.event.at).min()?;
+    u64::try_from(now.as_millisecond() - oldest.as_millisecond()).ok()
+}
+
+/// Micro-dollars; `None` where the provider did not report what it is charged for.
+fn cost(price: Price, usage: &Usage) -> Option<u64> {
+    let (input, output) = (usage.input?, usage.output?);
+    let cached = usage.cached.unwrap_or(0).min(input);
+    let sum = (input - cached)
+        .saturating_mul(price.input)
+        .saturating_add(cached.saturating_mul(price.cached))
+        .saturating_add(output.saturating_mul(price.output));
+    Some(sum / 1_000_000)
 }

@@ -3,7 +3,8 @@
 
 use jiff::Timestamp;
 
-use super::{Cycle, Decision};
+use super::decide::Decision;
+use super::{Cycle, Step};
 use crate::event::{Principal, Trust};
 use crate::id::MessageId;
 use crate::space::{NewMessage, tool_data, tool_text};
@@ -12,29 +13,33 @@ impl Cycle {
     /// Names of the tools that may be called in the step in hand: a call of any other is refused, whatever
     /// its arguments are.
     pub fn callable_tools(&self) -> Vec<String> {
-        let names = self.setup.tools.iter().map(|spec| &spec.name);
-        names.filter(|name| self.gated(name).is_none()).cloned().collect()
+        let gated = |name: &str| self.step_now().is_some_and(|step| step.gated(name).is_some());
+        let names = self.who.setup.tools.iter().map(|spec| &spec.name);
+        names.filter(|name| !gated(name)).cloned().collect()
     }
 
     /// Names of the tools whose calls are shown in spaces.
     pub fn visible_tools(&self) -> Vec<String> {
-        self.setup.tools.iter().filter(|spec| spec.visible).map(|spec| spec.name.clone()).collect()
+        self.who.setup.tools.iter().filter(|spec| spec.visible).map(|spec| spec.name.clone()).collect()
     }
 
     /// The messages of the decision's visible calls, each where the agent stands when it makes it.
-    pub(super) fn shown(&self, decision: &Decision, now: Timestamp) -> Vec<NewMessage> {
+    pub(super) fn shown(&self, step: &Step, decision: &Decision, now: Timestamp) -> Vec<NewMessage> {
         let visible = self.visible_tools();
-        let mut here = self.active_space;
+        let mut here = self.row.active_space;
+        let (root, hop) =
+            step.cause.as_ref().map_or((&self.open.root, self.open.hop), |cause| (&cause.root, cause.hop));
         let mut shown = Vec::new();
         for call in &decision.calls {
             here = call.inward.active_space.or(here);
-            let Some(space) = self.facts.here(here).filter(|_| visible.contains(&call.row.tool)) else {
+            let Some(space) = self.outside.facts.here(here).filter(|_| visible.contains(&call.row.tool))
+            else {
                 continue;
             };
             shown.push(NewMessage {
                 id: MessageId::of_call(&call.row.id),
                 space,
-                sender: self.agent.entity(),
+                sender: self.who.agent.entity(),
                 text: tool_text(&call.row),
                 mentions: Vec::new(),
                 urgent: false,
@@ -44,8 +49,8 @@ impl Cycle {
                 data: Some(tool_data(&call.row)),
                 principal: Principal::Own,
                 trust: Trust::Agent,
-                root: self.descent().0.clone(),
-                hop: self.descent().1,
+                root: root.clone(),
+                hop,
             });
         }
         shown

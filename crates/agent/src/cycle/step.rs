@@ -1,266 +1,92 @@
-//! What the step in hand is shown besides the log, and what follows for the cycle from showing it.
+//! One step: what it is shown besides the log, how it is asked, and what was spent on it in vain. It
+//! ends by being replaced.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Cycle;
+use super::{At, Cycle, Rested, State};
 use crate::changes::{Changes, Settlement};
-use crate::config::WantedChoice;
+use crate::config::{Gate, WantedChoice};
 use crate::entry::{Entry, EntryKind};
 use crate::event::{Fate, Waiting};
-use crate::id::ContentRef;
-use crate::inbox;
-use crate::life::{Layer, LayerRef, OpenCycle};
+use crate::inbox::{self, Batch};
+use crate::life::{Glimpse, Layer, OpenCycle};
 use crate::message::ModelMessage;
-use crate::port::ModelInfo;
 use crate::prepare::{Prepared, Situation, prepare};
 use crate::prompt::ToolChoice;
 use crate::run::Usage;
-use crate::view::Budget;
 
-/// Bytes of shown text that a token stands for at least, on average. Used only to bound a batch.
-const BYTES_PER_TOKEN: u64 = 3;
+/// A step that is not decided.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Step {
+    /// The events of the batch; none after the first decision.
+    pub(super) taken: Vec<Waiting>,
+    /// Events that are shown besides them.
+    pub(super) injected: Vec<Waiting>,
+    /// Entries that the decision appends before its own: the inbox entry where nothing is lived yet,
+    /// injections.
+    pub(super) entries: Vec<Arc<Entry>>,
+    /// What messages of the step descend from, where an injection changed it.
+    pub(super) cause: Option<Batch>,
+    pub(super) previewed: Glimpse,
+    /// Whether it has shown what the agent asked to see.
+    pub(super) peeked: bool,
+    /// What may be called.
+    pub(super) gate: Option<Gate>,
+    pub(super) choice: ToolChoice,
+    /// Who answers; `None` is the agent's own model.
+    pub(super) voice: Option<String>,
+    /// Generations that were aborted for news.
+    pub(super) aborted: u32,
+    /// What these and others that were dropped used: estimated.
+    pub(super) estimated: Usage,
+    /// What replies used of which nothing came: as reported.
+    pub(super) discarded: Usage,
+    /// When it was first asked, in this activation.
+    pub(super) asked_first: Option<Timestamp>,
+    /// Entries that are not sent any more, since there was no room for them.
+    pub(super) left_out: u32,
+    /// Times that it was cut to half, since a vendor refused it as too long.
+    pub(super) cut: u32,
+    /// Whether it was rebuilt, since a vendor refused it as invalid.
+    pub(super) rebuilt: bool,
+}
 
-impl Cycle {
-    /// Prepares the step in hand; nothing is shown yet.
-    pub(super) fn prepare(&self, now: Timestamp) -> Prepared {
-        let in_hand = self.in_hand();
-        let budget = |voice: Option<&str>| self.budget_of(voice);
-        prepare(&Situation {
-            config: &self.config,
-            step: self.open.step,
-            lived: self.open.lived,
-            held_back: self.open.held_back,
-            interrupted: self.aborted > 0,
-            wary: self.is_wary(),
-            peek: if self.peeked { 0 } else { self.open.peek },
-            previewed: self.previewed,
-            fallback: self
-                .fallen
-                .checked_sub(1)
-                .and_then(|at| self.config.fallback.get(at))
-                .map(String::as_str),
-            waits: &self.waits,
-            in_hand: &in_hand,
-            requesters: &self.open.requesters,
-            room: self.injection_room(),
-            max_bytes: batch_bytes(self.model(self.voice())).saturating_sub(self.injected_bytes()),
-            view: &self.view,
-            window: &self.window,
-            cycle: self.open.lived.then_some(self.open.id),
-            last_voice: self.open.lived.then_some(&self.open.voice),
-            budget: &budget,
-            now,
-        })
+impl Step {
+    /// The step that a cycle thinks next.
+    pub(super) fn next(open: &OpenCycle) -> Box<Self> {
+        Box::new(Self { previewed: open.previewed, ..Self::default() })
     }
 
-    /// Shows what was prepared, at the end of all that is shown.
-    pub(super) fn show(&mut self, prepared: Prepared, now: Timestamp) {
-        if !prepared.inject.is_empty() {
-            self.inject(prepared.inject, now);
-        }
-        let after = self.head_seq + self.unlived.len() as u64;
-        for text in prepared.layers {
-            let known = |layer: &Layer| layer.after >= self.head_seq && *layer.text == *text;
-            if !self.layers.iter().any(known) {
-                self.layers.push(Layer { after, text: text.into() });
-            }
-        }
-        self.peeked = true;
-        self.previewed = prepared.previewed;
-        self.gate = prepared.gate;
-        self.choice = prepared.choice;
-        self.voice = prepared.voice;
+    /// Events that it is shown.
+    pub(super) fn in_sight(&self) -> impl Iterator<Item = &Waiting> {
+        self.taken.iter().chain(&self.injected)
     }
 
-    fn inject(&mut self, events: Vec<Waiting>, now: Timestamp) {
-        let text = inbox::format_injection(&events, self.listed().len() + 1, now);
-        let ahead = self.unlived.len() as u64 + 1;
-        let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), now);
-        self.unlived.push(Arc::new(entry));
-        let order: Vec<u64> = inbox::listed(&events).collect();
-        let mut shown = events;
-        shown.sort_by_key(|waiting| order.iter().position(|seq| *seq == waiting.seq));
-        self.injected.extend(shown);
-        let more = inbox::batch(self.injected.clone());
-        // A person's word is a cause of its own, also in the middle: what is said from here on descends
-        // from it. Among agents the longest chain counts.
-        let deeper = self.open.by_agents && more.hop > self.open.hop;
-        self.cause = (!more.by_agents || deeper).then_some(more);
+    pub(super) fn seqs(&self) -> Vec<u64> {
+        self.in_sight().map(|waiting| waiting.seq).collect()
     }
 
-    /// The open cycle with the names of what the step shows besides, where the store does not know them
-    /// yet: what the model is shown can no longer be taken back or put together with others.
-    pub(super) fn naming(&self) -> Option<OpenCycle> {
-        let shown: Vec<u64> = self.injected.iter().map(|waiting| waiting.seq).collect();
-        (shown != self.open.shown).then(|| OpenCycle { shown, ..self.open.clone() })
+    /// The same end for everything that it was shown.
+    pub(super) fn settled(&self, fate: &Fate) -> Vec<Settlement> {
+        self.in_sight().map(|shown| Settlement { seq: shown.seq, fate: fate.clone() }).collect()
     }
 
-    /// Events left before they could be named or lived: the step is thought again without them. Where the
-    /// waking is about one of them, it is out of date.
-    pub(super) fn without(&mut self, gone: &[u64], now: Timestamp) {
-        let left = |waiting: &Waiting| !gone.contains(&waiting.seq);
-        let known = |seq: &u64| self.injected.iter().any(|waiting| waiting.seq == *seq);
-        if !gone.iter().all(known) {
-            self.state = super::State::Rest(super::Rested::Lost);
-            return;
-        }
-        self.waits.urgent.retain(left);
-        self.waits.oldest.retain(left);
-        let mut shown = std::mem::take(&mut self.injected);
-        shown.retain(left);
-        self.unlived.retain(|entry| entry.kind != EntryKind::Injection);
-        let end = self.head_seq + self.unlived.len() as u64;
-        self.layers.retain(|layer| layer.after <= end);
-        self.previewed = self.open.previewed;
-        self.cause = None;
-        if !shown.is_empty() {
-            self.inject(shown, now);
-        }
-        self.state = super::State::Ready;
-    }
-
-    /// Whether nothing new is let in: one of the events in hand may be poison, and is tried without company;
-    /// or what was let in has failed the step.
-    pub(super) fn is_wary(&self) -> bool {
-        self.open.wary || (!self.open.lived && self.batch_cap.is_some())
-    }
-
-    /// A generation was dropped after about so many tokens. Whoever drops one is not told what it took, so
-    /// it is estimated; `None`: there was none.
-    pub fn charge(&mut self, tokens: Option<u64>) {
-        let Some(output) = tokens else { return };
-        let window: u64 = self.window.iter().map(|entry| u64::from(entry.tokens)).sum();
-        let input = window + self.fixed_tokens + super::think::estimate(self.shown_bytes());
-        self.open.tokens += output;
-        self.waste(&Usage { input: Some(input), output: Some(output), ..Usage::default() });
-    }
-
-    /// Nothing comes of what was used.
-    pub fn waste(&mut self, usage: &Usage) {
-        self.wasted.add(usage);
-        self.open.usage.add(usage);
-    }
-
-    /// Events that may still be injected: in one cycle as many as a waking takes.
-    pub(super) fn injection_room(&self) -> u32 {
-        let shown = self.open.injected + u32::try_from(self.injected.len()).unwrap_or(u32::MAX);
-        self.config.limits.events_per_cycle.saturating_sub(shown)
-    }
-
-    /// Bytes of what was injected into the cycle so far.
-    fn injected_bytes(&self) -> usize {
-        let own = self.window.iter().filter(|entry| entry.cycle == self.open.id);
-        let injected = own.chain(&self.unlived).filter(|entry| entry.kind == EntryKind::Injection);
-        injected.map(|entry| entry.message.text().len()).sum()
+    /// Bytes of what it is shown besides the window and the layers.
+    pub(super) fn shown_bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.message.text().len()).sum()
     }
 
     /// Seqs of all events that the cycle was shown, by the numbers under which they were listed.
-    pub(super) fn listed(&self) -> Vec<u64> {
-        let mut listed = self.open.listed.clone();
+    pub(super) fn listed(&self, open: &OpenCycle) -> Vec<u64> {
+        let mut listed = open.listed.clone();
         listed.extend(inbox::listed(&self.taken));
         listed.extend(self.injected.iter().map(|waiting| waiting.seq));
         listed
     }
 
-    /// Seqs of events that are taken or shown, and not settled.
-    pub(super) fn in_hand(&self) -> Vec<u64> {
-        self.taken.iter().chain(&self.injected).map(|waiting| waiting.seq).collect()
-    }
-
-    /// Everything that the step was shown is lived by its decision, and what was shown beside it is
-    /// kept for whoever continues the cycle.
-    pub(super) fn live_shown(&self, changes: &mut Changes, open: &mut OpenCycle) {
-        let fate = Fate::Lived { cycle: open.id, step: open.step };
-        let shown = self.taken.iter().chain(&self.injected);
-        changes.settle = shown.map(|w| Settlement { seq: w.seq, fate: fate.clone() }).collect();
-        for layer in &self.layers {
-            let content = ContentRef::of(layer.text.as_bytes());
-            let named = LayerRef { after: layer.after, content };
-            if !open.layers.contains(&named) {
-                open.layers.push(named);
-                changes.layers.push(layer.clone());
-            }
-        }
-        open.listed = self.listed();
-        open.previewed = self.previewed;
-        open.voice.clone_from(&self.voice);
-        open.peek = 0;
-        open.shown.clear();
-        if self.injected.is_empty() {
-            return;
-        }
-        open.held_back = false;
-        open.injected += u32::try_from(self.injected.len()).unwrap_or(u32::MAX);
-        let more = inbox::batch(self.injected.clone());
-        open.trust = open.trust.min(more.trust);
-        // What was said there before does not address what is shown only now.
-        open.addressed
-            .retain(|space| !more.requesters.iter().any(|requester| requester.space == Some(*space)));
-        for requester in more.requesters {
-            if !open.requesters.contains(&requester) {
-                open.requesters.push(requester);
-            }
-        }
-        if let Some(cause) = &self.cause {
-            open.root.clone_from(&cause.root);
-            open.hop = cause.hop;
-            open.by_agents = cause.by_agents;
-        }
-    }
-
-    /// The step is decided: nothing of what it was shown is open any more.
-    pub(super) fn forget_shown(&mut self) {
-        self.unlived.clear();
-        self.taken.clear();
-        self.injected.clear();
-        self.cause = None;
-        self.peeked = false;
-        self.aborted = 0;
-        self.wasted = Usage::default();
-        self.asked_first = None;
-        self.mended = super::Mended::default();
-    }
-
-    /// Something urgent of a requester came before a call that cannot be repeated: none of them begins,
-    /// and the model decides again when it has seen it.
-    pub(super) fn hold_back(&mut self) {
-        let text = "not begun: something newer of whoever asked for this came first and is shown to you next. \
-                    Nothing was done; decide again.";
-        self.leave_unsafe(text);
-        self.open.held_back = true;
-        self.open.finishing = None;
-        self.state = super::State::Acting;
-    }
-
-    /// What is known of a model that the config names; `None` is the agent's own.
-    pub(super) fn model(&self, voice: Option<&str>) -> &ModelInfo {
-        let other = voice.and_then(|voice| self.setup.others.iter().find(|(name, _)| name == voice));
-        other.map_or(&self.setup.model, |(_, info)| info)
-    }
-
-    /// Room for entries with that model.
-    pub(super) fn budget_of(&self, voice: Option<&str>) -> Budget {
-        let (model, shown) = (self.model(voice), super::think::estimate(self.shown_bytes()));
-        Budget::of(model.context_window, model.max_output, self.fixed_tokens, shown)
-    }
-
-    /// Bytes of what is sent besides the window.
-    fn shown_bytes(&self) -> usize {
-        self.layers.iter().map(|layer| layer.text.len()).sum::<usize>()
-            + self.unlived.iter().map(|entry| entry.message.text().len()).sum::<usize>()
-    }
-
-    /// Whether the vendor is made to force a call, as far as it can be.
-    pub(super) fn forced(&self) -> ToolChoice {
-        match self.choice {
-            ToolChoice::Required if !self.model(self.voice()).forced_tool_choice => ToolChoice::Auto,
-            choice => choice,
-        }
-    }
-
-    /// Why the tool may not be called in the step in hand.
+    /// Why the tool may not be called.
     pub(super) fn gated(&self, tool: &str) -> Option<String> {
         let gate = self.gate.as_ref().filter(|gate| !gate.allows(tool))?;
         let allowed = match (&gate.active_tools, gate.tool_choice) {
@@ -271,21 +97,206 @@ impl Cycle {
         };
         Some(format!("`{tool}` may not be called now ({}); you may call {allowed}", gate.steps()))
     }
+}
 
-    /// Whether the step must not go without a call.
-    pub(super) fn must_call(&self) -> bool {
-        self.config.stop.require_tool
-            || self.gate.as_ref().is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
+impl Cycle {
+    /// Renders the entry that the first step is shown and the workspace behind it, once.
+    pub(super) fn show_inbox(&mut self, step: &mut Step, now: Timestamp) {
+        if self.open.lived || !step.entries.is_empty() {
+            return;
+        }
+        let text = inbox::format_inbox(&step.taken, now, self.row.notice.as_deref());
+        let entry = self.entry(1, EntryKind::Inbox, ModelMessage::user(text), now);
+        let workspace =
+            crate::workspace::render(&self.who.entity, &self.outside.facts, self.row.active_space, now);
+        self.log.layers = vec![Layer { after: entry.seq, text: workspace.into() }];
+        step.entries = vec![Arc::new(entry)];
     }
 
-    /// The entries that the step's decision appends before its own.
-    pub(super) fn shown_entries(&self) -> impl Iterator<Item = &Entry> {
-        self.unlived.iter().map(|entry| &**entry)
+    /// How the step is asked; as long as nothing is lived, with as little of the log as fits.
+    pub(super) fn prepare_narrowed(&mut self, step: &mut Step, now: Timestamp) -> Prepared {
+        let mut prepared = self.prepare(step, now);
+        while let Some(view) = prepared.view.take_if(|_| !self.open.lived) {
+            step.left_out += self.log.adopt(view);
+            prepared = self.prepare(step, now);
+        }
+        prepared
+    }
+
+    /// Prepares the step; nothing is shown yet.
+    pub(super) fn prepare(&self, step: &Step, now: Timestamp) -> Prepared {
+        let in_hand = step.seqs();
+        let shown = self.log.layer_bytes() + step.shown_bytes();
+        let budget = |voice: Option<&str>| self.who.budget(voice, shown);
+        let fallen = self.outside.fallen.checked_sub(1).and_then(|at| self.who.config.fallback.get(at));
+        let injected = self.log.of(self.open.id).chain(&step.entries);
+        let injected = injected.filter(|entry| entry.kind == EntryKind::Injection);
+        let injected: usize = injected.map(|entry| entry.message.text().len()).sum();
+        prepare(&Situation {
+            config: &self.who.config,
+            step: self.open.step,
+            lived: self.open.lived,
+            held_back: self.open.held_back,
+            interrupted: step.aborted > 0,
+            wary: self.is_wary(step),
+            peek: if step.peeked { 0 } else { self.open.peek },
+            previewed: step.previewed,
+            fallback: fallen.map(String::as_str),
+            waits: &self.outside.waits,
+            in_hand: &in_hand,
+            requesters: &self.open.requesters,
+            room: self.injection_room(step),
+            max_bytes: self.who.batch_bytes(step.voice.as_deref()).saturating_sub(injected),
+            view: &self.log.view,
+            window: &self.log.window,
+            cycle: self.open.lived.then_some(self.open.id),
+            last_voice: self.open.lived.then_some(&self.open.voice),
+            budget: &budget,
+            now,
+        })
+    }
+
+    /// Shows what was prepared, at the end of all that is shown.
+    pub(super) fn show(&mut self, step: &mut Step, prepared: Prepared, now: Timestamp) {
+        if !prepared.inject.is_empty() {
+            self.inject(step, prepared.inject, now);
+        }
+        let after = self.log.head_seq + step.entries.len() as u64;
+        for text in prepared.layers {
+            let known = |layer: &Layer| layer.after >= self.log.head_seq && *layer.text == *text;
+            if !self.log.layers.iter().any(known) {
+                self.log.layers.push(Layer { after, text: text.into() });
+            }
+        }
+        step.peeked = true;
+        step.previewed = prepared.previewed;
+        step.gate = prepared.gate;
+        step.choice = prepared.choice;
+        step.voice = prepared.voice;
+    }
+
+    fn inject(&self, step: &mut Step, events: Vec<Waiting>, now: Timestamp) {
+        let text = inbox::format_injection(&events, step.listed(&self.open).len() + 1, now);
+        let ahead = step.entries.len() as u64 + 1;
+        let entry = self.entry(ahead, EntryKind::Injection, ModelMessage::user(text), now);
+        step.entries.push(Arc::new(entry));
+        let order: Vec<u64> = inbox::listed(&events).collect();
+        let mut shown = events;
+        shown.sort_by_key(|waiting| order.iter().position(|seq| *seq == waiting.seq));
+        step.injected.extend(shown);
+        let more = inbox::batch(step.injected.clone());
+        // A person's word is a cause of its own, also in the middle: what is said from here on descends
+        // from it. Among agents the longest chain counts.
+        let deeper = self.open.by_agents && more.hop > self.open.hop;
+        step.cause = (!more.by_agents || deeper).then_some(more);
+    }
+
+    /// Events left before they could be lived: the step is thought again without them. Where the activation
+    /// is about one of them, it is out of date.
+    pub(super) fn without(&mut self, mut step: Box<Step>, gone: &[u64], now: Timestamp) -> State {
+        let left = |waiting: &Waiting| !gone.contains(&waiting.seq);
+        let known = |seq: &u64| step.injected.iter().any(|waiting| waiting.seq == *seq);
+        if !gone.iter().all(known) {
+            return State::Rest(Rested::Lost);
+        }
+        self.outside.waits.urgent.retain(left);
+        self.outside.waits.oldest.retain(left);
+        let mut shown = std::mem::take(&mut step.injected);
+        shown.retain(left);
+        step.entries.retain(|entry| entry.kind != EntryKind::Injection);
+        let end = self.log.head_seq + step.entries.len() as u64;
+        self.log.layers.retain(|layer| layer.after <= end);
+        step.previewed = self.open.previewed;
+        step.cause = None;
+        if !shown.is_empty() {
+            self.inject(&mut step, shown, now);
+        }
+        State::Ready(step)
+    }
+
+    /// Whether nothing new is let in: one of the events may be poison, and is tried without company; or what
+    /// was let in has failed the step.
+    pub(super) fn is_wary(&self, step: &Step) -> bool {
+        let failed = |waiting: &Waiting| waiting.attempts > 0 || waiting.deaths > 0;
+        self.open.wary || (!self.open.lived && step.taken.iter().any(failed))
+    }
+
+    /// Whether the process has died during this step or over these events.
+    pub(super) fn is_suspect(&self, step: &Step) -> bool {
+        self.open.deaths > 0 || step.taken.iter().any(|waiting| waiting.deaths > 0)
+    }
+
+    /// A generation was dropped after about so many tokens. Nobody reports what it took, so it is
+    /// estimated; `None`: there was none.
+    pub(super) fn charge(&mut self, step: &mut Step, tokens: Option<u64>) {
+        let Some(output) = tokens else { return };
+        let shown = super::who::estimate(self.log.layer_bytes() + step.shown_bytes());
+        let input = self.log.tokens() + self.who.fixed_tokens + shown;
+        let usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };
+        self.open.tokens = self.open.tokens.saturating_add(output);
+        self.open.estimated.add(&usage);
+        step.estimated.add(&usage);
+    }
+
+    /// Nothing comes of a reply that used this.
+    pub(super) fn discard(&mut self, step: &mut Step, usage: &Usage) {
+        self.open.usage.add(usage);
+        step.discarded.add(usage);
+    }
+
+    /// Events that may still be injected: in one cycle as many as an activation takes.
+    pub(super) fn injection_room(&self, step: &Step) -> u32 {
+        let shown = self.open.injected + u32::try_from(step.injected.len()).unwrap_or(u32::MAX);
+        self.who.config.limits.events_per_cycle.saturating_sub(shown)
+    }
+
+    /// Everything that the step was shown is lived by its decision, and what was shown beside it is
+    /// kept for whoever continues the cycle.
+    pub(super) fn live_shown(&self, step: &Step, changes: &mut Changes, open: &mut OpenCycle) {
+        changes.settle = step.settled(&Fate::Lived { cycle: open.id, step: open.step });
+        changes.layers = self.log.new_layers();
+        open.listed = step.listed(open);
+        open.previewed = step.previewed;
+        open.voice.clone_from(&step.voice);
+        open.peek = 0;
+        if step.injected.is_empty() {
+            return;
+        }
+        open.held_back = false;
+        open.injected += u32::try_from(step.injected.len()).unwrap_or(u32::MAX);
+        let more = inbox::batch(step.injected.clone());
+        open.trust = open.trust.min(more.trust);
+        // What was said there before does not address what is shown only now.
+        open.addressed
+            .retain(|space| !more.requesters.iter().any(|requester| requester.space == Some(*space)));
+        for requester in more.requesters {
+            if !open.requesters.contains(&requester) {
+                open.requesters.push(requester);
+            }
+        }
+        if let Some(cause) = &step.cause {
+            open.root.clone_from(&cause.root);
+            open.hop = cause.hop;
+            open.by_agents = cause.by_agents;
+        }
+    }
+
+    /// Whether the step must not go without a call.
+    pub(super) fn must_call(&self, step: &Step) -> bool {
+        self.who.config.stop.require_tool
+            || step.gate.as_ref().is_some_and(|gate| gate.tool_choice == WantedChoice::Required)
+    }
+
+    /// An entry of this step, `ahead` places behind the last one, its tokens counted.
+    pub(super) fn entry(&self, ahead: u64, kind: EntryKind, message: ModelMessage, at: Timestamp) -> Entry {
+        let tokens = crate::tokens::estimate(&message.countable());
+        let seq = self.log.head_seq + ahead;
+        Entry { seq, cycle: self.open.id, step: self.open.step, kind, message, tokens, at }
     }
 }
 
-/// Bytes of events that may be shown at once: a quarter of the window.
-pub(super) fn batch_bytes(model: &ModelInfo) -> usize {
-    let room = Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4;
-    usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX)
+impl From<Box<Step>> for At {
+    fn from(step: Box<Step>) -> Self {
+        Self::Step(step)
+    }
 }

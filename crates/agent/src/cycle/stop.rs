@@ -1,7 +1,7 @@
-//! When a cycle ends: each stop condition as SYSTEM.md §4 defines it.
+//! When a cycle ends: by its decision, or at a bound.
 
-use super::decide::text_field;
-use super::{Cycle, Decision, names};
+use super::decide::{Decision, text_field};
+use super::{Cycle, Step, names};
 use crate::call::{CallRow, Outcome};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
@@ -13,7 +13,7 @@ pub(super) const CUT: &str = "[NOTICE] The output limit cut your reply. Go on, m
 
 impl Cycle {
     /// The ending that the decision itself brings, whatever its outward calls give.
-    pub(super) fn ending_of(&self, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
+    pub(super) fn ending_of(&self, step: &Step, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
         let rested = |summary, reason: Option<&str>| {
             let reason = reason.map(str::to_owned);
             Some(Finishing { ending: Ending::Rested, summary, reason })
@@ -26,7 +26,7 @@ impl Cycle {
         if let Some(call) = ended {
             return rested(text_field(&call.row.arguments, "summary"), None);
         }
-        let stop = &self.config.stop;
+        let stop = &self.who.config.stop;
         let failed = |row: &CallRow| row.outcome.as_ref().is_some_and(Outcome::failed);
         let wanted = |row: &CallRow| stop.on_tools.contains(&row.tool) && !failed(row);
         if let Some(call) = decision.calls.iter().find(|call| wanted(&call.row)) {
@@ -35,7 +35,7 @@ impl Cycle {
         if decision.thought.reply.stop == StopReason::Length {
             return self.open.continued.then(|| exhausted("the output limit cut the reply twice"));
         }
-        if decision.calls.is_empty() && !self.nudge_wanted(decision) {
+        if decision.calls.is_empty() && !self.nudge_wanted(step, decision) {
             if let StopReason::Refused(why) = &decision.thought.reply.stop {
                 return rested(None, Some(&format!("the model refused to go on: {why}")));
             }
@@ -49,7 +49,7 @@ impl Cycle {
 
     /// A bound of the cycle that is reached; `open` stands at the step to come.
     pub(super) fn exhausted(&self, open: &OpenCycle) -> Option<Finishing> {
-        let bounds = &self.config.limits;
+        let bounds = &self.who.config.limits;
         if open.step >= bounds.max_steps {
             return Some(exhausted(&format!("the limit of {} steps was reached", bounds.max_steps)));
         }
@@ -65,25 +65,19 @@ impl Cycle {
         None
     }
 
-    /// This waking has lasted so long, by a clock that never jumps. What lies between the wakings of a
-    /// cycle (an outage, a suspension, a stop of the server) is not lived and counts for nothing.
-    pub fn awake(&mut self, ms: u64) {
-        self.open.awake_ms = self.awake_before.saturating_add(ms);
-    }
-
     /// What the runtime says to an agent that stopped without having ended.
-    pub(super) fn nudge(&self, decision: &Decision) -> Option<&'static str> {
+    pub(super) fn nudge(&self, step: &Step, decision: &Decision) -> Option<&'static str> {
         if decision.thought.reply.stop == StopReason::Length && !self.open.continued {
             return Some(CUT);
         }
-        self.nudge_wanted(decision).then_some(
+        self.nudge_wanted(step, decision).then_some(
             "[NOTICE] Your text alone reaches nobody and ends nothing. Call send_message to speak, or done to end.",
         )
     }
 
     /// `require_tool`: a bare text does not end the cycle, twice at most.
-    pub(super) fn nudge_wanted(&self, decision: &Decision) -> bool {
-        self.must_call()
+    pub(super) fn nudge_wanted(&self, step: &Step, decision: &Decision) -> bool {
+        self.must_call(step)
             && decision.calls.is_empty()
             && decision.thought.reply.stop == StopReason::End
             && self.open.nudges < limits::NUDGES_MAX

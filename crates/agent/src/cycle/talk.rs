@@ -4,25 +4,29 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::call::{CallRow, Outcome};
-use crate::changes::{Changes, Glance, Refusal};
-use crate::id::{CallId, CycleId};
+use crate::call::CallRow;
+use crate::changes::Changes;
+use crate::id::CycleId;
 use crate::life::RestReason;
-use crate::port::{ModelInfo, Reply, ToolSpec};
+use crate::port::{ModelInfo, Reply};
 use crate::prompt::Prompt;
 use crate::run::Ending;
+use crate::tool::ToolSpec;
 
 /// What the driver is to do next.
 #[derive(Debug)]
 pub enum Next {
-    /// Submit the opening and ask the model at once; tell the commit's outcome first.
-    OpenAndThink(Box<Changes>, Prompt),
+    /// Submit this opening; [`super::Cycle::meanwhile`] gives what may be asked before it is done. Tell the
+    /// commit's outcome first.
+    Open(Box<Changes>),
+    /// Build this request without sending it, and say so.
+    Encode(Prompt),
     /// Ask the model.
     Think(Prompt),
     /// Run these inward calls in order, each seeing what those before it want changed.
     Inward(Vec<CallRow>),
-    /// Count the tokens of these texts.
-    Count(Vec<String>),
+    /// Glance at the store, and tell what it says.
+    Look,
     /// Commit.
     Commit(Box<Changes>),
     /// Start these calls, in parallel where their effect allows.
@@ -91,25 +95,8 @@ pub struct Setup {
     pub others: Vec<(String, ModelInfo)>,
     /// Id for the cycle, should one open.
     pub fresh: CycleId,
-}
-
-/// What came of a commit, without what is only for watchers.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// Done.
-    Committed(Glance),
-    /// Somebody else lives this agent.
-    Lost,
-    /// Nothing was written: these calls may not do what they want.
-    Refused(Vec<Refusal>),
-    /// Nothing was written: the cycle is canceled.
-    Canceled,
-    /// Nothing was written: something urgent came before a call that cannot be repeated.
-    Barred,
-    /// Nothing was written: these calls were answered from outside before.
-    Answered(Vec<(CallId, Outcome)>),
-    /// Nothing was written: these events do not wait any more.
-    Gone(Vec<u64>),
+    /// Whether the activation before this one ended by a panic of this process.
+    pub panicked: bool,
 }
 
 /// What a waking is about, in numbers.

@@ -16,25 +16,27 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::call::{CallState, Effect, OutcomeStatus};
-use crate::changes::{CommitKind, Refusal};
-use crate::entity::EntityKind;
-use crate::entry::EntryKind;
-use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
-use crate::id::{EntityId, EventId};
+use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
+use crate::changes::{Glance, Inward, Refusal, Tried};
+use crate::config::AgentConfig;
+use crate::entity::{Entity, EntityKind};
+use crate::entry::{Entry, EntryKind, View};
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust, Waiting};
+use crate::id::{AgentId, CallId, EntityId, EventId};
 use crate::life::{Life, Standing, Waking, Window};
-use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason, ToolSpec};
-use crate::prompt::Prompt;
+use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};
 use crate::run::{Ending, Usage};
+use crate::tool::ToolSpec;
 
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(1_795_000_000_000 + ms).unwrap()
 }
 
-fn service(seq: u64, attempts: u32) -> Waiting {
+pub(super) fn service(seq: u64, attempts: u32) -> Waiting {
     Waiting {
         seq,
         attempts,
+        deaths: 0,
         event: Event {
             id: EventId(format!("e{seq}")),
             kind: EventKind::Service,
@@ -50,8 +52,13 @@ fn service(seq: u64, attempts: u32) -> Waiting {
             data: EventData::Service { name: "jira".into(), payload: json!({"n": seq}) },
             cites: None,
         },
-        said: Vec::new(),
+        said: None,
     }
+}
+
+/// A cycle over these events that was opened and has lived nothing.
+pub(super) fn left_open(taken: &[u64]) -> OpenCycle {
+    OpenCycle { taken: taken.to_vec(), ..OpenCycle::new(CycleId(Uuid::from_u128(40)), 1, at(0)) }
 }
 
 fn tool(name: &str, effect: Effect) -> ToolSpec {
@@ -78,7 +85,6 @@ fn waking(waiting: Vec<Waiting>) -> Waking {
             cycles: 0,
             standing: Standing::Active,
             active_space: None,
-            batch_cap: None,
             failures: 0,
             notice: None,
             open: None,
@@ -98,6 +104,7 @@ fn waking(waiting: Vec<Waiting>) -> Waking {
         window: Window::Loaded(Vec::new()),
         calls: Vec::new(),
         waiting,
+        died: false,
         facts: Facts::default(),
         layers: Vec::new(),
         clean: true,
@@ -106,6 +113,11 @@ fn waking(waiting: Vec<Waiting>) -> Waking {
 }
 
 fn begin_with(waking: Waking) -> Cycle {
+    begin_after(waking, false)
+}
+
+/// `panicked`: the activation before it did.
+fn begin_after(waking: Waking, panicked: bool) -> Cycle {
     let tools = vec![
         tool(names::SKIP, Effect::Inward),
         tool(names::DONE, Effect::Inward),
@@ -130,7 +142,8 @@ fn begin_with(waking: Waking) -> Cycle {
         Window::Loaded(window) => window.clone(),
         Window::Unchanged => Vec::new(),
     };
-    let setup = Setup { tools: tools.into(), model, others: Vec::new(), fresh: CycleId(Uuid::from_u128(50)) };
+    let (others, fresh) = (Vec::new(), CycleId(Uuid::from_u128(50)));
+    let setup = Setup { tools: tools.into(), model, others, fresh, panicked };
     Cycle::begin(waking, window, setup, at(1_000))
 }
 
@@ -152,29 +165,67 @@ fn text(text: &str) -> ReplyPart {
     ReplyPart::Text(text.into())
 }
 
-/// Drives the machine until it asks the model, rests or waits; inward calls succeed, commits are
-/// done. Returns the commits and what it asks for.
-fn drive(cycle: &mut Cycle) -> (Vec<Changes>, Next) {
-    let mut commits = Vec::new();
+/// What is news where these events wait.
+fn news(waiting: Vec<Waiting>) -> News {
+    let urgent: Vec<Waiting> = waiting.iter().filter(|w| w.event.urgent).cloned().collect();
+    let glance = Glance {
+        waiting: u32::try_from(waiting.len()).unwrap(),
+        newest: waiting.iter().map(|waiting| waiting.seq).max().unwrap_or(0),
+        urgent: !urgent.is_empty(),
+        ..Glance::default()
+    };
+    News { glance, oldest: waiting, urgent, ..News::default() }
+}
+
+/// A commit was done.
+fn done(glance: Glance) -> CommitOutcome {
+    CommitOutcome::Committed { n: 0, glance }
+}
+
+/// Somebody cancels the cycle.
+fn cancel(cycle: &mut Cycle) {
+    let glance = Glance { cancel: true, ..Glance::default() };
+    cycle.looked(Some(News { glance, ..News::default() }));
+}
+
+fn succeeds(_: &CallRow) -> Result<Done, ToolError> {
+    Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() })
+}
+
+/// Drives the machine until it asks the model, rests or waits; commits are done, and each brings what of
+/// `waits` is left. Returns the commits and what it asks for.
+fn drive_as(
+    cycle: &mut Cycle,
+    waits: &[Waiting],
+    inward: impl Fn(&CallRow) -> Result<Done, ToolError>,
+) -> (Vec<Changes>, Next) {
+    let mut commits: Vec<Changes> = Vec::new();
     loop {
+        let settled: Vec<u64> = commits.iter().flat_map(|c| &c.settle).map(|s| s.seq).collect();
+        let left = || news(waits.iter().filter(|w| !settled.contains(&w.seq)).cloned().collect());
         match cycle.next(at(2_000)) {
-            Next::OpenAndThink(changes, prompt) => {
+            Next::Open(changes) => {
                 commits.push(*changes);
-                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+                let prompt = cycle.meanwhile(at(2_000)).expect("something to ask meanwhile");
+                cycle.committed(done(left().glance), at(2_000));
                 return (commits, Next::Think(prompt));
             }
             Next::Commit(changes) => {
+                let gone: Vec<u64> = changes.settle.iter().map(|s| s.seq).collect();
+                let left = news(left().oldest.into_iter().filter(|w| !gone.contains(&w.seq)).collect());
                 commits.push(*changes);
-                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+                cycle.committed(done(left.glance), at(2_000));
             }
-            Next::Inward(rows) => {
-                let done = |_: &CallRow| Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() });
-                cycle.acted(rows.iter().map(done).collect());
-            }
-            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+            Next::Look => cycle.looked(Some(left())),
+            Next::Encode(_) => cycle.encoded(at(2_000)),
+            Next::Inward(rows) => cycle.acted(rows.iter().map(&inward).collect()),
             other => return (commits, other),
         }
     }
+}
+
+fn drive(cycle: &mut Cycle) -> (Vec<Changes>, Next) {
+    drive_as(cycle, &[], succeeds)
 }
 
 fn say(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
@@ -253,13 +304,10 @@ fn a_refused_call_becomes_an_error_that_the_model_reads() {
     drive(&mut cycle);
     cycle.thought(Ok(reply(vec![call("note"), call("note")])), at(2_000));
     let Next::Inward(rows) = cycle.next(at(2_000)) else { panic!() };
-    let done = |_: &CallRow| Ok(Done { outcome: Outcome::ok("done"), inward: Inward::default() });
-    cycle.acted(rows.iter().map(done).collect());
-    let Next::Count(texts) = cycle.next(at(2_000)) else { panic!() };
-    cycle.counted(&vec![1; texts.len()]);
+    cycle.acted(rows.iter().map(succeeds).collect());
     let Next::Commit(_) = cycle.next(at(2_000)) else { panic!() };
     let refusal = Refusal { call: rows[1].id.clone(), reason: "you are no member any more".into() };
-    cycle.committed(Verdict::Refused(vec![refusal]), at(2_000));
+    cycle.committed(CommitOutcome::Refused(vec![refusal]), at(2_000));
     let (commits, _) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Decide]);
     let outcome = commits[0].calls[1].outcome.as_ref().unwrap();
@@ -366,13 +414,13 @@ fn after_a_crash_before_the_start_an_unsafe_call_is_still_to_be_made() {
 }
 
 #[test]
-fn a_failure_of_the_content_halves_the_batch_and_counts() {
+fn a_failure_of_the_content_gives_the_batch_back_and_counts() {
     let mut cycle = begin((1..=8).map(|n| service(n, 0)).collect());
     drive(&mut cycle);
     cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
     let (commits, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Rest(Rested::Parked { until: Some(_), .. })));
-    assert_eq!((commits[0].blame, commits[0].batch_cap), (true, Some(Some(4))));
+    assert!(commits[0].blame);
     assert!(commits[0].settle.iter().all(|s| s.fate == Fate::Waiting));
 }
 
@@ -386,7 +434,7 @@ fn a_failure_of_the_surroundings_counts_nothing_and_rests_longer_each_time() {
         drive(&mut cycle);
         cycle.thought(Err(ModelError::Network("down".into())), at(2_000));
         let (commits, _) = drive(&mut cycle);
-        assert!(!commits[0].blame && commits[0].batch_cap.is_none());
+        assert!(!commits[0].blame);
         assert_eq!(commits[0].failures, Some(failures + 1));
         pauses.push(commits[0].rest.as_ref().unwrap().not_before.unwrap());
     }
@@ -403,15 +451,76 @@ fn an_event_that_fails_alone_as_often_as_it_may_is_dead() {
     assert_eq!(rested(&next).0, Ending::Failed);
 }
 
+/// The activation after one that closed nothing, over the same cycle.
+fn after(end: End, deaths: u32, attempts: u32, events: u64) -> (Vec<Changes>, Next) {
+    let events: Vec<Waiting> = (1..=events).map(|seq| Waiting { deaths, ..service(seq, attempts) }).collect();
+    let taken: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    let mut again = waking(events);
+    again.life.open = Some(left_open(&taken));
+    again.died = end == End::Died;
+    again.clean = !again.died;
+    drive(&mut begin_after(again, end == End::Panicked))
+}
+
+use super::attempts::End;
+
 #[test]
 fn a_poison_that_kills_the_process_is_buried_without_asking_the_model() {
-    let (opened, _) = drive(&mut begin(vec![service(1, 4)]));
-    let mut again = waking(vec![service(1, 5)]);
-    again.life.open.clone_from(&opened[0].open);
-    let (commits, next) = drive(&mut begin_with(again));
+    let (commits, next) = after(End::Died, limits::DEATHS_MAX - 1, 0, 1);
     assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
-    assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }));
+    assert_eq!(commits[0].tried, [Tried { seq: 1, attempts: 0, deaths: limits::DEATHS_MAX }]);
+    let Fate::Dead { reason } = &commits[1].settle[0].fate else { panic!("wanted it dead") };
+    assert!(reason.contains("the process died 19 times"), "{reason}");
     assert_eq!(rested(&next).0, Ending::Failed);
+}
+
+#[test]
+fn the_cycle_of_a_process_that_died_is_taken_up_under_its_own_id_and_counts_the_death() {
+    let (commits, next) = after(End::Died, 0, 0, 4);
+    let open = commits[0].open.as_ref().unwrap();
+    assert_eq!((open.id, open.opening), (CycleId(Uuid::from_u128(40)), Some(CycleId(Uuid::from_u128(50)))));
+    assert_eq!(open.taken, [1, 2], "half of those that it died with");
+    assert_eq!(commits[0].tried.iter().map(|tried| tried.deaths).collect::<Vec<_>>(), [1; 4]);
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Sent]);
+    assert!(commits[1].open.as_ref().unwrap().asked && matches!(next, Next::Think(_)));
+}
+
+#[test]
+fn a_suspect_says_that_its_request_is_sent_and_its_reply_is_here() {
+    let mut again = waking(vec![Waiting { deaths: 1, ..service(1, 0) }]);
+    again.clean = false;
+    let mut cycle = begin_with(again);
+    assert!(matches!(cycle.next(at(2_000)), Next::Commit(_)));
+    cycle.committed(done(Glance::default()), at(2_000));
+    assert!(matches!(cycle.next(at(2_000)), Next::Encode(_)), "built before it is said to be sent");
+    let (sent, _) = drive(&mut cycle);
+    assert_eq!(kinds(&sent), [CommitKind::Sent]);
+    let (commits, _) = say(&mut cycle, vec![text("well")]);
+    assert_eq!(kinds(&commits), [CommitKind::Arrived, CommitKind::Decide]);
+    assert!(!commits[0].open.as_ref().unwrap().asked);
+}
+
+#[test]
+fn a_step_during_which_the_process_dies_too_often_breaks_its_cycle_off_and_one_that_waits_for_a_model_never()
+{
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let (commits, _) = say(&mut cycle, vec![call("note")]);
+    let again = |deaths, asked| {
+        let mut again = after_crash(&commits, 9);
+        let open = again.life.open.as_mut().unwrap();
+        (open.deaths, open.asked) = (deaths, asked);
+        again.died = true;
+        drive(&mut begin_with(again))
+    };
+    let (commits, next) = again(limits::DEATHS_MAX - 1, false);
+    assert!(matches!(&rested(&next), (Ending::Failed, Some(why)) if why.contains("the process died")));
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
+    for asked in [false, true] {
+        let (commits, next) = again(3, asked);
+        assert_eq!(commits[0].open.as_ref().unwrap().deaths, if asked { 3 } else { 4 });
+        assert!(matches!(next, Next::Think(_)), "{next:?}");
+    }
 }
 
 #[test]
@@ -429,22 +538,55 @@ fn after_a_crash_only_agents_that_were_awake_are_suspects() {
 
 #[test]
 fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
-    let (opened, _) = drive(&mut begin(vec![service(1, 5), service(2, 5)]));
-    let mut again = waking(vec![service(1, 6), service(2, 6)]);
-    again.life.open.clone_from(&opened[0].open);
-    let mut cycle = begin_with(again);
-    let (commits, next) = drive(&mut cycle);
+    let (commits, next) = after(End::Panicked, 0, 5, 2);
     assert_eq!(commits[0].open.as_ref().unwrap().taken, [1]);
-    assert!(matches!(next, Next::Think(_) | Next::OpenAndThink(..)), "{next:?}");
+    assert_eq!(commits[0].tried.iter().map(|tried| tried.attempts).collect::<Vec<_>>(), [6, 6]);
+    assert!(matches!(next, Next::Think(_)), "{next:?}");
+    let (commits, _) = after(End::Panicked, 0, 5, 1);
+    assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }), "it panicked alone");
+}
+
+#[test]
+fn the_same_words_are_not_said_twice_in_one_space() {
+    let space = SpaceId(Uuid::from_u128(9));
+    let says = |row: &CallRow| {
+        let say = crate::space::NewMessage {
+            id: crate::id::MessageId::of_call(&row.id),
+            space,
+            sender: EntityId(Uuid::from_u128(1)),
+            text: if row.tool == "note" { "hello" } else { "other" }.into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: at(0),
+            cycle: None,
+            call: Some(row.id.clone()),
+            data: None,
+            principal: Principal::Own,
+            trust: Trust::Agent,
+            root: RootId("r".into()),
+            hop: 1,
+        };
+        Ok(Done { outcome: Outcome::ok("said"), inward: Inward { says: vec![say], ..Inward::default() } })
+    };
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let mut told = Vec::new();
+    for parts in [vec![call("note"), call("peek"), call("note")], vec![call("note"), call("peek")]] {
+        cycle.thought(Ok(reply(parts)), at(2_000));
+        let (commits, _) = drive_as(&mut cycle, &[], says);
+        let outcomes = commits[0].calls.iter().map(|row| row.outcome.as_ref().unwrap().failed());
+        told.push((outcomes.collect::<Vec<_>>(), commits[0].inward.says.len()));
+    }
+    assert_eq!(told, [(vec![false, false, true], 2), (vec![true, true], 0)]);
 }
 
 #[test]
 fn a_cancel_before_anything_was_lived_settles_the_events() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.glanced(Glance { cancel: true, ..Glance::default() });
+    cancel(&mut cycle);
     assert!(cycle.interrupted());
-    cycle.abandoned();
+    cycle.abandoned(None);
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
     assert_eq!(commits[0].settle[0].fate.as_str(), "canceled");
@@ -471,7 +613,7 @@ fn a_cancel_in_the_middle_leaves_no_call_unanswered() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     say(&mut cycle, vec![call("look"), call("fire")]);
-    cycle.glanced(Glance { cancel: true, ..Glance::default() });
+    cancel(&mut cycle);
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
     let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();

@@ -9,7 +9,6 @@ mod model;
 mod reader;
 mod registry;
 mod store;
-mod tokens;
 mod tool;
 
 pub use bus::{Bus, Heard, Listener, Told};
@@ -28,5 +27,4 @@ pub use registry::{
     Registry, RegistryError, SentAgain, SpaceChange,
 };
 pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Waken};
-pub use tokens::Tokens;
 pub use tool::{Done, Hands, Tool, ToolError, ToolSpec, Toolbox, specs};

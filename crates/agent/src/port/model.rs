@@ -206,12 +206,12 @@ pub enum ModelError {
     /// The vendor rejects the request as such.
     #[error("invalid request: {0}")]
     Invalid(String),
+    /// The model or its server does not take what every request asks for: tools, a schema, a stream.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
     /// What came back is no reply.
     #[error("garbage: {0}")]
     Garbage(String),
-    /// The server fails at this request and answers another one that asks for nothing.
-    #[error("{0}; other requests to the same model are answered")]
-    OwnDoing(String),
     /// Its provider fails for everybody just now: it was not asked.
     #[error("{message}")]
     Unasked {
@@ -222,7 +222,7 @@ pub enum ModelError {
     },
 }
 
-/// Whose fault a failure is (SYSTEM.md §3).
+/// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The surroundings': counts nothing, the agent parks.
@@ -243,14 +243,15 @@ impl ModelError {
             | Self::Cut(_)
             | Self::Auth(_)
             | Self::NoModel(_)
+            | Self::Unsupported(_)
             | Self::Unasked { .. } => Fault::Surroundings,
-            Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) | Self::OwnDoing(_) => Fault::Content,
+            Self::TooLong(_) | Self::Invalid(_) | Self::Garbage(_) => Fault::Content,
         }
     }
 
     /// Whether a server fails so in an outage and at a single request that it cannot digest alike, so that
-    /// only another request tells which it is.
-    pub fn is_doubtful(&self) -> bool {
+    /// only how often it does so tells which it is.
+    pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Failed { retry_after: None, .. } | Self::Cut(_))
     }
 
@@ -281,8 +282,8 @@ impl ModelError {
             Self::NoModel(_) => "no_model",
             Self::TooLong(_) => "too_long",
             Self::Invalid(_) => "invalid",
+            Self::Unsupported(_) => "unsupported",
             Self::Garbage(_) => "garbage",
-            Self::OwnDoing(_) => "own_doing",
             Self::Unasked { .. } => "unasked",
         }
     }

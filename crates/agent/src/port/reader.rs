@@ -61,7 +61,7 @@ pub struct AgentCard {
     pub skips: u64,
     /// Tokens of all its life, skipped cycles included.
     pub usage: Usage,
-    /// Kept back until then.
+    /// Until when it is not at what waits for it; that time may be over.
     pub not_before: Option<Timestamp>,
     /// Why.
     pub rest_reason: Option<RestReason>,

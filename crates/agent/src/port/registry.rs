@@ -86,14 +86,6 @@ pub enum Denial {
         /// How it ended.
         ended: &'static str,
     },
-    /// The event was collapsed with others into one and shares its fate.
-    #[error("the event `{event}` is one of several that were put together into `{range}`")]
-    EventCollapsed {
-        /// The event.
-        event: EventId,
-        /// The one that stands for them.
-        range: EventId,
-    },
 }
 
 /// A call that was taken back.
@@ -225,7 +217,7 @@ pub struct NewCredential {
     pub replace_label: bool,
 }
 
-/// The world of a first start (SYSTEM.md §11): written together, once per store.
+/// The world of a first start: written together, once per store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Founding {
     /// The human `you`.

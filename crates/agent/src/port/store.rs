@@ -10,7 +10,8 @@
 use jiff::Timestamp;
 
 use super::{BoxFuture, Denial};
-use crate::changes::{Changes, CommitOutcome, Glance};
+pub use crate::changes::Waken;
+use crate::changes::{Changes, CommitOutcome, Echo, News};
 use crate::event::Event;
 use crate::id::{AgentId, CredentialId};
 use crate::life::{Lease, Waking};
@@ -34,17 +35,6 @@ pub enum Accept {
     Say(NewMessage),
     /// One event for one agent.
     Event(AgentId, Event),
-}
-
-/// An agent that an accept made due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waken {
-    /// Which.
-    pub agent: AgentId,
-    /// Not before this time (its `debounce`, or it is kept back).
-    pub at: Timestamp,
-    /// Whether it may break into a cycle that is open.
-    pub urgent: bool,
 }
 
 /// What came of an accept.
@@ -130,11 +120,15 @@ pub trait Store: Send + Sync {
 
     /// The one write path of a life. With [`crate::changes::CommitKind::Open`] the lease's epoch is
     /// the one that the commit makes (the life row must stand at one less); else it must be the life
-    /// row's. The facts of the glance are filled where they changed.
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>>;
+    /// row's.
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>>;
 
-    /// What the world did meanwhile; `None` where the lease is lost.
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>>;
+    /// What the world did meanwhile, with what is behind it; `None` where the lease is lost.
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>>;
 
     /// Sets an agent apart of which a record cannot be read: it is suspended, with the reason, until an
     /// operator resumes it. Its events keep waiting, all others live on.

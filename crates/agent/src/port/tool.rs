@@ -1,38 +1,16 @@
 //! A hand: a named capability with a schema and an effect class.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{BoxFuture, Lookup};
-use crate::call::{Effect, Outcome};
+use crate::call::Outcome;
 use crate::changes::Inward;
 use crate::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use crate::life::Facts;
-
-/// What a tool is, for models, operators and the runtime.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolSpec {
-    /// Its name, `[a-zA-Z0-9_-]{1,64}`.
-    pub name: String,
-    /// For the model.
-    pub description: String,
-    /// JSON Schema of its arguments: an object.
-    pub schema: Arc<Value>,
-    /// What repeating a call would do.
-    pub effect: Effect,
-    /// Whether a space is shown its calls.
-    pub visible: bool,
-    /// How long a call may take.
-    pub timeout: Duration,
-    /// Whether nobody waits for it: its outcome is `pending` at once, its answer comes as an event.
-    /// Outward tools only.
-    pub asynchronous: bool,
-    /// Raised when arguments or meaning change.
-    pub version: String,
-}
+pub use crate::tool::ToolSpec;
 
 /// Where a call happens, and what an inward tool may look at.
 pub struct Hands<'a> {

@@ -3,8 +3,8 @@
 
 use super::{Prepared, Situation};
 use crate::config::{Gate, WantedChoice};
-use crate::cycle::names;
 use crate::prompt::ToolChoice;
+use crate::tool::names;
 
 pub(super) fn gate(situation: &Situation<'_>, prepared: &mut Prepared) {
     let gates = &situation.config.gates;

@@ -1,4 +1,4 @@
-//! What is decided before each step (`prepare_step`, SYSTEM.md §4): what the model is shown besides,
+//! What is decided before each step: what the model is shown besides,
 //! which tools may be called, whose voice answers, and what of the log it is sent.
 //!
 //! One pure function of config, cycle, step and what waits, over policies that each know one thing.
@@ -14,9 +14,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::changes::Glance;
+use crate::changes::News;
 use crate::config::{AgentConfig, Gate};
-use crate::delivery;
 use crate::entry::{Entry, View};
 use crate::event::Waiting;
 use crate::id::CycleId;
@@ -38,9 +37,9 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// What a glance says of it.
-    pub fn of(glance: &Glance) -> Self {
-        Self { count: glance.waiting, oldest: glance.preview.clone(), urgent: glance.urgent.clone() }
+    /// What is news of it.
+    pub fn of(news: &News) -> Self {
+        Self { count: news.glance.waiting, oldest: news.oldest.clone(), urgent: news.urgent.clone() }
     }
 }
 
@@ -94,8 +93,7 @@ impl Situation<'_> {
     }
 
     fn is_of_requester(&self, waiting: &Waiting) -> bool {
-        let speakers = delivery::requesters(waiting);
-        self.requesters.iter().any(|requester| speakers.iter().any(|by| by.principal == requester.principal))
+        self.requesters.iter().any(|requester| requester.principal == waiting.event.envelope.principal)
     }
 
     fn is_in_hand(&self, seq: u64) -> bool {
@@ -147,6 +145,7 @@ mod tests {
         Waiting {
             seq,
             attempts: 0,
+            deaths: 0,
             event: Event {
                 id: EventId(format!("e{seq}")),
                 kind: EventKind::Service,
@@ -162,7 +161,7 @@ mod tests {
                 data: EventData::Service { name: name.into(), payload: serde_json::json!({"n": seq}) },
                 cites: None,
             },
-            said: Vec::new(),
+            said: None,
         }
     }
 

@@ -59,7 +59,7 @@ const fn key(
 }
 
 /// All keys, in the order in which people read them.
-pub(crate) const KEYS: [Key; 16] = [
+pub(crate) const KEYS: [Key; 18] = [
     key(
         "listen",
         Kind::Text,
@@ -101,6 +101,22 @@ pub(crate) const KEYS: [Key; 16] = [
         "Folder of agent files.",
     ),
     key("log", Kind::Text, "warn", Some("VIV_LOG"), None, "Filter of the server's log, such as `info`."),
+    key(
+        "awake_max",
+        Kind::Whole(1),
+        "256",
+        Some("VIV_AWAKE_MAX"),
+        None,
+        "Agents that may be awake at once; the others that are due wait in line.",
+    ),
+    key(
+        "requests_per_provider",
+        Kind::Whole(1),
+        "128",
+        Some("VIV_REQUESTS_PER_PROVIDER"),
+        None,
+        "Requests that may be under way at one model provider; whoever waits for one keeps nobody else waiting.",
+    ),
     key(
         "model.name",
         Kind::Text,

@@ -143,6 +143,16 @@ impl Settings {
             .expect("settings are asked for by names of the table")
     }
 
+    /// How much goes on at once.
+    pub(crate) fn bounds(&self) -> runtime::Bounds {
+        let whole = |name: &str| self.get(name).value.as_u64().and_then(|n| usize::try_from(n).ok());
+        let default = runtime::Bounds::default();
+        runtime::Bounds {
+            awake: whole("awake_max").unwrap_or(default.awake),
+            requests_per_provider: whole("requests_per_provider").unwrap_or(default.requests_per_provider),
+        }
+    }
+
     /// A text that has a default or was given; else empty.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).value.as_str().unwrap_or_default()

@@ -58,3 +58,10 @@ fn headers_are_not_shown() {
     let read = settings("[model]\nname = \"ollama/a\"\nheaders = { authorization = \"canary\" }", vec![]);
     assert_eq!(read.get("model.headers").shown(), json!({"authorization": "(hidden)"}));
 }
+
+#[test]
+fn how_much_goes_on_at_once_is_what_the_runtime_has_by_default_and_can_be_set() {
+    assert_eq!(settings("", vec![]).bounds(), runtime::Bounds::default());
+    let read = settings("awake_max = 8\nrequests_per_provider = 2", vec![]);
+    assert_eq!(read.bounds(), runtime::Bounds { awake: 8, requests_per_provider: 2 });
+}

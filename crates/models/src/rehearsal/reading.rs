@@ -38,7 +38,7 @@ pub(super) struct Heard {
     pub(super) text: String,
 }
 
-/// The lines of an inbox entry: `1. [space "Family" | id: …] Husam (human), 2.1 s ago: "…"`.
+/// The lines of an inbox entry: `1. [space "Family" | id: …] Husam (@husam, human), 2.1 s ago: "…"`.
 pub(super) fn lines(entry: &str) -> Vec<Line> {
     let numbered = |line: &str| {
         let line = line.trim_start();
@@ -77,7 +77,7 @@ fn said(line: &str) -> Option<Heard> {
     Some(Heard {
         space: id.to_owned(),
         sender,
-        by_agent: kind == "agent",
+        by_agent: kind.ends_with(", agent"),
         mentions_me: when.contains("mentions you"),
         text,
     })

@@ -58,7 +58,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
 }
 
 fn said(who: &str, text: &str) -> String {
-    format!("[space \"Home\" | id: {SPACE}] {who} (human), 2.1 s ago: {}", json!(text))
+    format!("[space \"Home\" | id: {SPACE}] {who} (@someone, human), 2.1 s ago: {}", json!(text))
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_note_whose_key_is_its_beginning_is_said_once() {
 
 #[test]
 fn agents_among_themselves_are_skipped_and_one_that_names_it_is_answered() {
-    let chatter = format!("[space \"Home\" | id: {SPACE}] Bot (agent), just now: \"hello all\"");
+    let chatter = format!("[space \"Home\" | id: {SPACE}] Bot (@bot, agent), just now: \"hello all\"");
     assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&chatter])]))[0].tool, "skip");
     let naming = chatter.replace("just now", "just now, mentions you");
     assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&naming])]))[0].tool, "send_message");

@@ -7,7 +7,8 @@ use agent::port::ModelError;
 use jiff::fmt::rfc2822;
 use serde_json::Value;
 
-use crate::bounds::ERROR_SHOWN_MAX_CHARS;
+use super::form;
+use crate::bounds::{ERROR_BODY_MAX_BYTES, ERROR_SHOWN_MAX_CHARS};
 
 /// What of an answer's headers matters here.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,8 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
         400 | 422 | 429 if said.is_about(&UNPAID) => ModelError::Auth(message),
         400 | 422 if said.is_about(&BAD_KEY) => ModelError::Auth(message),
         400 | 422 if said.is_about(&NO_MODEL) => ModelError::NoModel(message),
+        400 | 422 | 500 if said.is_about_form() => ModelError::Unsupported(message),
+        406 | 415 => ModelError::Unsupported(message),
         404 | 405 | 410 => ModelError::NoModel(message),
         300..=399 => ModelError::NoModel(format!("{message}; redirects are not followed, set `base_url`")),
         413 => ModelError::TooLong(message),
@@ -51,7 +54,7 @@ pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
         _ if should_retry == Some("true") => failed(message),
         // No model's door answers so: the address is wrong, and not what was sent there.
         501 | 505 if said.page => ModelError::NoModel(message),
-        501 | 505 => ModelError::Invalid(message),
+        501 | 505 => ModelError::Unsupported(message),
         408 | 409 | 425 | 500..=599 => failed(message),
         _ => ModelError::Invalid(message),
     }
@@ -90,6 +93,35 @@ pub fn in_stream(data: &str) -> ModelError {
     let said = Said::read(data);
     let status = said.code.or_else(|| status_of(&said.kind)).unwrap_or(500);
     classify(status, &Hints::default(), data)
+}
+
+const AT_ONCE: &str = "the server does not stream: it answered with the whole reply at once. Let it stream (a \
+                       gateway may be set to gather), or name another";
+
+/// The class of an answer that is one document and no stream, as if all were well.
+pub(crate) fn no_stream(text: &str) -> ModelError {
+    let read = |text: &str| serde_json::from_str::<Value>(text.trim()).ok();
+    // Some stream one object a line, which is no stream of events either.
+    let value = read(text).or_else(|| read(text.trim_start().lines().next()?));
+    let shown = || text.chars().take(200).collect::<String>();
+    let Some(value) = value.filter(|value| value.is_object() || value.is_array()) else {
+        return match text.trim_start().starts_with(['{', '[']) {
+            true if text.len() < ERROR_BODY_MAX_BYTES => {
+                ModelError::Cut("the answer is no stream of events, and ended in the middle".to_owned())
+            }
+            true => ModelError::Unsupported(AT_ONCE.to_owned()),
+            false => ModelError::Garbage(format!("wanted a stream of events, got `{}`", shown())),
+        };
+    };
+    let value = value.get(0).unwrap_or(&value);
+    if value.get("error").is_some_and(|error| !error.is_null()) {
+        return in_stream(text);
+    }
+    let is_reply = ["choices", "content", "output", "candidates"].iter().any(|key| value.get(key).is_some());
+    ModelError::Unsupported(match is_reply {
+        true => AT_ONCE.to_owned(),
+        false => format!("wanted a stream of events, got `{}`; is `base_url` right?", shown()),
+    })
 }
 
 /// The vendors' names of errors as statuses.
@@ -150,6 +182,8 @@ struct Said {
     message: String,
     kind: String,
     code: Option<u16>,
+    /// The field of the request that it names apart from its words.
+    place: Option<String>,
     /// When to come back, where the body says it (Google's `RetryInfo`).
     retry_delay: Option<Duration>,
     /// Everything above in lower case, to be searched.
@@ -179,8 +213,13 @@ impl Said {
         let code = number.and_then(|n| u16::try_from(n).ok()).filter(|n| (400..600).contains(n));
         let kinds = field("type").unwrap_or_default();
         let retry_delay = retry_delay(error);
+        let place = field("param").or_else(|| place(value, error));
         let all = format!("{message} {code_name} {kinds}").to_lowercase();
-        Self { message, kind, code, retry_delay, all, page: looks_like_page(body) }
+        Self { message, kind, code, place, retry_delay, all, page: looks_like_page(body) }
+    }
+
+    fn is_about_form(&self) -> bool {
+        form::is_refused(self.place.as_deref(), &self.message)
     }
 
     fn is_about(&self, phrases: &[&str]) -> bool {
@@ -198,6 +237,16 @@ impl Said {
         }
         if shown.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {shown}") }
     }
+}
+
+/// The field that FastAPI's `detail` or Google's `fieldViolations` name first.
+fn place(value: &Value, error: &Value) -> Option<String> {
+    let detail = value.get("detail").or_else(|| value.get("message")?.get("detail"));
+    let loc = detail.and_then(|detail| detail.get(0)?.get("loc")?.get(1)?.as_str());
+    let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+    let violated =
+        || details.filter_map(|detail| detail.get("fieldViolations")?.get(0)?.get("field")?.as_str());
+    loc.or_else(|| violated().next()).map(str::to_owned)
 }
 
 /// A delay such as `37s` or `1.5s` among an error's details.
@@ -287,6 +336,26 @@ mod tests {
         check(503, &google(503, "The model is overloaded."), "overloaded");
         check(422, r#"{"detail":[{"loc":["body"]}]}"#, "invalid request");
         check(418, "[]", "invalid request: HTTP 418");
+    }
+
+    #[test]
+    fn a_document_instead_of_a_stream_says_what_it_is() {
+        let class = |text: &str| no_stream(text).to_string();
+        for reply in [
+            r#"{"id":"c","object":"chat.completion","choices":[{"message":{"content":"hi"}}],"error":null}"#,
+            r#"{"id":"m","type":"message","role":"assistant","content":[]}"#,
+            r#"{"id":"r","object":"response","output":[],"error":null}"#,
+            r#"[{"candidates":[]}]"#,
+        ] {
+            assert!(class(reply).starts_with("unsupported: the server does not stream"), "{}", class(reply));
+        }
+        assert!(class(r#"{"status":"ok"}"#).starts_with("unsupported: wanted a stream of events, got"));
+        assert!(class("{\"model\":\"m\"}\n{\"done\":true}").starts_with("unsupported: wanted a stream"));
+        assert!(class(r#"{"error":{"code":429,"message":"x"}}"#).starts_with("rate limited"));
+        assert!(class(r#"{"choices":[{"mess"#).starts_with("the stream was cut"));
+        let long = format!(r#"{{"choices":["{}"#, "x".repeat(ERROR_BODY_MAX_BYTES));
+        assert!(class(&long).starts_with("unsupported"), "only its beginning was read");
+        assert!(class("hello").starts_with("garbage"));
     }
 
     #[test]

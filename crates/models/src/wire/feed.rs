@@ -2,14 +2,16 @@
 
 use agent::port::{ModelError, Piece};
 
-use super::Decoder;
-use crate::bounds::REPLY_MAX_BYTES;
+use super::{Decoder, failure};
+use crate::bounds::{ERROR_BODY_MAX_BYTES, REPLY_MAX_BYTES};
 use crate::sse::{Event, Sse};
 
 /// One answer being received. Where its decoder can be copied, so can what was received until now.
 #[derive(Clone)]
 pub struct Feed<D: ?Sized = dyn Decoder> {
     sse: Option<Sse>,
+    /// What came before the first event, while there may be none.
+    unread: Option<Vec<u8>>,
     decoder: Option<Box<D>>,
     received: usize,
 }
@@ -17,7 +19,7 @@ pub struct Feed<D: ?Sized = dyn Decoder> {
 impl<D: Decoder + ?Sized> Feed<D> {
     /// Nothing received yet.
     pub fn new(decoder: Box<D>) -> Self {
-        Self { sse: Some(Sse::new()), decoder: Some(decoder), received: 0 }
+        Self { sse: Some(Sse::new()), unread: Some(Vec::new()), decoder: Some(decoder), received: 0 }
     }
 
     /// Takes the next bytes. At least one piece comes of them; the last is [`Piece::Done`] where the
@@ -30,6 +32,9 @@ impl<D: Decoder + ?Sized> Feed<D> {
         };
         let mut events = Vec::new();
         let fits = sse.feed(bytes, &mut events);
+        let may_be_none = events.is_empty() && self.received <= ERROR_BODY_MAX_BYTES;
+        self.unread = self.unread.take().filter(|_| may_be_none);
+        self.unread.iter_mut().for_each(|unread| unread.extend_from_slice(bytes));
         for event in &events {
             if let Err(error) = self.event(event, &mut out) {
                 out.extend(self.spoiled(error)?);
@@ -56,11 +61,21 @@ impl<D: Decoder + ?Sized> Feed<D> {
             out.extend(self.spoiled(error)?);
             return Ok(out);
         }
-        if let (Some(word), Some(false)) = (broken, self.decoder.as_ref().map(|d| d.finished())) {
+        if let (Some(word), false, false) = (broken, self.is_over(), self.is_finished()) {
             return Err(ModelError::Cut(word));
+        }
+        // No field of an event is called so.
+        let unread = self.unread.take().unwrap_or_default();
+        if matches!(unread.trim_ascii_start().first(), Some(b'{' | b'[')) {
+            return Err(failure::no_stream(&String::from_utf8_lossy(&unread)));
         }
         out.extend(self.finish()?);
         Ok(out)
+    }
+
+    /// Whether the vendor said why it stopped: the reply is whole, and only what is said about it may come.
+    pub fn is_finished(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|decoder| decoder.finished())
     }
 
     /// Whether the reply was handed out (or never will be).
@@ -78,7 +93,7 @@ impl<D: Decoder + ?Sized> Feed<D> {
 
     /// An error after the finish loses nothing: the reply stands.
     fn spoiled(&mut self, error: ModelError) -> Result<Vec<Piece>, ModelError> {
-        if self.decoder.as_ref().is_some_and(|decoder| decoder.finished()) {
+        if self.is_finished() {
             return self.finish();
         }
         self.decoder = None;

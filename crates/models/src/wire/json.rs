@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use agent::port::ModelError;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use super::text::Pieces;
 
 /// An object in its order, with the bytes of each value as received.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +69,7 @@ pub(crate) struct Merged(Vec<(String, Held)>);
 
 #[derive(Clone, Debug)]
 enum Held {
-    Text(String),
+    Text(String, Pieces),
     /// The inside of a list.
     List(String),
     Other(String),
@@ -74,33 +77,44 @@ enum Held {
 
 impl Merged {
     /// Takes one more piece of a field; `first` is what stood there before all deltas.
-    pub(crate) fn merge(&mut self, key: &str, json: &str, first: Option<&str>) {
+    pub(crate) fn merge(&mut self, key: &str, json: &str, first: Option<&str>) -> Result<(), ModelError> {
         let at = match self.0.iter().position(|(name, _)| name == key) {
             Some(at) => at,
             None => {
-                self.0.push((key.to_owned(), Held::read(first.unwrap_or("null"))));
+                self.0.push((key.to_owned(), Held::read(first.unwrap_or("null"))?));
                 self.0.len() - 1
             }
         };
         let held = &mut self.0[at].1;
-        match (held, Held::read(json)) {
-            (_, Held::Other(null)) if null == "null" => {}
-            (Held::Text(old), Held::Text(new)) => old.push_str(&new),
-            (Held::List(old), Held::List(new)) => {
-                if !old.is_empty() && !new.is_empty() {
-                    old.push(',');
+        match held {
+            _ if json == "null" => {}
+            Held::Text(old, pieces) if json.starts_with('"') => old.push_str(&pieces.take(Some(json))?),
+            held => match (held, Held::read(json)?) {
+                (Held::List(old), Held::List(new)) => {
+                    if !old.is_empty() && !new.is_empty() {
+                        old.push(',');
+                    }
+                    old.push_str(&new);
                 }
-                old.push_str(&new);
-            }
-            (held, new) => *held = new,
+                (held, new) => *held = new,
+            },
         }
+        Ok(())
+    }
+
+    /// Whether every text of it came whole.
+    pub(crate) fn whole(&self) -> Result<(), ModelError> {
+        self.0.iter().try_for_each(|(_, held)| match held {
+            Held::Text(_, pieces) => pieces.whole(),
+            Held::List(_) | Held::Other(_) => Ok(()),
+        })
     }
 
     /// Writes every field into an object.
     pub(crate) fn write_into(&self, object: &mut RawObject) {
         for (key, held) in &self.0 {
             let json = match held {
-                Held::Text(text) => string(text),
+                Held::Text(text, _) => string(text),
                 Held::List(inner) => format!("[{inner}]"),
                 Held::Other(json) => json.clone(),
             };
@@ -110,14 +124,15 @@ impl Merged {
 }
 
 impl Held {
-    fn read(json: &str) -> Self {
-        if let Ok(text) = serde_json::from_str::<String>(json) {
-            return Self::Text(text);
+    fn read(json: &str) -> Result<Self, ModelError> {
+        if json.starts_with('"') {
+            let mut pieces = Pieces::default();
+            return Ok(Self::Text(pieces.take(Some(json))?, pieces));
         }
-        match json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Ok(match json.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             Some(inner) => Self::List(inner.trim().to_owned()),
             None => Self::Other(json.to_owned()),
-        }
+        })
     }
 }
 
@@ -231,7 +246,7 @@ mod tests {
         let mut object = RawObject::parse(r#"{"a":"x","l":[1],"n":null}"#).unwrap();
         let mut merged = Merged::default();
         for (key, json) in [("a", r#""y""#), ("l", "[2]"), ("n", "3"), ("a", "null"), ("z", "{}")] {
-            merged.merge(key, json, object.get(key));
+            merged.merge(key, json, object.get(key)).unwrap();
         }
         merged.write_into(&mut object);
         let mut out = String::new();

@@ -12,7 +12,11 @@ pub mod openai_responses;
 mod body;
 mod chain;
 mod feed;
+mod form;
+mod ids;
 mod json;
+mod text;
+mod transcript;
 
 use agent::entry::Entry;
 use agent::message::Origin;

@@ -5,74 +5,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitOutcome, Glance};
 use agent::config::{AgentConfig, Limits};
 use agent::id::AgentId;
-use agent::life::{Lease, Waking};
 use agent::limits;
-use agent::port::{Accept, Accepted, BoxFuture, Clock, Due, RequestKey, Store, StoreError, Waken};
+use agent::port::Clock;
 use agent::prompt::Prompt;
-use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 
+use crate::between::{Behind, Between, Woken};
 use crate::play::{Play, unaware};
 
 /// What one thought takes.
 const THOUGHT: Duration = Duration::from_millis(100);
 
-/// A store that notes who is woken, and when.
-struct Noting {
-    inner: Arc<dyn Store>,
-    woken: Arc<Mutex<Vec<AgentId>>>,
-}
+/// Notes who is woken, in their order.
+struct Noting(Arc<Mutex<Vec<AgentId>>>);
 
-impl Store for Noting {
-    fn accept(
-        &self,
-        what: Accept,
-        request: Option<RequestKey>,
-    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        self.inner.accept(what, request)
-    }
-
-    fn due(
-        &self,
-        now: Timestamp,
-        after: Option<Due>,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        self.inner.due(now, after, limit)
-    }
-
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        self.inner.next_due(now)
-    }
-
-    fn wake(
-        &self,
-        agent: AgentId,
-        now: Timestamp,
-        known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        self.woken.lock().unwrap().push(agent);
-        self.inner.wake(agent, now, known)
-    }
-
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
-        self.inner.commit(lease, changes)
-    }
-
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        self.inner.glance(lease)
-    }
-
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.set_apart(agent, why)
-    }
-
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        self.inner.fire_due(now, limit)
+impl Between for Noting {
+    fn wake<'a>(&'a self, agent: AgentId, read: Woken<'a>) -> Woken<'a> {
+        self.0.lock().unwrap().push(agent);
+        read
     }
 }
 
@@ -96,8 +49,9 @@ impl Crowd {
             Script::new().pause(&clock, THOUGHT).call("skip", &json!({}))
         });
         let noted = Arc::clone(&woken);
-        let play =
-            Play::with(model, move |inner| Arc::new(Noting { inner, woken: Arc::clone(&noted) }) as Arc<_>);
+        let play = Play::with(model, move |inner| {
+            Arc::new(Behind { inner, by: Noting(Arc::clone(&noted)) }) as Arc<_>
+        });
         *time.lock().unwrap() = Some(Arc::clone(play.world.clock()));
         Self { play, woken, thought }
     }
@@ -124,7 +78,7 @@ impl Crowd {
     }
 }
 
-/// FAULTS.md 39, in small: the real store has its own tests that no question reads who sleeps.
+/// Row 39 of docs/reliability.md, in small: the real store has its own tests that no question reads who sleeps.
 #[tokio::test]
 async fn a_start_wakes_those_who_have_something_to_do_and_asks_for_nobody_else() {
     let mut crowd = Crowd::new();
@@ -178,21 +132,26 @@ async fn thousands_that_are_signalled_at_once_are_admitted_in_order() {
     bounded_and_fair(&crowd, &agents, start, 1);
 }
 
-/// Woken in the order given, up to the order within a moment of `tie` agents; as many at a time as may be
-/// awake and never more; the last one waited no more than twice as long as the one in the middle.
+/// Woken in the order given, up to the order within a moment of `tie` agents; as many at a time as one
+/// provider may be asked and never more; the last one waited no more than twice as long as the one in the middle.
 fn bounded_and_fair(crowd: &Crowd, order: &[AgentId], start: i64, tie: usize) {
     let place: HashMap<AgentId, usize> = order.iter().enumerate().map(|(n, agent)| (*agent, n)).collect();
-    let places: Vec<usize> = crowd.woken().iter().map(|agent| place[agent] / tie).collect();
-    assert_eq!(places.len(), order.len(), "each is woken once");
+    let (woken, mut last) = (crowd.woken(), HashMap::new());
+    assert!(woken.len() <= 2 * order.len(), "each is woken once, and once more where it waits for a permit");
+    last.extend(woken.iter().enumerate().map(|(n, agent)| (*agent, n)));
+    let mut woken: Vec<AgentId> = last.keys().copied().collect();
+    woken.sort_by_key(|agent| last[agent]);
+    let places: Vec<usize> = woken.iter().map(|agent| place[agent] / tie).collect();
+    assert_eq!(places.len(), order.len(), "each is woken");
     assert!(places.is_sorted(), "who is due longer goes first");
     let mut waited: Vec<i64> = crowd.thought.lock().unwrap().iter().map(|at| at - start).collect();
     waited.sort_unstable();
     assert_eq!(waited.len(), order.len());
     let mut waves: HashMap<i64, usize> = HashMap::new();
     waited.iter().for_each(|at| *waves.entry(*at).or_default() += 1);
-    assert!(waves.values().all(|wave| *wave <= limits::AWAKE_MAX), "{waves:?}");
+    assert!(waves.values().all(|wave| *wave <= limits::REQUESTS_PER_PROVIDER), "{waves:?}");
     let (middle, last) = (waited[order.len() / 2], waited[order.len() - 1]);
-    let full = order.len().div_ceil(limits::AWAKE_MAX);
+    let full = order.len().div_ceil(limits::REQUESTS_PER_PROVIDER);
     assert_eq!((waves.len(), last), (full, 100 * i64::try_from(full).unwrap()), "no place stays empty");
     assert!(last <= 2 * middle, "the last waited {last} ms, the one in the middle {middle} ms");
 }

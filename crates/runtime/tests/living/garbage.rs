@@ -55,6 +55,30 @@ async fn wrong_json_and_wrong_tools(vendor: Vendor) {
     assert_eq!(house.world.runs(house.ada).await.unwrap()[0].ending, Ending::Rested);
 }
 
+/// What is surely meant is done and said to be repaired; the log keeps what the model wrote.
+async fn small_slips(vendor: Vendor) {
+    let (name, arguments) = match vendor {
+        // Its arguments are no text, so they cannot be written wrong.
+        Vendor::Gemini => ("default_api.send_message", r#"{"space":"lobby","text":"mended"}"#),
+        _ => ("functions.send_message", "```json\n{\"space\":\"lobby\",\"text\":\"mended\",}\n```"),
+    };
+    let house = after(vendor, move || Answer::new().call("a", name, arguments, 1)).await;
+    let heard = house.world.heard(house.lobby).await.unwrap();
+    assert_eq!(heard.iter().filter(|(_, text)| text == "mended").count(), 1, "{vendor:?}: {heard:?}");
+    let run = &house.world.runs(house.ada).await.unwrap()[0];
+    let call = &run.steps[0].calls[0];
+    let notes = match vendor {
+        Vendor::Gemini => "prefix of the name",
+        _ => "prefix of the name, code fence, trailing comma",
+    };
+    assert_eq!((call.tool.as_str(), call.repaired.as_deref()), ("send_message", Some(notes)), "{vendor:?}");
+    assert!(run.steps[1..].iter().flat_map(|step| &step.calls).all(|call| call.repaired.is_none()));
+    let mind = house.world.mind(house.ada).await.unwrap();
+    let said = mind.iter().find(|entry| entry.kind == EntryKind::Assistant).unwrap();
+    let (_, written, _) = said.message.calls().next().unwrap();
+    assert_eq!(written, name, "{vendor:?}");
+}
+
 async fn two_hundred_calls(vendor: Vendor) {
     let calls = || (0..200).fold(Answer::new(), |all, n| all.call(&format!("c{n}"), "look", "{}", 9));
     let house = after(vendor, calls).await;
@@ -279,6 +303,11 @@ macro_rules! garbage_over {
             #[tokio::test]
             async fn wrong_json_and_unknown_or_shadowed_tools_are_outcomes_that_the_model_reads() {
                 super::wrong_json_and_wrong_tools($vendor).await;
+            }
+
+            #[tokio::test]
+            async fn small_slips_are_repaired_and_told_and_the_log_keeps_what_was_written() {
+                super::small_slips($vendor).await;
             }
 
             #[tokio::test]

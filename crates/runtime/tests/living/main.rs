@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 
+mod ambiguous;
 mod aware;
+mod between;
 mod beyond;
 mod calls;
 mod crowd;
-mod doubt;
 mod failures;
+mod fair;
 mod garbage;
 mod goals;
 mod inbox;
@@ -16,6 +18,7 @@ mod lives;
 mod named;
 mod outage;
 mod play;
+mod poison;
 mod prefix;
 mod recorded;
 mod stops;

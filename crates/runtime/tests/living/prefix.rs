@@ -6,15 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use agent::changes::Changes;
 use agent::config::AgentConfig;
-use agent::id::AgentId;
-use agent::life::{Lease, Waking};
-use agent::port::{
-    Accept, Accepted, BoxFuture, Due, Memo, ModelInfo, ReasoningReplay, RequestKey, Store, StoreError, Waken,
-};
+use agent::life::Lease;
+use agent::port::{Memo, ModelInfo, ReasoningReplay, Store};
 use agent::prompt::Prompt;
-use jiff::Timestamp;
 use models::client::{Address, Clients, Voice};
 use models::scripted::{Script, Scripted};
 use models::wire::Wire;
@@ -25,77 +21,34 @@ use models::wire::openai_responses::OpenAiResponses;
 use serde_json::{Value, json};
 use testkit::stubs::{Vendor, rules};
 
+use crate::between::{Behind, Between, Committed};
 use crate::play::{Play, done, inbox, send, step};
 
-/// A store that dies at the n-th commit.
-pub(crate) struct Cutting {
-    inner: Arc<dyn Store>,
+/// Dies at the n-th commit.
+struct Cutting {
     left: Arc<AtomicI64>,
     /// Whether the fatal commit is written before its answer is lost.
     written: bool,
 }
 
-impl Cutting {
-    pub(crate) fn new(inner: Arc<dyn Store>, left: Arc<AtomicI64>, written: bool) -> Self {
-        Self { inner, left, written }
-    }
+/// A store that dies at the n-th commit.
+pub(crate) fn cutting(inner: Arc<dyn Store>, left: Arc<AtomicI64>, written: bool) -> Arc<dyn Store> {
+    Arc::new(Behind { inner, by: Cutting { left, written } })
 }
 
-impl Store for Cutting {
-    fn accept(
-        &self,
-        what: Accept,
-        request: Option<RequestKey>,
-    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        self.inner.accept(what, request)
-    }
-
-    fn due(
-        &self,
-        now: Timestamp,
-        after: Option<Due>,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        self.inner.due(now, after, limit)
-    }
-
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        self.inner.next_due(now)
-    }
-
-    fn wake(
-        &self,
-        agent: AgentId,
-        now: Timestamp,
-        known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        self.inner.wake(agent, now, known)
-    }
-
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+impl Between for Cutting {
+    fn commit<'a>(&'a self, store: &'a dyn Store, lease: Lease, changes: Changes) -> Committed<'a> {
         let left = self.left.fetch_sub(1, Ordering::SeqCst);
         if left > 0 {
-            return self.inner.commit(lease, changes);
+            return store.commit(lease, changes);
         }
         let written = self.written && left == 0;
         Box::pin(async move {
             if written {
-                self.inner.commit(lease, changes).await?;
+                store.commit(lease, changes).await?;
             }
             std::future::pending().await
         })
-    }
-
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        self.inner.glance(lease)
-    }
-
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.set_apart(agent, why)
-    }
-
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        self.inner.fire_due(now, limit)
     }
 }
 
@@ -141,9 +94,8 @@ struct End {
 async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     let left = Arc::new(AtomicI64::new(cut_at));
     let counter = Arc::clone(&left);
-    let mut play = Play::with(Scripted::answering(author), move |inner| {
-        Arc::new(Cutting::new(inner, Arc::clone(&counter), written))
-    });
+    let mut play =
+        Play::with(Scripted::answering(author), move |inner| cutting(inner, Arc::clone(&counter), written));
     let husam = play.world.human("husam").await.unwrap();
     let ada = play.world.agent("ada", AgentConfig::default()).await.unwrap();
     let lobby = play.world.space("lobby", &[husam, ada.entity()]).await.unwrap();
@@ -244,7 +196,7 @@ fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::Verdict {
     }
 }
 
-/// Each request is one that every vendor takes, and within a cycle none rewrites the one before.
+/// Each request is one that every vendor takes, and within a cycle none rewrites what was decided on.
 fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
     accepted_by_every_vendor_but(None, prompts, place);
 }
@@ -252,14 +204,15 @@ fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
 /// The same without one that has been asked before.
 pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Prompt], place: &str) {
     for (vendor, wire) in wires().into_iter().filter(|(vendor, _)| Some(*vendor) != one) {
-        let mut before: Option<(agent::id::CycleId, Value)> = None;
+        let mut before: Option<(&Prompt, Value)> = None;
         for (prompt, asked) in prompts.iter().zip(taken_by(vendor, wire, prompts, place)) {
-            if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
-                // Asked again after a crash it may be the very same request; it never is a shorter one.
+            // A step that is asked again after a crash is rendered anew: nothing of it was lived.
+            let decided = |before: &Prompt| before.cycle == prompt.cycle && step(before) < step(prompt);
+            if let Some((_, sent)) = before.filter(|(before, _)| decided(before)) {
                 extends(vendor, &sent, &asked)
                     .unwrap_or_else(|why| panic!("{place}: {vendor:?}: prefix: {why}"));
             }
-            before = Some((prompt.cycle, asked));
+            before = Some((prompt, asked));
         }
     }
 }

@@ -1,15 +1,20 @@
 //! Cancel, suspend, stop and start: all from outside, all at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use agent::call::Effect;
 use agent::config::AgentConfig;
+use agent::id::AgentId;
 use agent::life::Standing;
+use agent::port::{Clock, ModelError};
 use agent::run::Ending;
 use jiff::SignedDuration;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
 
-use crate::play::{Play, answer, done, send, step};
+use crate::between::{Behind, Between, Woken};
+use crate::play::{One, Play, answer, done, send, step};
 
 #[tokio::test]
 async fn a_cancel_drops_the_generation_and_does_not_wake_it_again() {
@@ -70,6 +75,65 @@ async fn a_suspended_agent_keeps_its_events_and_goes_on_when_resumed() {
     world.node().unwrap().look(ada);
     world.quiet().await.unwrap();
     assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+}
+
+/// What is read at a waking is a second on its way.
+struct Slow(Arc<dyn Clock>);
+
+impl Between for Slow {
+    fn wake<'a>(&'a self, _: AgentId, read: Woken<'a>) -> Woken<'a> {
+        Box::pin(async move {
+            let read = read.await;
+            self.0.sleep(Duration::from_secs(1)).await;
+            read
+        })
+    }
+}
+
+#[tokio::test]
+async fn once_a_suspension_is_answered_no_request_begins_although_the_agent_was_about_to_ask() {
+    let clock = crate::play::clock();
+    let slow: Arc<dyn Clock> = Arc::new(clock.clone());
+    let model = Arc::new(Scripted::answering(|prompt| answer(prompt, "lobby", "here again")));
+    let (world, ..) = crate::play::ground_at(
+        clock,
+        Arc::new(One(Arc::clone(&model))),
+        move |inner| Arc::new(Behind { inner, by: Slow(Arc::clone(&slow)) }) as Arc<_>,
+        Effect::ReadOnly,
+    );
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hello?").await.unwrap();
+    world.pass(Duration::from_millis(900)).await.unwrap();
+    let stand = async |standing| {
+        world.registry().set_standing(ada, standing, world.clock().now()).await.unwrap();
+        let node = world.node().unwrap();
+        if standing == Standing::Active { node.resume(ada) } else { node.suspend(ada) }
+    };
+    stand(Standing::Suspended).await;
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert!(model.prompts().is_empty());
+    assert_eq!(world.reader().totals().await.unwrap().waiting, 1);
+    stand(Standing::Active).await;
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_suspended_agent_is_not_asked_for_again_after_a_request_that_failed() {
+    let failed = ModelError::Cut("there".into());
+    let play = Play::new(move |_| Script::fails(failed.clone()));
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hello?").await.unwrap();
+    world.pass(Duration::from_millis(500)).await.unwrap();
+    world.registry().set_standing(ada, Standing::Suspended, play.now()).await.unwrap();
+    world.node().unwrap().suspend(ada);
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(play.model.prompts().len(), 1);
 }
 
 #[tokio::test]

@@ -99,6 +99,11 @@ async fn a_model_that_is_gone_stops_only_whoever_names_it() {
 }
 
 #[tokio::test]
+async fn what_every_request_of_a_model_meets_stops_only_whoever_names_it() {
+    play(surroundings(ModelError::Unsupported("400: no tools".into()), 1, true)).await;
+}
+
+#[tokio::test]
 async fn what_is_the_contents_fault_is_counted_and_stops_nobody_else() {
     play(content(ModelError::Garbage("not JSON".into()), 4)).await;
     play(content(ModelError::TooLong("of a first event".into()), 1)).await;

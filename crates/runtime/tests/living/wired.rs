@@ -19,7 +19,7 @@ use serde_json::Value;
 use testkit::stubs::{self, Answer, Vendor};
 
 use crate::play::ground;
-use crate::prefix::{Cutting, accepted_by_every_vendor_but, check, voice, wires};
+use crate::prefix::{accepted_by_every_vendor_but, check, cutting, voice, wires};
 
 /// Where the connection breaks.
 #[derive(Clone, Copy)]
@@ -208,7 +208,7 @@ pub(crate) async fn house(model: Wired, left: i64, written: bool) -> House {
     let model = Arc::new(model);
     let left = Arc::new(AtomicI64::new(left));
     let counter = Arc::clone(&left);
-    let wrap = move |inner| Arc::new(Cutting::new(inner, Arc::clone(&counter), written)) as Arc<_>;
+    let wrap = move |inner| cutting(inner, Arc::clone(&counter), written);
     let (world, _, gate) = ground(Arc::new(Only(Arc::clone(&model))), wrap, agent::call::Effect::ReadOnly);
     gate.open();
     let husam = world.human("husam").await.unwrap();

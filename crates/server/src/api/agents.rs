@@ -63,7 +63,7 @@ pub struct Agent {
     pub skips: u64,
     /// Tokens of all its life.
     pub usage: Usage,
-    /// Kept back until then.
+    /// Until when it is not at what waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub not_before: Option<Timestamp>,
@@ -418,7 +418,7 @@ pub struct SpaceOfAgent {
 
 impl From<agent::life::Facts> for Facts {
     fn from(facts: agent::life::Facts) -> Self {
-        let agent::life::Facts { spaces, more_spaces, memories, goals, plans, pending: _ } = facts;
+        let agent::life::Facts { spaces, more_spaces, memories, goals, plans, .. } = facts;
         let spaces = spaces.into_iter().map(|facts| SpaceOfAgent {
             id: facts.space.id,
             name: facts.space.name,

@@ -8,7 +8,7 @@ use agent::entity::EntityKind as Kind;
 use agent::entry::EntryKind as Entry;
 use agent::event::EventKind as Event;
 use agent::event::Stage as Reached;
-use agent::life::Standing as Stand;
+use agent::life::{RestReason as Rest, Standing as Stand};
 use agent::run::Ending as End;
 use agent::space::MessageKind as Said;
 use agent::update::AgentState as State;
@@ -87,7 +87,10 @@ names! {
         Came::Canceled.as_str(),
     ];
     /// Why a sleeping agent does not do what waits.
-    SleepReason: ["provider", "backoff", "suspended", "damaged"];
+    SleepReason: [
+        Rest::Provider.as_str(), Rest::Backoff.as_str(), Rest::Debounce.as_str(), "suspended", "damaged", "place",
+        "requests", "crash", "store", "broke",
+    ];
 }
 
 /// The names that `state` of an inbox may have.

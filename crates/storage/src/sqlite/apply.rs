@@ -1,6 +1,6 @@
 //! The parts of a commit that only append or settle: log, calls, receipts, the ledger.
 
-use agent::changes::{CallChange, Changes, CommitKind, Named};
+use agent::changes::{CallChange, Changes, CommitKind};
 use agent::entry::{Entry, View};
 use agent::event::Fate;
 use agent::limits;
@@ -11,6 +11,7 @@ use super::events::State;
 use super::fault::{Fault, Outcome, damaged};
 use super::rows::{bytes, first, int, key, ms, run, to_json, usage_columns};
 use super::schema::FORMAT;
+use super::stages::{SETTLED, Stages};
 
 /// Appends to the log; its new head.
 pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry]) -> Outcome<u64> {
@@ -44,16 +45,22 @@ pub(super) fn entries(db: &Connection, agent: i64, head: u64, entries: &[Entry])
 
 /// Settles taken events or gives them back. Returns how many left the inbox, and how many the open
 /// cycle has no longer taken.
-pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<(u32, u32)> {
+pub(super) fn settle(
+    db: &Connection,
+    agent: i64,
+    changes: &Changes,
+    stages: &mut Stages<'_>,
+) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
-    let spared = i64::from(!changes.blame);
+    let failed = u32::from(changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.fate == Fate::Waiting {
             // How long is rested stands with the agent. Here it would let later words overtake these.
-            let sql = "UPDATE waiting SET taken = 0, attempts = max(attempts - ?, 0) \
+            let sql = "UPDATE waiting SET taken = 0, attempts = attempts + ? \
                        WHERE agent = ? AND seq = ? AND taken = 1";
-            untaken += run(db, sql, params![spared, agent, seq])?;
+            untaken += run(db, sql, params![failed, agent, seq])?;
+            stages.waits(seq, false)?;
             continue;
         }
         let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken, attempts";
@@ -70,10 +77,13 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
         untaken += usize::from(taken == Some(true));
         let mut state = State::of(&settlement.fate);
         if matches!(settlement.fate, Fate::Dead { .. }) {
-            state.step = attempts;
+            state.step = attempts.map(|attempts| attempts + failed);
         }
-        let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ?";
-        run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq])?;
+        let sql = format!(
+            "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ? RETURNING {SETTLED}"
+        );
+        let row = params![state.code, state.cycle, state.step, state.reason, agent, seq];
+        first(db, &sql, row, |row| stages.settled(row, &settlement.fate))?;
     }
     if !missing.is_empty() {
         return Err(Fault::Gone(missing));
@@ -81,24 +91,19 @@ pub(super) fn settle(db: &Connection, agent: i64, changes: &Changes) -> Outcome<
     Ok((gone, u32::try_from(untaken).unwrap_or(u32::MAX)))
 }
 
-/// Marks events of the cycle that the agent names as dealt with. What is none of them is no error: a model
-/// may misremember a number.
-pub(super) fn addressed(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
-    let cycle = bytes(changes.cycle.0);
-    for named in &changes.addressed {
-        match named {
-            Named::Seq(seq) => {
-                let sql = "UPDATE event SET addressed = 1 WHERE agent = ? AND seq = ? AND cycle = ?";
-                run(db, sql, params![agent, int(*seq), cycle])?;
-            }
-            Named::Id(id) => {
-                let sql = "UPDATE event SET addressed = 1 WHERE agent = ?1 AND id = ?2 AND \
-                           (cycle = ?3 OR range_of IN (SELECT seq FROM event WHERE agent = ?1 AND cycle = ?3))";
-                run(db, sql, params![agent, key(&id.0), cycle])?;
-            }
-        }
-    }
-    Ok(())
+/// The receipt of the newest step of an open cycle, in a row of its own; with the last commit the run has all.
+pub(super) fn steps(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let Some(open) = &changes.open else {
+        return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
+    };
+    let Some(receipt) = open.steps.last().filter(|_| writes_receipt(changes.kind)) else { return Ok(()) };
+    let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (agent, cycle, step) DO UPDATE SET receipt = excluded.receipt";
+    run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?]).map(drop)
+}
+
+fn writes_receipt(kind: CommitKind) -> bool {
+    matches!(kind, CommitKind::Decide | CommitKind::Settle)
 }
 
 /// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.

@@ -11,7 +11,6 @@ use agent::port::{
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
-use uuid::Uuid;
 
 use super::apart::Way;
 use super::events::{Head, admit};
@@ -111,7 +110,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         return Ok(Some(Finish::Already));
     }
     let said = show::spoken(db, show::update(db, &answer.id)?.into_iter().collect())?;
-    let mut echo = Echo { said, wake: Vec::new() };
+    let mut echo = Echo { said, ..Echo::default() };
     if asked.awaited && asked.open == Some(asked.cycle) {
         // An answer ends a pause, but not a rest that the provider or a failure made necessary.
         let sql = "UPDATE inbox_head SET hold_until = NULL, due_at = min(coalesce(due_at, ?1), ?1) \
@@ -175,10 +174,21 @@ pub(super) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     }
 }
 
-/// Answers from outside to calls that the cycle waits for.
-pub(super) fn answered(db: &Connection, agent: i64, cycle: Uuid) -> Outcome<Vec<(CallId, Answer)>> {
-    let sql = "SELECT id, outcome FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND awaited = 1";
-    all(db, sql, params![agent, bytes(cycle)], |row| Ok((CallId(row.get(0)?), answer_at(row, 1)?)))
+/// How many calls of a step that its cycle waits for were answered from outside.
+pub(super) fn count_answered(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<u32> {
+    let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
+}
+
+/// These answers.
+pub(super) fn answered(
+    db: &Connection,
+    agent: i64,
+    (cycle, step): (CycleId, u32),
+) -> Outcome<Vec<(CallId, Answer)>> {
+    let sql = "SELECT outcome, id FROM call \
+               WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
 }
 
 /// An outcome from its column.

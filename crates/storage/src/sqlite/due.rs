@@ -4,7 +4,9 @@ use agent::delivery::is_urgent;
 use agent::event::{Event, Fate};
 use agent::id::AgentId;
 use agent::life::{Plan, Standing};
+use agent::limits;
 use agent::port::{Due, Waken};
+use agent::waits;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -14,7 +16,7 @@ use super::facts::{plan_at, touch};
 use super::fault::{Outcome, torn};
 use super::held::release;
 use super::notes::put_plan;
-use super::rows::{agent_row, all, first, ms, time, time_at, u64_at, uuid_at};
+use super::rows::{agent_row, all, first, ms, time, time_at, time_or_none, u64_at, uuid_at};
 
 /// By the partial index over those that are due at all, behind one of them.
 pub(super) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
@@ -68,12 +70,16 @@ pub(super) fn fire_due(
     for (who, n, plan) in plans {
         wake.extend(fire(db, session, who, n, &plan, now).map_err(torn(who.1))?);
     }
+    let mut room = limits::RELEASE_MAX;
     for _ in 0..limit {
+        if room == 0 {
+            break;
+        }
         let next = first(db, RELEASE, [ms(now)], |row| {
             Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)))
         })?;
         let Some((row, agent, space)) = next else { break };
-        let release = || release(db, session, &mut Head::read(db, row)?, space?, now);
+        let release = || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room);
         if let Some(at) = release().map_err(torn(agent))? {
             wake.push(Waken { agent, at: time(at)?, urgent: false });
         }
@@ -100,31 +106,27 @@ fn fire(
     due.map(|at| Ok(Waken { agent, at: time(at)?, urgent })).transpose()
 }
 
-/// When the agent has something to do, from its rows: an open cycle since `open_since`, else the
-/// first that waits; not before `hold`; never while it may not live.
+/// From when on an agent without an open cycle has something to do; not before `hold`.
 pub(super) fn due_at(
     db: &Connection,
+    session: &Session,
     agent: i64,
     standing: Standing,
-    open_since: Option<i64>,
-    hold: Option<i64>,
-) -> Outcome<Option<i64>> {
-    if standing != Standing::Active {
-        return Ok(None);
-    }
-    let since = match open_since {
-        Some(since) => Some(since),
-        None => {
-            let sql = "SELECT min(not_before) FROM waiting WHERE agent = ?";
-            first(db, sql, [agent], |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten()
-        }
-    };
-    Ok(since.map(|since| since.max(hold.unwrap_or(i64::MIN))))
+    hold: Option<Timestamp>,
+    now: Timestamp,
+) -> Outcome<Option<Timestamp>> {
+    let sql = "SELECT min(not_before), min(boot) < ? FROM waiting WHERE agent = ?";
+    let waits_from = first(db, sql, params![session.boot, agent], |row| {
+        let before = row.get::<_, Option<bool>>(1)?.unwrap_or(false);
+        Ok(time_or_none(row, 0)?.map(|not_before| waits::first_due(not_before, before, now)))
+    })?;
+    Ok(waits::due(standing, waits_from.flatten(), hold))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::calls::DETACHED;
+    use super::super::held::HELD;
     use super::*;
 
     #[test]
@@ -137,6 +139,7 @@ mod tests {
             (PLANS, "plan_due"),
             (NEXT_RELEASE, "event_release"),
             (RELEASE, "event_release"),
+            (HELD, "event_held_in"),
             (DETACHED, "call_detached"),
         ] {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

@@ -2,12 +2,11 @@
 //! with the words they refer to.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Trust, Waiting};
+use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::inbox::beginning;
 use agent::life::Standing;
-use agent::limits;
 use agent::port::InboxRow;
+use agent::quote::beginning;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -100,7 +99,7 @@ pub(super) fn admit(
         run(db, sql, params![seq, head.agent])?;
         return Ok(None);
     }
-    put_waiting(db, session, head, event, seq, ms(event.at) + head.debounce)
+    put_waiting(db, session, head, event.urgent, seq, ms(event.at) + head.debounce)
 }
 
 /// Puts an event of the ledger into the inbox, its attempts begin at none. Returns from when on the
@@ -109,12 +108,12 @@ pub(super) fn put_waiting(
     db: &Connection,
     session: &Session,
     head: &mut Head,
-    event: &Event,
+    urgent: bool,
     seq: i64,
     not_before: i64,
 ) -> Outcome<Option<i64>> {
-    let sql = "INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?, ?)";
-    run(db, sql, params![head.agent, seq, tier(event), event.urgent, not_before, session.boot])?;
+    let sql = "INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?)";
+    run(db, sql, params![head.agent, seq, urgent, not_before, session.boot])?;
     let wake = head.wake_at(not_before);
     head.waiting += 1;
     head.due_at = [head.due_at, wake].into_iter().flatten().min();
@@ -135,14 +134,13 @@ fn append(
     let envelope = &event.envelope;
     let State { code, cycle, step, reason } = State::of(fate);
     let (principal_kind, principal) = principal_columns(&envelope.principal);
-    let (from, to, data) = match &event.data {
-        EventData::Said { seq, .. } => (Some(int(*seq)), None, None),
-        EventData::SaidRange { from, to, .. } => (Some(int(*from)), Some(int(*to)), None),
-        other => (None, None, Some(to_json(other)?)),
+    let (said, data) = match &event.data {
+        EventData::Said { seq, .. } => (Some(int(*seq)), None),
+        other => (None, Some(to_json(other)?)),
     };
     let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, reason, principal_kind, \
-               principal, channel, trust, root, hop, space, from_seq, to_seq, data, cites) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               principal, channel, trust, root, hop, space, from_seq, data, cites) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (agent, id) DO NOTHING";
     let row = params![
         agent,
@@ -162,23 +160,11 @@ fn append(
         key(&envelope.root.0),
         envelope.hop,
         space,
-        from,
-        to,
+        said,
         data,
         event.cites.as_ref().map(|old| key(&old.0)),
     ];
     Ok(run(db, sql, row)? == 1)
-}
-
-/// Its tier in the inbox: lower is shown first.
-fn tier(event: &Event) -> i64 {
-    match event.kind {
-        EventKind::Mention => 0,
-        EventKind::SpaceMessage if event.envelope.trust == Trust::Agent => 3,
-        EventKind::SpaceMessage => 0,
-        EventKind::ToolResult => 1,
-        EventKind::Service | EventKind::Plan | EventKind::Timer | EventKind::Heartbeat => 2,
-    }
 }
 
 /// The columns of a fate. Of a dead event `step` keeps how often it was tried, which nothing else knows when
@@ -230,10 +216,10 @@ pub(super) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 
 /// Columns of [`event_at`] and [`said_at`].
 pub(super) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
-    e.root, e.hop, e.from_seq, e.to_seq, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
+    e.root, e.hop, e.from_seq, p.name, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
     p.display_name, p.kind, s.id, e.cites, \
     m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc";
-/// Joins for [`COLUMNS`]: the space, the first message, its speaker.
+/// Joins for [`COLUMNS`]: the space, the message, its speaker.
 pub(super) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
 /// Where [`sums::message_is_whole`] finds its columns among these.
@@ -244,15 +230,12 @@ pub(super) const NEXT: usize = WORDS + sums::WORDS;
 pub(super) fn event_at(row: &Row<'_>) -> Outcome<Event> {
     let id = EventId(key_at(row, 1)?);
     let space = uuid_or_none(row, 14)?.map(SpaceId);
-    let data = match (space, row.get::<_, Option<i64>>(12)?) {
-        (Some(space), Some(_)) => {
-            EventData::SaidRange { space, from: u64_at(row, 11)?, to: u64_at(row, 12)? }
-        }
-        (Some(space), None) => {
+    let data = match space {
+        Some(space) => {
             let message = uuid_or_none(row, 16)?.or_else(|| id.0.parse().ok()).unwrap_or(Uuid::nil());
             EventData::Said { space, seq: u64_at(row, 11)?, message: MessageId(message) }
         }
-        (None, _) => from_json(&row.get::<_, String>(13)?, "an event's data")?,
+        None => from_json(&row.get::<_, String>(13)?, "an event's data")?,
     };
     Ok(Event {
         id,
@@ -271,7 +254,7 @@ pub(super) fn event_at(row: &Row<'_>) -> Outcome<Event> {
     })
 }
 
-/// The message that a plain event refers to.
+/// The message that an event refers to.
 fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
     let (Some(space), Some(message), Some(sender)) =
         (uuid_or_none(row, 14)?, uuid_or_none(row, 16)?, uuid_or_none(row, 19)?)
@@ -285,6 +268,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
         seq: u64_at(row, 11)?,
         sender: EntityId(sender),
         sender_name: row.get(20)?,
+        sender_handle: row.get(12)?,
         sender_kind: kind_at(row, 21)?,
         text: sums::words_at(row, 17, WORDS)?,
         mentions: ids_from(row.get(WORDS + 4)?),
@@ -314,87 +298,23 @@ pub(super) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
         }
     };
     let sql = format!(
-        "SELECT {COLUMNS}, w.attempts FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
+        "SELECT {COLUMNS}, w.attempts, w.deaths FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
          {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
     );
-    let rows = all(db, &sql, params![agent, bound, limit], |row| {
-        let waiting = Waiting {
+    all(db, &sql, params![agent, bound, limit], |row| {
+        Ok(Waiting {
             seq: u64_at(row, 0)?,
             attempts: u32_at(row, NEXT)?,
+            deaths: u32_at(row, NEXT + 1)?,
             event: event_at(row)?,
-            said: said_at(row)?.into_iter().collect(),
-        };
-        Ok((row.get::<_, Option<i64>>(22)?, waiting))
-    })?;
-    rows.into_iter()
-        .map(|(space, mut waiting)| {
-            if let (Some(space), EventData::SaidRange { from, to, .. }) = (space, &waiting.event.data) {
-                waiting.said = said_in_range(db, agent, waiting.seq, (space, *from, *to))?;
-            }
-            Ok(waiting)
+            said: said_at(row)?,
         })
-        .collect()
-}
-
-/// The newest messages that a range stands for, oldest first: what was said between them to others,
-/// or by the agent itself, is none of its events. One that was sent again has no members, and shows
-/// all that stands between its ends.
-fn said_in_range(
-    db: &Connection,
-    agent: i64,
-    range: u64,
-    (space, from, to): (i64, u64, u64),
-) -> Outcome<Vec<Said>> {
-    let limit = int(limits::RANGE_SHOWN_MAX as u64);
-    let members = "SELECT 1 FROM event WHERE agent = ? AND range_of = ? LIMIT 1";
-    let mut found = if db.prepare_cached(members)?.exists(params![agent, int(range)])? {
-        let sql = format!(
-            "{SAID} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq <= ?3 AND (m.seq = ?3 OR m.seq IN (SELECT e.from_seq \
-             FROM event e WHERE e.agent = ?5 AND e.range_of = ?6 AND e.to_seq IS NULL)) ORDER BY m.seq DESC LIMIT ?4"
-        );
-        all(db, &sql, params![space, int(from), int(to), limit, agent, int(range)], said_by_name)?
-    } else {
-        said(db, space, from, to.saturating_add(1), limit)?
-    };
-    found.reverse();
-    Ok(found)
-}
-
-/// A range in a line: how many messages, the first and the last of them.
-fn range_preview(
-    db: &Connection,
-    (agent, range): (i64, i64),
-    (space, from, to): (i64, i64, i64),
-    first_text: &str,
-) -> Outcome<String> {
-    let sql = "SELECT count(*) FROM event WHERE agent = ? AND range_of = ? AND to_seq IS NULL";
-    let members: i64 = db.prepare_cached(sql)?.query_row(params![agent, range], |row| row.get(0))?;
-    // The newest of a full inbox has no row of its own; a range that was sent again has no members at all.
-    let sql = "SELECT 1 FROM event WHERE agent = ? AND range_of = ? AND to_seq IS NULL AND from_seq = ?";
-    let whole = members == 0 || db.prepare_cached(sql)?.exists(params![agent, range, to])?;
-    let count = match members {
-        0 => {
-            let sql = "SELECT count(*) FROM message WHERE space = ? AND seq >= ? AND seq <= ? AND kind = 0";
-            db.prepare_cached(sql)?.query_row(params![space, from, to], |row| row.get(0))?
-        }
-        members => members + i64::from(!whole),
-    };
-    let last = super::rows::first(
-        db,
-        "SELECT text FROM message WHERE space = ? AND seq = ?",
-        params![space, to],
-        |row| Ok(row.get::<_, String>(0)?),
-    )?;
-    let short = |text: &str| {
-        let cut: String = text.chars().take(limits::PREVIEW_CHARS / 3).collect();
-        if cut.len() < text.len() { format!("{cut}…") } else { cut }
-    };
-    Ok(format!("{count} messages: {} … {}", short(first_text), short(&last.unwrap_or_default())))
+    })
 }
 
 /// Columns and joins of [`said_by_name`].
 const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
-    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
+    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
@@ -413,6 +333,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
         seq: u64_at(row, 3)?,
         sender: EntityId(uuid_at(row, 4)?),
         sender_name: row.get(5)?,
+        sender_handle: row.get(17)?,
         sender_kind: kind_at(row, 6)?,
         text: sums::words_at(row, 7, 9)?,
         mentions: ids_from(row.get(9 + 4)?),
@@ -420,13 +341,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
     })
 }
 
-/// Whether its agent named the event as dealt with, or said something in its space with the decision that
-/// saw it, or later.
-const ADDRESSED: &str = "(e.addressed OR x.addressed OR EXISTS (SELECT 1 FROM message told INDEXED BY message_cycle JOIN call c ON c.id = told.call \
-    WHERE told.cycle = x.cycle AND told.space = e.space AND told.kind = 0 AND c.step >= x.step))";
-
-/// Rows of an agent's ledger, newest first: `condition` over `e` (the row) and `x` (the row whose
-/// state it has), with `?2` and `?3`.
+/// Rows of an agent's ledger, newest first: `condition` over `e`, with `?2` and `?3`.
 pub(super) fn ledger(
     db: &Connection,
     agent: i64,
@@ -435,20 +350,13 @@ pub(super) fn ledger(
     limit: u32,
 ) -> Outcome<Vec<InboxRow>> {
     let sql = format!(
-        "SELECT {COLUMNS}, x.state, x.cycle, x.step, x.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
-         coalesce(r.ordinal, l.cycles + 1), e.release_at, {ADDRESSED}, json_extract(l.open, '$.step') FROM event e \
-         JOIN event x ON x.agent = e.agent AND x.seq = coalesce(e.range_of, e.seq) \
-         JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = x.cycle LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq {JOINS} \
+        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
+         coalesce(r.ordinal, l.cycles + 1), e.release_at, e.addressed, json_extract(l.open, '$.step') FROM event e \
+         JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = e.cycle LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} \
          WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
     );
     all(db, &sql, params![agent, given.0, given.1, limit], |row| {
-        let first = said_at(row)?.map(|said| said.text).unwrap_or_default();
-        let preview = match (row.get::<_, Option<i64>>(22)?, row.get::<_, Option<i64>>(12)?) {
-            (Some(space), Some(to)) => {
-                range_preview(db, (agent, row.get(0)?), (space, row.get(11)?, to), &first)?
-            }
-            _ => beginning(&first),
-        };
+        let preview = said_at(row)?.map(|said| beginning(&said.text)).unwrap_or_default();
         let fate = fate_at(row, NEXT)?;
         let tried = if matches!(fate, Fate::Dead { .. }) { row.get(NEXT + 2)? } else { None };
         let (taken, open) = (row.get(NEXT + 5)?, uuid_or_none(row, NEXT + 6)?.map(CycleId));

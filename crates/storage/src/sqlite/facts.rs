@@ -9,13 +9,15 @@ use rusqlite::{Connection, Row, params};
 use super::fault::{Outcome, damaged};
 use super::rows::{
     ENTITY, SPACE, all, entity_at, first, from_json, int, run, space_at, time_at, time_or_none, to_json,
-    u32_at, uuid_at, uuid_or_none,
+    u32_at, u64_at, uuid_at, uuid_or_none,
 };
 
 /// Everything that the agent's workspace is rendered from.
 pub(super) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
     let (spaces, more_spaces) = spaces(db, agent)?;
+    let sql = "SELECT facts_rev FROM agent WHERE id = ?";
     Ok(Facts {
+        rev: first(db, sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0),
         spaces,
         more_spaces,
         memories: memories(db, agent)?,

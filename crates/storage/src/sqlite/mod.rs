@@ -33,6 +33,7 @@ mod rows;
 mod say;
 mod schema;
 mod show;
+mod stages;
 mod store;
 mod sums;
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod totals;
 mod upkeep;
 mod urgent;
 mod verify;
+mod waits;
 mod wake;
 mod writer;
 
@@ -52,7 +54,6 @@ use std::time::Duration;
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
-use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -67,6 +68,7 @@ pub use self::upkeep::{
     import, left_behind, look, restore, verify,
 };
 pub use self::verify::{Flaw, Verified};
+use self::waits::Lead;
 pub use self::writer::Stats;
 use self::writer::{Counters, Work, Writing};
 
@@ -76,12 +78,12 @@ pub(super) struct Session {
     boot: i64,
     /// Whether the store was closed cleanly before this opening.
     clean: bool,
-    /// When it was opened this time.
-    started: Timestamp,
     /// Configs by revision: they never change.
     configs: Configs,
     /// What was counted already.
     counted: Counted,
+    /// How far the wall clock is ahead, so that it is noticed when it is set back.
+    lead: Lead,
     clock: Arc<dyn Clock>,
 }
 
@@ -123,7 +125,7 @@ impl Sqlite {
     /// Opens the store in `dir`, making both where they are not. Its methods must be called within
     /// a tokio runtime (reading uses its blocking threads).
     pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let opened = schema::open_dir(dir)?;
+        let opened = schema::open_dir(dir, Some(clock.now()))?;
         let counters = Arc::new(Counters::default());
         let mut db = opened.db;
         let told = Arc::clone(&counters);
@@ -158,9 +160,9 @@ impl Sqlite {
             living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
             doors: Readers::new(opened.file, limits::READERS_DOORS),
         };
-        let (boot, clean, started) = (opening.boot, opening.clean, clock.now());
-        let (configs, counted) = (Configs::default(), Counted::default());
-        let session = Session { boot, clean, started, configs, counted, clock };
+        let (boot, clean) = (opening.boot, opening.clean);
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot, clean, configs, counted, lead, clock };
         let (session, lost) = (Arc::new(session), opened.lost);
         Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost }) })
     }
@@ -169,8 +171,8 @@ impl Sqlite {
     /// caller at the first poll of its future.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let db = schema::open_memory()?;
-        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
-        let session = Session { boot: 1, clean: true, started, configs, counted, clock };
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot: 1, clean: true, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (_, broken) = watch::channel(None);
         let (session, counters) = (Arc::new(session), Arc::default());
@@ -184,9 +186,9 @@ impl Sqlite {
         let db = lock(held).take().ok_or(StoreError::Closed)?;
         let clock = Arc::clone(&self.inner.session.clock);
         let begun = if peaceful { schema::mark_clean(&db) } else { Ok(()) };
-        let Opening { boot, clean, .. } = begun.and_then(|()| Ok(schema::begin(&db)?))?;
-        let (configs, counted, started) = (Configs::default(), Counted::default(), clock.now());
-        let session = Session { boot, clean, started, configs, counted, clock };
+        let Opening { boot, clean, .. } = begun.and_then(|()| Ok(schema::begin(&db, Some(clock.now()))?))?;
+        let (configs, counted, lead) = (Configs::default(), Counted::default(), Lead::new(&*clock));
+        let session = Session { boot, clean, configs, counted, lead, clock };
         let mode = Mode::Inline(Mutex::new(Some(db)));
         let (counters, broken) = (Arc::clone(&self.inner.counters), self.inner.broken.clone());
         Ok(Self { inner: Arc::new(Inner { mode, session: Arc::new(session), counters, broken, lost: 0 }) })

@@ -8,6 +8,7 @@ use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{Resting, Standing};
 use agent::port::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest};
 use agent::run::{Ending, Run, Usage};
+use agent::waits;
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
@@ -20,11 +21,12 @@ use super::rows::{
     Configs, ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, ms, reason_or_none,
     standing_at, time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
 };
+use super::waits::waits_at;
 use super::wake::open_at;
 
 const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
     h.held, l.cycles, l.skips, \
-    l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.hold_until, h.rest_reason, s.uuid, \
+    l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.due_at, h.hold_until, h.rest_reason, s.uuid, \
     l.commit_n, l.cost_micros, l.unpriced, last.cycle, last.ending, last.ended_at, \
     (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL), a.damage";
 const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l ON l.agent = a.id \
@@ -33,12 +35,12 @@ const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l O
 
 /// Of whom is apart and cannot be read the card says who it is, and why.
 fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCard> {
-    let entity = entity_at(row, 24)?;
-    let (id, apart) = (entity.id.agent(), row.get(23)?);
+    let entity = entity_at(row, 25)?;
+    let (id, apart) = (entity.id.agent(), row.get(24)?);
     if let Some(card) = part(id, apart, whole_card(db, configs, row, &entity))? {
         return Ok(card);
     }
-    let damage: Option<String> = row.get(22)?;
+    let damage: Option<String> = row.get(23)?;
     Ok(AgentCard {
         id,
         entity,
@@ -67,26 +69,28 @@ fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCa
 /// The card, where every record that it needs can be read.
 fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: &Entity) -> Outcome<AgentCard> {
     let (id, config_rev): (i64, u64) = (row.get(0)?, u64_at(row, 1)?);
+    let (standing, open) = (standing_at(row, 2)?, open_at(row, 3)?);
+    let resting = waits::resting(waits_at(row, 12)?, standing, open.is_some());
     Ok(AgentCard {
         id: entity.id.agent(),
         config_rev,
         config: configs.get(db, id, config_rev)?,
-        standing: standing_at(row, 2)?,
-        open: open_at(row, 3)?,
+        standing,
+        open,
         waiting: u32_at(row, 4)?,
         held: u32_at(row, 5)?,
         cycles: u64_at(row, 6)?,
         skips: u64_at(row, 7)?,
         usage: usage_at(row, 8)?,
-        not_before: time_or_none(row, 12)?,
-        rest_reason: reason_or_none(row, 13)?,
-        active_space: uuid_or_none(row, 14)?.map(SpaceId),
-        commit_n: u64_at(row, 15)?,
-        cost_micros: row.get::<_, Option<i64>>(16)?.and_then(|cost| u64::try_from(cost).ok()),
-        unpriced: u64_at(row, 17)?,
-        last: last_at(row, 18)?,
-        next_plan: time_or_none(row, 21)?,
-        damage: row.get(22)?,
+        not_before: resting.map(|resting| resting.until),
+        rest_reason: resting.map(|resting| resting.reason),
+        active_space: uuid_or_none(row, 15)?.map(SpaceId),
+        commit_n: u64_at(row, 16)?,
+        cost_micros: row.get::<_, Option<i64>>(17)?.and_then(|cost| u64::try_from(cost).ok()),
+        unpriced: u64_at(row, 18)?,
+        last: last_at(row, 19)?,
+        next_plan: time_or_none(row, 22)?,
+        damage: row.get(23)?,
         entity: entity.clone(),
     })
 }
@@ -145,14 +149,13 @@ pub(super) fn inbox(
     let code = state.map(|state| state_code(state).unwrap_or(-1));
     let before = page.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(u64::MAX);
     let Some(row) = agent_row(db, agent.0)? else { return Ok(Page { items: Vec::new(), next: None }) };
-    // What people look for among very many settled rows is found by index; what was collapsed into a
-    // range is shown there as that range.
+    // What people look for among very many settled rows is found by index.
     let condition = match code {
         None => "e.seq < ?3 AND ?2 IS NULL",
         Some(0) => "e.seq < ?3 AND ?2 = 0 AND e.seq IN (SELECT seq FROM waiting WHERE agent = ?1)",
         Some(1) => "e.seq < ?3 AND ?2 = 1 AND e.state = 1",
         Some(5) => "e.seq < ?3 AND ?2 = 5 AND e.state = 5",
-        Some(_) => "e.seq < ?3 AND x.state = ?2",
+        Some(_) => "e.seq < ?3 AND e.state = ?2",
     };
     let given = (code.map_or(Value::Null, Value::Integer), int(before));
     let found = ledger(db, row, condition, given, limit + 1)?;

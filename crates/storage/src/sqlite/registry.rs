@@ -14,7 +14,6 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::due::due_at;
 use super::facts::touch_entity;
 use super::fault::{Outcome, damaged, of};
 use super::notes::end_plans;
@@ -24,7 +23,7 @@ use super::rows::{
 };
 use super::schema::{meta, set_meta};
 use super::wake::open_at;
-use super::{Sqlite, Who, calls, registry_events, registry_spaces};
+use super::{Sqlite, Who, calls, registry_events, registry_spaces, waits};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -103,6 +102,12 @@ fn amend_agent(
         return Ok(rev);
     }
     put_config(db, row, rev + 1, &new, at)?;
+    // What kept it from its work may be mended now.
+    let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
+               JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.rest_reason IS NOT NULL";
+    if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
+        waits::end(db, row, open, at)?;
+    }
     Ok(rev + 1)
 }
 
@@ -130,27 +135,20 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
 }
 
 /// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
-/// word to try at once what is rested for.
+/// word to try at once whatever it waits for.
 fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
-    let sql = "SELECT a.standing, l.commit_n, l.open_cycle, h.hold_until, a.config_rev, l.open, \
-               h.rest_reason IS NOT NULL FROM agent a JOIN life l ON l.agent = a.id \
-               JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
+    let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
+               JOIN life l ON l.agent = a.id WHERE a.id = ?";
     let read = first(db, sql, [row], |found| {
-        config_of(db, row, u64_at(found, 4)?)?;
-        open_at(found, 5)?;
-        u64_at(found, 1)?;
-        let (open, hold): (_, Option<i64>) = (uuid_or_none(found, 2)?, found.get(3)?);
-        Ok((standing_at(found, 0)?, open, hold, found.get::<_, bool>(6)?))
+        standing_at(found, 4)?;
+        config_of(db, row, u64_at(found, 2)?)?;
+        open_at(found, 3)?;
+        u64_at(found, 0)?;
+        uuid_or_none(found, 1)
     })?;
-    let (was, open, hold, rests) = read.ok_or_else(|| damaged("it has no life, or no inbox"))?;
-    if was == Standing::Active && !rests {
-        return Ok(());
-    }
+    let open = read.ok_or_else(|| damaged("it has no life"))?;
     run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
-    let hold = hold.filter(|_| !rests);
-    let due = due_at(db, row, Standing::Active, open.map(|_| ms(at)), hold)?;
-    let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, rest_reason = NULL WHERE agent = ?";
-    run(db, sql, params![due, hold, row]).map(drop)
+    waits::end(db, row, open.is_some(), at)
 }
 
 /// Ends what an agent has begun, whatever of it can be read: nobody could end it otherwise.
@@ -274,7 +272,8 @@ impl Registry for Sqlite {
     }
 
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
-        self.administer(move |db| registry_events::cancel(db, agent, &event))
+        let done = self.write(move |db, session| registry_events::cancel(db, session, agent, &event));
+        Box::pin(async move { Ok(done.await?) })
     }
 
     fn cancel_call(

@@ -5,6 +5,7 @@ use agent::delivery::refused_when_full;
 use agent::event::{Event, Fate};
 use agent::id::{AgentId, CycleId, EventId};
 use agent::life::Standing;
+use agent::limits;
 use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -16,33 +17,28 @@ use super::events::{Head, State, admit, fate_at, known, ledger, put_waiting};
 use super::fault::{Outcome, damaged};
 use super::held;
 use super::registry::known_agent;
-use super::rows::{first, key, key_or_none, ms, run, time, uuid_or_none};
+use super::rows::{first, key, ms, run, time, uuid_or_none};
 
 /// An event of the ledger, as far as its state goes.
 struct Found {
     seq: i64,
     fate: Fate,
-    /// Of the range that it was collapsed into; its fate is that one's.
-    range: Option<EventId>,
     space: Option<i64>,
     taken: bool,
     open: Option<CycleId>,
 }
 
 fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
-    let sql = "SELECT e.seq, x.state, x.cycle, x.step, x.reason, CASE WHEN e.range_of IS NULL THEN NULL ELSE x.id END, \
-               e.space, coalesce(w.taken, 0), l.open_cycle FROM event e \
-               JOIN event x ON x.agent = e.agent AND x.seq = coalesce(e.range_of, e.seq) \
-               JOIN life l ON l.agent = e.agent LEFT JOIN waiting w ON w.agent = x.agent AND w.seq = x.seq \
+    let sql = "SELECT e.seq, e.state, e.cycle, e.step, e.reason, e.space, coalesce(w.taken, 0), l.open_cycle FROM event e \
+               JOIN life l ON l.agent = e.agent LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq \
                WHERE e.agent = ? AND e.id = ?";
     let found = first(db, sql, params![agent, key(&event.0)], |row| {
         Ok(Found {
             seq: row.get(0)?,
             fate: fate_at(row, 1)?,
-            range: key_or_none(row, 5)?.map(EventId),
-            space: row.get(6)?,
-            taken: row.get(7)?,
-            open: uuid_or_none(row, 8)?.map(CycleId),
+            space: row.get(5)?,
+            taken: row.get(6)?,
+            open: uuid_or_none(row, 7)?.map(CycleId),
         })
     })?;
     Ok(found.ok_or_else(|| Denial::NotFound { what: "event", name: event.to_string() })?)
@@ -51,14 +47,6 @@ fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
 impl Found {
     fn not(&self, event: &EventId, wanted: &'static str) -> Denial {
         Denial::EventState { event: event.clone(), state: self.fate.as_str(), wanted }
-    }
-
-    /// What was put together is taken back, sent again and given up together, and by its own name.
-    fn whole(&self, event: &EventId) -> Outcome<()> {
-        match &self.range {
-            Some(range) => Err(Denial::EventCollapsed { event: event.clone(), range: range.clone() }.into()),
-            None => Ok(()),
-        }
     }
 }
 
@@ -83,13 +71,12 @@ pub(super) fn retire(db: &Connection, agent: i64) -> Outcome<u32> {
 }
 
 /// Takes back what waits or is held.
-pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     if !matches!(found.fate, Fate::Waiting | Fate::Held) {
         return Err(found.not(event, "waiting or held").into());
     }
-    found.whole(event)?;
     if found.taken {
         let cycle = found.open.ok_or_else(|| damaged(format!("event `{event}` is taken by no cycle")))?;
         return Err(Denial::EventTaken { event: event.clone(), cycle }.into());
@@ -102,7 +89,10 @@ pub(super) fn cancel(db: &Connection, agent: AgentId, event: &EventId) -> Outcom
     // An open cycle is due by itself, whatever waits.
     let due = match found.open {
         Some(_) => head.due_at,
-        None => due_at(db, row, head.standing, None, head.hold_until)?,
+        None => {
+            let hold = head.hold_until.map(time).transpose()?;
+            due_at(db, session, row, head.standing, hold, session.clock.now())?.map(ms)
+        }
     };
     let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
     run(db, sql, params![due, row]).map(drop)
@@ -115,7 +105,6 @@ pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Ou
     if !matches!(found.fate, Fate::Dead { .. }) {
         return Err(found.not(event, "dead").into());
     }
-    found.whole(event)?;
     settle(db, row, found.seq, &Fate::Dropped)
 }
 
@@ -151,15 +140,15 @@ pub(super) fn send_again(
     };
     let sent = match found.fate {
         Fate::Dead { .. } => {
-            found.whole(event)?;
             settle(db, row, found.seq, &Fate::Waiting)?;
-            let wake = put_waiting(db, session, &mut head, &old, found.seq, ms(at))?;
+            let wake = put_waiting(db, session, &mut head, old.urgent, found.seq, ms(at))?;
             SentAgain::Waits(waken(wake)?)
         }
         // Whoever runs the server has a word there too.
         Fate::Held => {
             let space = found.space.ok_or_else(|| damaged(format!("event `{event}` is held in no space")))?;
-            SentAgain::Waits(waken(held::release(db, session, &mut head, space, at)?)?)
+            let mut room = limits::RELEASE_MAX;
+            SentAgain::Waits(waken(held::release(db, session, &mut head, space, at, &mut room)?)?)
         }
         Fate::Lived { .. } | Fate::Skipped { .. } => {
             let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };

@@ -158,7 +158,7 @@ pub(super) const STANDINGS: [Standing; 3] = [Standing::Active, Standing::Suspend
 pub(super) const CHANNELS: [Channel; 5] =
     [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
 pub(super) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
-pub(super) const REASONS: [RestReason; 2] = [RestReason::Provider, RestReason::Backoff];
+pub(super) const REASONS: [RestReason; 3] = [RestReason::Provider, RestReason::Backoff, RestReason::Debounce];
 const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
 
 pub(super) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {

@@ -5,8 +5,9 @@
 use agent::config::WakeOn;
 use agent::delivery::{AgentFacts, Delivery, MemberFacts, deliver, mentions};
 use agent::entity::EntityKind;
-use agent::event::{Envelope, EventData, EventKind, Fate, Trust};
-use agent::id::{EntityId, RootId};
+use agent::event::Fate;
+use agent::id::EntityId;
+use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, Row, params};
@@ -17,9 +18,8 @@ use super::events::{HEAD, Head, admit};
 use super::fault::{Fault, Outcome};
 use super::held;
 use super::rows::{
-    MESSAGE, TRUSTS, all, bytes, channel_at, entity_row, first, from_json, int, key, key_at, kind_at,
-    message_at, ms, packed, place_of, principal_at, principal_columns, run, time, to_json, trust_at, u32_at,
-    u64_at, uuid_at, wake_on_at,
+    MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
+    place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at, wake_on_at,
 };
 use super::sums::Words;
 
@@ -66,16 +66,16 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
         return before_or(db, message, Denial::MessageIdTaken);
     }
     let spoken = if kind == EntityKind::Agent { count(db, message)? } else { 0 };
-    let mut wake = Vec::new();
+    let (mut wake, mut room) = (Vec::new(), limits::RELEASE_MAX);
     for delivery in deliver(message, seq, &named, &members, place.wake_on, spoken) {
         let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
         let Some(Listener { head: Some(head), apart, .. }) = listener else { continue };
         // A person's word lets go what agents said there before it.
         let released = match kind != EntityKind::Agent && head.held > 0 {
-            true => held::release(db, session, head, place.id, message.at).map(drop),
+            true => held::release(db, session, head, place.id, message.at, &mut room).map(drop),
             false => Ok(()),
         };
-        let due = released.and_then(|()| hand_over(db, session, head, &delivery, place.id, seq));
+        let due = released.and_then(|()| hand_over(db, session, head, &delivery, place.id));
         if let Some(at) = part(delivery.agent, *apart, due)?.flatten() {
             wake.push(Waken { agent: delivery.agent, at: time(at)?, urgent: delivery.event.urgent });
         }
@@ -122,8 +122,6 @@ fn agent_at(row: &Row<'_>) -> Outcome<(Head, AgentFacts)> {
         standing: head.standing,
         wake_on: wake_on_at(row, 5)?,
         hop_limit: u32_at(row, 6)?,
-        waiting: head.waiting,
-        inbox_max: head.inbox_max,
         requesters: requesters.unwrap_or_default(),
         urgency: head.urgency.clone(),
     };
@@ -227,108 +225,13 @@ fn hand_over(
     head: &mut Head,
     delivery: &Delivery,
     space: i64,
-    seq: u64,
 ) -> Outcome<Option<i64>> {
-    if delivery.collapse && delivery.fate == Fate::Waiting {
-        let older = older(db, head.agent, space)?;
-        if let Some(older) = older {
-            return collapse(db, session, head, delivery, &older, space, seq);
-        }
-    }
     let before = head.head_seq;
     let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
     if delivery.fate == Fate::Held && head.head_seq > before {
-        held::keep(db, session, head, delivery.release_at, delivery.event.at)?;
+        held::keep(db, head, delivery.release_at)?;
     }
     Ok(due)
-}
-
-/// What waits of one space and is not taken by the open cycle.
-struct Older {
-    /// Of the newest event that is no agent's.
-    person: Option<Envelope>,
-    from: u64,
-    urgent: bool,
-    mention: bool,
-    not_before: i64,
-}
-
-/// The waiting events that a collapse replaces: `agent`, `space`, and those before the new one.
-const OLDER: &str = "FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
-    WHERE w.agent = ?1 AND w.taken = 0 AND e.space = ?2 AND w.seq < ?3";
-
-fn older(db: &Connection, agent: i64, space: i64) -> Outcome<Option<Older>> {
-    let sql = format!("SELECT min(e.from_seq), max(w.urgent), max(e.kind = 1), min(w.not_before) {OLDER}");
-    let found = first(db, &sql, params![agent, space, i64::MAX], |row| {
-        let Some(from) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
-        let from = u64::try_from(from).unwrap_or(0);
-        let person = None;
-        Ok(Some(Older { person, from, urgent: row.get(1)?, mention: row.get(2)?, not_before: row.get(3)? }))
-    })?;
-    let Some(older) = found.flatten() else { return Ok(None) };
-    // What is torn there is told by whoever reads it to live it.
-    Ok(Some(Older { person: person(db, agent, space).ok().flatten(), ..older }))
-}
-
-/// The envelope of the newest of them that is no agent's.
-fn person(db: &Connection, agent: i64, space: i64) -> Outcome<Option<Envelope>> {
-    let sql = format!(
-        "SELECT e.principal_kind, e.principal, e.channel, e.trust, e.root, e.hop {OLDER} AND e.trust <> ?4 \
-         ORDER BY e.seq DESC LIMIT 1"
-    );
-    let agents = place_of(&TRUSTS, &Trust::Agent);
-    first(db, &sql, params![agent, space, i64::MAX, agents], |row| {
-        Ok(Envelope {
-            principal: principal_at(row, 0)?,
-            channel: channel_at(row, 2)?,
-            trust: trust_at(row, 3)?,
-            root: RootId(key_at(row, 4)?),
-            hop: u32_at(row, 5)?,
-        })
-    })
-}
-
-/// The inbox is full: the new event becomes a range over all that waits of its space and itself.
-/// Each of the others leaves the inbox but keeps its ledger row, which points to the range and has
-/// its state: so every accepted event has one state, and its id stays known. The range has a seq of
-/// its own, so that a waking that read the old ones and opens now finds them gone.
-fn collapse(
-    db: &Connection,
-    session: &Session,
-    head: &mut Head,
-    delivery: &Delivery,
-    older: &Older,
-    space: i64,
-    to: u64,
-) -> Outcome<Option<i64>> {
-    let mut event = delivery.event.clone();
-    let EventData::Said { space: space_id, .. } = event.data else { return Ok(None) };
-    // A range with words of people in it is people's: it is never held, and what is done for it is no
-    // agent's affair.
-    if let (Trust::Agent, Some(person)) = (event.envelope.trust, &older.person) {
-        event.envelope = person.clone();
-    }
-    event.urgent |= older.urgent;
-    event.kind = if older.mention { EventKind::Mention } else { event.kind };
-    event.data = EventData::SaidRange { space: space_id, from: older.from, to };
-    let range = head.head_seq + 1;
-    let wake = admit(db, session, head, &event, Some(space), &Fate::Waiting)?;
-    if head.head_seq != range {
-        return Ok(None);
-    }
-    let sql = "UPDATE waiting SET not_before = min(not_before, ?) WHERE agent = ? AND seq = ?";
-    run(db, sql, params![older.not_before, head.agent, range])?;
-    let sql =
-        format!("UPDATE event SET range_of = ?3 WHERE agent = ?1 AND range_of IN (SELECT w.seq {OLDER})");
-    run(db, &sql, params![head.agent, space, range])?;
-    let sql = format!("UPDATE event SET range_of = ?3 WHERE agent = ?1 AND seq IN (SELECT w.seq {OLDER})");
-    run(db, &sql, params![head.agent, space, range])?;
-    let sql = format!("DELETE FROM waiting WHERE agent = ?1 AND seq IN (SELECT w.seq {OLDER})");
-    let gone = run(db, &sql, params![head.agent, space, range])?;
-    head.waiting = head.waiting.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX));
-    let sql = "UPDATE inbox_head SET waiting = waiting - ? WHERE agent = ?";
-    run(db, sql, params![int(gone as u64), head.agent])?;
-    Ok(wake)
 }
 
 /// The message as it is stored now.

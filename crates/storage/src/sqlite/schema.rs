@@ -6,11 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::fault::Outcome;
-use super::log;
+use super::{log, waits};
 
 /// Numbered, run once, in order, never changed after a release.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
@@ -126,9 +127,11 @@ pub(super) struct Opening {
     /// Whether it is noted. It is not where the disk is full: then the store can be read, and whoever writes
     /// must note it before.
     pub(super) noted: bool,
+    /// When, where agents begin to live with it.
+    pub(super) at: Option<Timestamp>,
 }
 
-pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
+pub(super) fn open_dir(dir: &Path, now: Option<Timestamp>) -> Result<Opened, OpenError> {
     check_library()?;
     let lock = lock_dir(dir)?;
     whole(dir)?;
@@ -139,7 +142,7 @@ pub(super) fn open_dir(dir: &Path) -> Result<Opened, OpenError> {
     let lost = log::lost(&log::of(&file)).map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(&file, flags).map_err(|error| unreadable(&file, &error))?;
-    let opening = ready(&db, &file)?;
+    let opening = ready(&db, &file, now)?;
     Ok(Opened { db, file, lock, opening, lost })
 }
 
@@ -231,7 +234,7 @@ pub(super) fn open_memory() -> Result<Connection, OpenError> {
     check_library()?;
     let nowhere = Path::new(":memory:");
     let db = Connection::open_in_memory().map_err(|error| unreadable(nowhere, &error))?;
-    ready(&db, nowhere)?;
+    ready(&db, nowhere, None)?;
     Ok(db)
 }
 
@@ -332,7 +335,7 @@ fn uncut(db: &Connection, file: &Path) -> Result<(), OpenError> {
 }
 
 /// Checks what the file is, brings it up to date and notes that it is in use.
-pub(super) fn ready(db: &Connection, file: &Path) -> Result<Opening, OpenError> {
+pub(super) fn ready(db: &Connection, file: &Path, now: Option<Timestamp>) -> Result<Opening, OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     // What is refused stays as it is: closing it must not copy the log back.
     let leave = |refused| db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, refused).map_err(sql);
@@ -346,7 +349,7 @@ pub(super) fn ready(db: &Connection, file: &Path) -> Result<Opening, OpenError> 
     let written = || {
         pragmas(db)?;
         migrate(db, version)?;
-        begin(db)
+        begin(db, now)
     };
     written().map_err(|error| match sql(error) {
         OpenError::Corrupt { file, why, .. } => OpenError::Corrupt { file, why, begun: true },
@@ -390,32 +393,25 @@ fn migrate(db: &Connection, version: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whoever starts the server again may have mended the key or the address that a provider refused:
-/// rests for its sake end here. What waits is due from when it was; a cycle that is open, at once.
-const END_RESTS: &str = "UPDATE inbox_head SET hold_until = NULL, rest_reason = NULL, \
-    due_at = CASE WHEN due_at IS NULL THEN NULL ELSE min(due_at, coalesce( \
-      (SELECT min(not_before) FROM waiting w WHERE w.agent = inbox_head.agent), 0)) END \
-    WHERE rest_reason = 0";
-
 /// Another opening begins, and is noted where there is room.
-pub(super) fn begin(db: &Connection) -> rusqlite::Result<Opening> {
+pub(super) fn begin(db: &Connection, at: Option<Timestamp>) -> rusqlite::Result<Opening> {
     let boot = meta(db, "boot")?.unwrap_or(0) + 1;
     let clean = boot == 1 || meta(db, "clean")? == Some(1);
-    match note(db, boot) {
+    match note(db, boot, at) {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-            Ok(Opening { boot, clean, noted: false })
+            Ok(Opening { boot, clean, noted: false, at })
         }
-        noted => noted.map(|()| Opening { boot, clean, noted: true }),
+        noted => noted.map(|()| Opening { boot, clean, noted: true, at }),
     }
 }
 
 /// Notes an opening, and all that changes with one.
-pub(super) fn note(db: &Connection, boot: i64) -> rusqlite::Result<()> {
+pub(super) fn note(db: &Connection, boot: i64, at: Option<Timestamp>) -> rusqlite::Result<()> {
     db.execute_batch("BEGIN IMMEDIATE")?;
     let write = || {
         set_meta(db, "boot", boot)?;
         set_meta(db, "clean", 0)?;
-        db.execute(END_RESTS, [])?;
+        at.map_or(Ok(()), |at| waits::begin(db, at))?;
         failpoint::hit!("boot");
         db.execute_batch("COMMIT")
     };
@@ -453,55 +449,32 @@ mod tests {
         let other = Connection::open(dir.path().join("vivarium.db")).unwrap();
         other.execute_batch("CREATE TABLE theirs (x)").unwrap();
         drop(other);
-        let error = open_dir(dir.path()).err().unwrap();
+        let error = open_dir(dir.path(), None).err().unwrap();
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
         assert!(error.to_string().contains("some other program"), "{error}");
     }
 
     #[test]
-    fn an_opening_ends_rests_for_a_provider_and_no_others() {
-        let dir = tempfile::tempdir().unwrap();
-        let first = open_dir(dir.path()).unwrap();
-        let rows = "INSERT INTO inbox_head (agent, due_at, hold_until, rest_reason) VALUES \
-                    (1, 900, 900, 0), (2, 900, 900, 1), (3, NULL, 900, 0), (4, 900, 900, 0), (5, 40, NULL, NULL); \
-                    INSERT INTO waiting (agent, seq, tier, urgent, not_before, boot) VALUES \
-                    (1, 1, 0, 0, 70, 1), (1, 2, 0, 0, 80, 1), (2, 1, 0, 0, 70, 1), (3, 1, 0, 0, 70, 1)";
-        first.db.execute_batch(rows).unwrap();
-        drop(first);
-        let second = open_dir(dir.path()).unwrap();
-        let sql = "SELECT due_at, hold_until, rest_reason FROM inbox_head ORDER BY agent";
-        let mut read = second.db.prepare(sql).unwrap();
-        let rows = read.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-        let rows: Vec<(Option<i64>, Option<i64>, Option<i64>)> = rows.map(Result::unwrap).collect();
-        let resting = (Some(900), Some(900), Some(1));
-        let woken = |due| (due, None, None);
-        assert_eq!(rows, [woken(Some(70)), resting, woken(None), woken(Some(0)), woken(Some(40))]);
-        let plan = format!("EXPLAIN QUERY PLAN {END_RESTS}");
-        let plan: String = second.db.query_row(&plan, [], |row| row.get(3)).unwrap();
-        assert!(plan.contains("inbox_rest"), "{plan}");
-    }
-
-    #[test]
     fn an_opening_is_noted_only_where_there_is_room() {
         let dir = tempfile::tempdir().unwrap();
-        let db = open_dir(dir.path()).unwrap().db;
+        let db = open_dir(dir.path(), None).unwrap().db;
         fill(&db);
-        assert_eq!(begin(&db).unwrap(), Opening { boot: 2, clean: false, noted: false });
+        assert_eq!(begin(&db, None).unwrap(), Opening { boot: 2, clean: false, noted: false, at: None });
         assert!(meta(&db, "boot").unwrap() == Some(1) && db.is_autocommit());
         empty(&db);
-        assert_eq!(begin(&db).unwrap(), Opening { boot: 2, clean: false, noted: true });
+        assert_eq!(begin(&db, None).unwrap(), Opening { boot: 2, clean: false, noted: true, at: None });
     }
 
     #[test]
     fn the_second_opening_is_clean_only_after_a_peaceful_end() {
         let dir = tempfile::tempdir().unwrap();
-        let first = open_dir(dir.path()).unwrap();
-        assert_eq!(first.opening, Opening { boot: 1, clean: true, noted: true });
+        let first = open_dir(dir.path(), None).unwrap();
+        assert_eq!(first.opening, Opening { boot: 1, clean: true, noted: true, at: None });
         drop(first);
-        let second = open_dir(dir.path()).unwrap();
-        assert_eq!(second.opening, Opening { boot: 2, clean: false, noted: true });
+        let second = open_dir(dir.path(), None).unwrap();
+        assert_eq!(second.opening, Opening { boot: 2, clean: false, noted: true, at: None });
         mark_clean(&second.db).unwrap();
         drop(second);
-        assert!(open_dir(dir.path()).unwrap().opening.clean);
+        assert!(open_dir(dir.path(), None).unwrap().opening.clean);
     }
 }

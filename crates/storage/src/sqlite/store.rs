@@ -1,6 +1,8 @@
 //! The port of the living: each verb is one command or one question.
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use std::sync::Arc;
+
+use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
@@ -9,7 +11,7 @@ use rusqlite::Connection;
 
 use super::apart::Way;
 use super::fault::{Fault, of};
-use super::{Session, Sqlite, Who, accept, commit, due, registry, wake};
+use super::{Session, Sqlite, Who, accept, commit, due, registry, waits, wake};
 
 impl Store for Sqlite {
     fn accept(
@@ -56,24 +58,29 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         let done = self.among(Way::Write, move |db, session| {
             commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
         });
         Box::pin(async move {
-            match done.await {
-                Err(Fault::Refused(refusals)) => Ok(CommitOutcome::Refused(refusals)),
-                Err(Fault::Lost) => Ok(CommitOutcome::Lost),
-                Err(Fault::Canceled) => Ok(CommitOutcome::Canceled),
-                Err(Fault::Barred) => Ok(CommitOutcome::Barred),
-                Err(Fault::Answered(answers)) => Ok(CommitOutcome::Answered(answers)),
-                Err(Fault::Gone(gone)) => Ok(CommitOutcome::Gone(gone)),
-                other => Ok(other?),
-            }
+            let refused = match done.await {
+                Err(Fault::Refused(refusals)) => CommitOutcome::Refused(refusals),
+                Err(Fault::Lost) => CommitOutcome::Lost,
+                Err(Fault::Canceled) => CommitOutcome::Canceled,
+                Err(Fault::Barred) => CommitOutcome::Barred,
+                Err(Fault::Answered(answers)) => CommitOutcome::Answered(answers),
+                Err(Fault::Gone(gone)) => CommitOutcome::Gone(gone),
+                done => return Ok(done?),
+            };
+            Ok((refused, Echo::default()))
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         let done = self.look(Who::Living, move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
         Box::pin(async move { Ok(done.await?) })
     }
@@ -84,15 +91,22 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        let done = self.among(Way::Write, move |db, session| due::fire_due(db, session, now, limit));
-        Box::pin(async move { Ok(done.await?) })
+        let session = Arc::clone(&self.inner.session);
+        let back = session.lead.set_back(&*session.clock);
+        let done = self.among(Way::Write, move |db, session| {
+            back.map_or(Ok(()), |by| waits::follow(db, by))?;
+            due::fire_due(db, session, now, limit)
+        });
+        Box::pin(async move {
+            let woken = done.await?;
+            session.lead.followed(back.unwrap_or(0));
+            Ok(woken)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use agent::config::AgentConfig;
     use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
     use agent::id::{EventId, RootId};

@@ -252,7 +252,7 @@ async fn opening(agents: u128) -> u64 {
     let file = dir.path().join(schema::FILE);
     let mut db = Connection::open(&file).unwrap();
     let steps = counted(&mut db);
-    let opening = schema::ready(&db, Path::new(&file)).unwrap();
+    let opening = schema::ready(&db, Path::new(&file), Some(at(0))).unwrap();
     assert_eq!((opening.boot, opening.clean), (2, false));
     steps.load(Ordering::Relaxed)
 }

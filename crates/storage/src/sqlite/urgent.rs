@@ -41,13 +41,11 @@ pub(super) fn waits(db: &Connection, agent: i64) -> Outcome<bool> {
     Ok(db.prepare_cached(sql)?.exists([agent])?)
 }
 
-/// Whether one of them has said something urgent that is not taken, or may have among what was
-/// gathered into a range. Asked of the rows themselves: a list of what waits has an end, behind which
+/// Whether one of them has said something urgent that is not taken. Asked of the rows themselves: a list of what waits has an end, behind which
 /// a "stop" must not go unheard.
 pub(super) fn waits_of(db: &Connection, agent: i64, speakers: &[&Principal]) -> Outcome<bool> {
     let sql = "SELECT 1 FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq WHERE w.agent = ? \
-               AND w.urgent = 1 AND w.taken = 0 \
-               AND (e.to_seq IS NOT NULL OR (e.principal_kind = ? AND e.principal IS ?)) LIMIT 1";
+               AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? LIMIT 1";
     let mut statement = db.prepare_cached(sql)?;
     for speaker in speakers {
         let (kind, principal) = principal_columns(speaker);

@@ -9,6 +9,7 @@ use agent::entry::{Entry, EntryKind, View};
 use agent::id::{AgentId, CallId, CycleId, SpaceId};
 use agent::life::{Layer, Life, OpenCycle, Standing, Waking, Window};
 use agent::message::ModelMessage;
+use agent::run::StepReceipt;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
@@ -29,11 +30,13 @@ struct Found {
     waiting: u32,
     taken: u32,
     cancel: Option<CycleId>,
+    /// The start of the store that lives the open cycle; 0 where it rests.
+    boot: i64,
 }
 
 fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
     let sql = format!(
-        "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.batch_cap, l.failures, \
+        "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
          l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
          FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
          JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
@@ -51,7 +54,6 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
                 cycles: u64_at(row, 4)?,
                 standing: standing_at(row, 5)?,
                 active_space: uuid_or_none(row, 6)?.map(SpaceId),
-                batch_cap: row.get(7)?,
                 failures: u32_at(row, 8)?,
                 notice: row.get(9)?,
                 open,
@@ -61,6 +63,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
             waiting: u32_at(row, 13)?,
             taken: u32_at(row, 14)?,
             cancel: uuid_or_none(row, 15)?.map(CycleId),
+            boot: row.get(7)?,
         })
     })
 }
@@ -74,7 +77,7 @@ pub(super) fn wake(
     known: Option<u64>,
 ) -> Outcome<Option<Waking>> {
     let Some(found) = find(db, agent)? else { return Ok(None) };
-    let Found { agent: row, entity, life, newest_config, cancel, .. } = found;
+    let Found { agent: row, entity, mut life, newest_config, cancel, boot, .. } = found;
     let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
     let config = session.configs.get(db, row, config_rev)?;
     let view = view(db, row)?;
@@ -86,16 +89,20 @@ pub(super) fn wake(
     if found.taken > 0 {
         events = waiting(db, row, &Which::Taken, found.taken)?;
     }
-    if found.waiting > found.taken && !held && is_due(db, row, now)? {
+    if found.waiting > found.taken && !held && is_due(db, session, row, now)? {
         events.extend(waiting(db, row, &Which::Others, limit)?);
         events.sort_by_key(|event| event.seq);
     }
-    let (calls, layers) = match &life.open {
-        Some(open) => (calls(db, row, open.id)?, layers(db, row, open.id)?),
-        None => (Vec::new(), Vec::new()),
-    };
+    let (mut calls_, mut layers_) = (Vec::new(), Vec::new());
+    if let Some(open) = &mut life.open {
+        calls_ = calls(db, row, open)?;
+        layers_ = layers(db, row, open.id)?;
+        open.steps = steps(db, row, open.id)?;
+    }
+    let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Waking {
-        clean: session.clean || !(left_open(session, &life) || stale(db, session, row)?),
+        clean: session.clean || !(before || stale(db, session, row)?),
+        died: before && !session.clean,
         facts: facts(db, row)?,
         life,
         entity,
@@ -103,23 +110,18 @@ pub(super) fn wake(
         config,
         view,
         window,
-        calls,
+        calls: calls_,
         waiting: events,
-        layers,
+        layers: layers_,
         cancel,
     }))
 }
 
-/// Whether the first of what waits is due. Then all that waits rides along: that is what was waited
-/// for, and nothing is overtaken by what came later, also where the clock was set back meanwhile.
-fn is_due(db: &Connection, agent: i64, now: Timestamp) -> Outcome<bool> {
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND not_before <= ? LIMIT 1";
-    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now)])?)
-}
-
-/// Whether the open cycle was opened before this start of a store that had crashed.
-fn left_open(session: &Session, life: &Life) -> bool {
-    life.open.as_ref().is_some_and(|open| open.opened_at < session.started)
+/// Whether the first of what waits is due, as [`super::due::due_at`] finds it. Then all that waits rides along:
+/// that is what was waited for, and nothing is overtaken by what came later.
+fn is_due(db: &Connection, session: &Session, agent: i64, now: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND (not_before <= ? OR boot < ?) LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now), session.boot])?)
 }
 
 /// Whether something waits that was accepted before this start of a store that had crashed.
@@ -187,10 +189,16 @@ pub(super) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     })
 }
 
-/// Calls of a cycle, in order.
-fn calls(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<CallRow>> {
-    let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? ORDER BY step, idx");
-    all(db, &sql, params![agent, bytes(cycle.0)], |row| call_at(row, 0))
+/// Calls of the present step of a cycle, in order: outcomes of those before it are in the log.
+fn calls(db: &Connection, agent: i64, open: &OpenCycle) -> Outcome<Vec<CallRow>> {
+    let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? AND step = ? ORDER BY idx");
+    all(db, &sql, params![agent, bytes(open.id.0), open.step], |row| call_at(row, 0))
+}
+
+/// Receipts of the steps of an open cycle.
+fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt>> {
+    let sql = "SELECT receipt FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a receipt"))
 }
 
 /// Columns of [`call_at`].

@@ -276,7 +276,7 @@ impl Writing {
     /// Notes this opening, where there was no room for it yet.
     fn note(&mut self) -> Result<(), StoreError> {
         if !self.opening.noted {
-            schema::note(&self.db, self.opening.boot).map_err(|error| classify(&error))?;
+            schema::note(&self.db, self.opening.boot, self.opening.at).map_err(|error| classify(&error))?;
             self.opening.noted = true;
         }
         Ok(())
@@ -388,7 +388,7 @@ mod tests {
 
     /// A writer of a store in a file, and what its log measures.
     fn writing(dir: &std::path::Path) -> (Writing, impl Fn() -> u64 + use<>) {
-        let opened = schema::open_dir(dir).unwrap();
+        let opened = schema::open_dir(dir, None).unwrap();
         opened.db.execute_batch("CREATE TABLE t (x)").unwrap();
         let log = super::super::log::of(&opened.file);
         let (db, counters, opening, bound) = (opened.db, Arc::default(), opened.opening, i64::MAX);

@@ -1,8 +1,8 @@
 //! What accepting promises.
 
-use agent::changes::{CommitKind, CommitOutcome};
+use agent::changes::CommitKind;
 use agent::config::{AgentConfig, WakeOn};
-use agent::event::{EventData, EventKind, Fate, Principal, Trust};
+use agent::event::{EventData, EventKind, Fate, Trust};
 use agent::id::{CredentialId, EntityId, EventId, RootId, SpaceId};
 use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Waken};
 use futures_util::future::join_all;
@@ -27,7 +27,7 @@ pub async fn a_message_and_the_events_it_causes_are_accepted_together(b: Backend
     for agent in [w.ada, w.bob] {
         let waiting = w.wake(agent).await.waiting;
         assert_eq!(waiting.len(), 1);
-        let said = &waiting[0].said[0];
+        let said = waiting[0].said.as_ref().unwrap();
         assert_eq!((said.sender_name.as_str(), said.text.as_str()), ("Husam", "hello"));
         let data = EventData::Said { space: w.team, seq: 1, message: message.id };
         assert_eq!(waiting[0].event.data, data);
@@ -196,7 +196,7 @@ pub async fn a_space_is_quiet_for_agents_that_are_not_named_by_its_rule(b: Backe
     assert!(matches!(w.accept(named).await, Accepted::Fresh { wake, .. } if wake.len() == 1));
     assert!(matches!(w.say(w.team, "and I?").await, Accepted::Fresh { wake, .. } if wake.len() == 2));
     let waiting = w.wake(w.ada).await.waiting;
-    let said: Vec<&str> = waiting.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    let said: Vec<&str> = waiting.iter().map(|waiting| waiting.words()).collect();
     assert_eq!(said, ["@ada, look", "and I?"]);
     let read = w.b.lookup.messages(w.ada, w.team, None, 10).await.unwrap();
     assert!(format!("{read:?}").contains("the build is green"), "{read:?}");
@@ -206,33 +206,21 @@ pub async fn a_space_is_quiet_for_agents_that_are_not_named_by_its_rule(b: Backe
     assert!(matches!(w.accept(from_bob("red again")).await, Accepted::Fresh { wake, .. } if wake.len() == 1));
 }
 
-/// Nothing that a person said is dropped; each collapsed event shares the fate of its range.
-pub async fn a_full_inbox_refuses_services_and_collapses_what_is_said(b: Backend) {
+/// Nothing that a person said is dropped, and each word waits as an event of its own.
+pub async fn a_full_inbox_refuses_services_and_takes_all_that_is_said(b: Backend) {
     let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
     let w = world_with(b, config).await;
-    let mut ids = Vec::new();
+    let (mut ids, mut expected) = (Vec::new(), Vec::new());
     for n in 0..14 {
         let message = saying(w.husam, w.family, &format!("word {n}"));
         ids.push(message.id.to_string());
+        expected.push(message.text.clone());
         assert!(matches!(w.accept(message).await, Accepted::Fresh { wake, .. } if wake.len() == 1));
     }
-    for n in 0..9 {
-        w.event(w.ada, service(&format!("s-{n}"))).await;
-    }
-    let full = w.b.reader.agent(w.ada).await.unwrap().unwrap().waiting;
-    assert!(full <= 10, "got {full} waiting events");
-    let refused = service("one too many");
-    let mut last = Accepted::Duplicate { message: None };
-    for n in 0..10 {
-        let event = agent::event::Event { id: EventId(format!("more-{n}")), ..refused.clone() };
-        last = w.event(w.ada, event).await;
-    }
-    assert_eq!(last, Accepted::Denied(Denial::InboxFull(w.ada)));
+    assert_eq!(w.event(w.ada, service("one too many")).await, Accepted::Denied(Denial::InboxFull(w.ada)));
     let waiting = w.wake(w.ada).await.waiting;
-    let said: Vec<_> = waiting.iter().flat_map(|w| &w.said).map(|said| said.text.clone()).collect();
-    let expected: Vec<_> = (0..14).map(|n| format!("word {n}")).collect();
+    let said: Vec<_> = waiting.iter().map(|waiting| waiting.words().to_owned()).collect();
     assert_eq!(said, expected, "everything said is there, in order");
-    assert!(waiting.iter().any(|w| matches!(w.event.data, EventData::SaidRange { from: 1, .. })));
     let mut living = w.open(w.ada).await;
     let decision = living.decision();
     living.done(&w, decision).await;
@@ -240,39 +228,6 @@ pub async fn a_full_inbox_refuses_services_and_collapses_what_is_said(b: Backend
         assert_eq!(w.state(w.ada, id).await, "lived");
     }
     assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().waiting, 0);
-}
-
-/// Whoever's words are gathered into a range asks for something by it: the range speaks for all of them,
-/// for a person before an agent, and what is urgent in it holds every call.
-pub async fn a_range_speaks_for_everybody_in_it(b: Backend) {
-    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    w.b.registry.add_member(w.family, w.bob.entity(), String::new(), at(5)).await.unwrap();
-    for n in 0..10 {
-        w.say(w.family, &format!("word {n}")).await;
-    }
-    w.accept(saying(w.bob.entity(), w.family, "the last word")).await;
-    let waiting = w.wake(w.ada).await.waiting;
-    let [range] = &waiting[..] else { panic!("wanted one range, got {waiting:?}") };
-    assert_eq!(range.said.len(), 11);
-    assert_eq!((range.event.envelope.trust, range.event.envelope.hop), (Trust::Member, 0));
-    let asked: Vec<_> = agent::delivery::requesters(range).into_iter().map(|by| by.principal).collect();
-    let both = [Principal::Entity(w.husam), Principal::Entity(w.bob.entity())];
-    assert!(both.iter().all(|speaker| asked.contains(speaker)), "{asked:?}");
-    let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
-    let requesters = agent::delivery::requesters(range);
-    living.open.requesters.clone_from(&requesters);
-    decision.open.as_mut().unwrap().requesters = requesters;
-    living.done(&w, decision).await;
-    w.say(w.family, "stop!").await;
-    for n in 0..10 {
-        w.accept(saying(w.bob.entity(), w.family, &format!("by the way {n}"))).await;
-    }
-    let mut start = living.changes(CommitKind::Start);
-    start.barrier = true;
-    assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);
 }
 
 /// The first event waits for more, and what came meanwhile is lived with it.

@@ -33,14 +33,14 @@ fn change(living: &Living, kind: CommitKind, call: &CallId, outcome: Option<Outc
 pub async fn a_canceled_call_is_answered_at_once_and_only_once(b: Backend) {
     let w = world(b).await;
     let (living, id) = asked(&w, true).await;
-    assert!(w.b.store.glance(living.lease).await.unwrap().unwrap().answered.is_empty());
+    assert!(w.news(living.lease).await.answered.is_empty());
     let canceled = cancel(&w, &id).await;
     let outcome = canceled.call.outcome.clone().unwrap();
     assert_eq!((canceled.call.state, outcome.status), (CallState::Done, OutcomeStatus::Canceled));
     assert!(outcome.text.contains("canceled by an operator before it began"), "{}", outcome.text);
-    let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    assert_eq!(glance.answered, [(id.clone(), outcome.clone())]);
-    assert!(!glance.cancel, "the cycle itself goes on");
+    let news = w.news(living.lease).await;
+    assert_eq!(news.answered, [(id.clone(), outcome.clone())]);
+    assert_eq!((news.glance.answered, news.glance.cancel), (1, false), "the cycle itself goes on");
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(outcome));
     assert_eq!(denied(&w, w.ada, &id).await, Denial::CallOver { call: id.clone(), ended: "canceled" });
     let missing = |id: &CallId| Denial::NotFound { what: "call", name: id.to_string() };
@@ -80,6 +80,8 @@ pub async fn an_outcome_that_comes_after_a_cancel_is_not_written(b: Backend) {
     assert_eq!(w.commit(living.lease, settle).await, answered);
     assert_eq!(w.dump(w.ada).await, before);
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(canceled));
+    let closing = living.closing();
+    living.done(&w, closing).await;
     // The other way round the cancel is what comes too late.
     let (mut living, id) = asked(&w, true).await;
     let settle = change(&living, CommitKind::Settle, &id, Some(Outcome::ok("found")));
@@ -123,8 +125,7 @@ pub async fn a_canceled_call_that_is_shown_says_so(b: Backend) {
     let w = world(b).await;
     w.say(w.team, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
+    let mut decision = living.asking(vec![living.outward(0, true)]);
     decision.shows = vec![shown(&living, w.team, &decision.calls[0])];
     let id = decision.calls[0].id.clone();
     let (_, echo) = living.done(&w, decision).await;
@@ -140,8 +141,7 @@ pub async fn only_calls_without_an_answer_are_listed_as_open(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.call(0), living.outward(1, true), living.outward(2, true)];
+    let decision = living.asking(vec![living.call(0), living.outward(1, true), living.outward(2, true)]);
     let ids: Vec<CallId> = decision.calls.iter().map(|call| call.id.clone()).collect();
     living.done(&w, decision).await;
     let open = async || -> Vec<CallId> {

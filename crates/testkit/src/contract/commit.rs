@@ -2,7 +2,7 @@
 
 use agent::call::{CallState, Outcome};
 use agent::changes::{
-    CallChange, CommitKind, CommitOutcome, Echo, GoalChange, MemoryChange, PlanChange, Refusal,
+    CallChange, CommitKind, CommitOutcome, Echo, Glance, GoalChange, MemoryChange, PlanChange, Refusal,
 };
 use agent::entity::EntityKind;
 use agent::entry::EntryKind;
@@ -56,8 +56,8 @@ pub async fn a_repeated_commit_answers_as_the_first_time_and_writes_once(b: Back
     living.done(&w, decision.clone()).await;
     let before = w.dump(w.ada).await;
     for _ in 0..2 {
-        let again = w.commit(lease, decision.clone()).await;
-        let CommitOutcome::Committed { n, echo, .. } = again else { panic!("wanted it done, got {again:?}") };
+        let (again, echo) = w.b.store.commit(lease, decision.clone()).await.unwrap();
+        let CommitOutcome::Committed { n, .. } = again else { panic!("wanted it done, got {again:?}") };
         assert_eq!((n, echo), (living.n, Echo::default()));
     }
     assert_eq!(w.dump(w.ada).await, before);
@@ -168,12 +168,11 @@ pub async fn a_canceled_cycle_may_settle_and_close_but_not_decide_or_start(b: Ba
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
+    let decision = living.asking(vec![living.outward(0, true)]);
     let call = decision.calls[0].id.clone();
     living.done(&w, decision).await;
     assert_eq!(w.b.registry.cancel(w.ada, None).await.unwrap(), living.open.id);
-    assert!(w.b.store.glance(living.lease).await.unwrap().unwrap().cancel);
+    assert!(w.news(living.lease).await.glance.cancel);
     assert_eq!(w.wake(w.ada).await.cancel, Some(living.open.id));
     let mut decide = living.changes(CommitKind::Decide);
     decide.entries = vec![living.entry(1, EntryKind::Assistant, "no")];
@@ -186,7 +185,7 @@ pub async fn a_canceled_cycle_may_settle_and_close_but_not_decide_or_start(b: Ba
     let (glance, _) = living.done(&w, settle).await;
     assert!(glance.cancel);
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, outcome);
-    let closing = living.closing();
+    let closing = living.canceled();
     living.done(&w, closing).await;
     assert_eq!(w.wake(w.ada).await.cancel, None);
     w.say(w.family, "next").await;
@@ -227,8 +226,8 @@ pub async fn memories_are_versioned_and_the_last_word_stands(b: Backend) {
     let mut living = w.open(w.ada).await;
     let mut decision = living.decision();
     decision.inward.memories = vec![set("a", "1"), set("a", "2"), set("b", "1"), set("c", "1")];
-    let (glance, _) = living.done(&w, decision).await;
-    assert_eq!(glance.facts.unwrap().memories.len(), 3);
+    living.done(&w, decision).await;
+    assert_eq!(w.news(living.lease).await.facts.memories.len(), 3);
     let mut decide = living.changes(CommitKind::Decide);
     decide.at = at(2_000);
     let delete = |key: &str| MemoryChange::Delete { key: key.into() };
@@ -240,31 +239,32 @@ pub async fn memories_are_versioned_and_the_last_word_stands(b: Backend) {
     assert_eq!(w.wake(w.ada).await.facts.memories, memories);
 }
 
-/// What waits besides the taken, who joined, whether it is to stop.
+/// What waits besides the taken, who joined, whether it is to stop: a commit brings counts and flags, and
+/// what is behind them is there for whoever looks.
 pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
     let w = world(b).await;
     w.say(w.team, "hello").await;
     let mut living = w.open(w.ada).await;
-    let calm = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    assert_eq!((calm.waiting, calm.cancel, calm.suspended, calm.preview.len()), (0, false, false, 0));
+    let calm = w.news(living.lease).await;
+    let nothing = Glance { newest: 1, facts_rev: calm.facts.rev, ..Glance::default() };
+    assert_eq!((calm.glance, calm.oldest.len()), (nothing, 0));
     for n in 0..12 {
         w.accept(saying(w.bob.entity(), w.team, &format!("more {n}"))).await;
     }
     w.b.registry.add_member(w.family, w.bob.entity(), "guest".into(), at(20)).await.unwrap();
     w.b.registry.set_standing(w.ada, Standing::Suspended, at(30)).await.unwrap();
-    let seen = w.b.store.glance(living.lease).await.unwrap().unwrap();
+    let seen = w.news(living.lease).await;
     let decision = living.decision();
     let (brought, _) = living.done(&w, decision).await;
-    for glance in [seen, brought] {
-        assert_eq!((glance.waiting, glance.preview.len(), glance.suspended), (12, 10, true));
-        assert_eq!(glance.preview[0].said[0].text, "more 0");
-        assert_eq!(glance.urgent, []);
-        let facts = glance.facts.expect("somebody joined a space of hers");
-        assert_eq!(facts.space(w.family).unwrap().members.len(), 3);
-    }
+    assert_eq!(seen.glance, brought);
+    assert_eq!((brought.waiting, brought.newest, brought.suspended), (12, 13, true));
+    assert!(!brought.urgent && brought.facts_rev > calm.facts.rev, "somebody joined a space of hers");
+    assert_eq!((seen.oldest.len(), seen.oldest[0].words()), (10, "more 0"));
+    assert_eq!((seen.urgent.len(), seen.facts.rev), (0, brought.facts_rev));
+    assert_eq!(seen.facts.space(w.family).unwrap().members.len(), 3);
     let settle = living.changes(CommitKind::Settle);
     let (glance, _) = living.done(&w, settle).await;
-    assert_eq!((glance.waiting, glance.facts), (12, None));
+    assert_eq!(glance, brought, "nothing happened meanwhile");
 }
 
 /// The person whose message is being lived may break in, with all that person said before; another's
@@ -277,9 +277,9 @@ pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
     w.accept(saying(w.bob.entity(), w.team, "from another")).await;
     w.say(w.family, "stop!").await;
     w.say(w.team, "afterwards").await;
-    let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    let urgent: Vec<_> = glance.urgent.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
-    assert_eq!((glance.waiting, urgent), (4, vec!["elsewhere", "stop!"]));
+    let news = w.news(living.lease).await;
+    let urgent: Vec<_> = news.urgent.iter().map(|waiting| waiting.words()).collect();
+    assert_eq!((news.glance.waiting, news.glance.urgent, urgent), (4, true, vec!["elsewhere", "stop!"]));
 }
 
 /// A call that cannot be repeated does not begin after something urgent of whoever asked for it; what
@@ -288,8 +288,7 @@ pub async fn a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_req
     let w = world(b).await;
     w.say(w.family, "deploy").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
+    let mut decision = living.asking(vec![living.outward(0, true)]);
     let requester =
         agent::life::Requester { principal: agent::event::Principal::Entity(w.husam), space: Some(w.family) };
     living.open.requesters = vec![requester.clone()];
@@ -312,8 +311,7 @@ pub async fn an_urgent_word_is_heard_behind_any_backlog_of_its_speaker(b: Backen
     let w = world(b).await;
     w.say(w.family, "deploy").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
+    let mut decision = living.asking(vec![living.outward(0, true)]);
     let requester =
         agent::life::Requester { principal: agent::event::Principal::Entity(w.husam), space: Some(w.family) };
     living.open.requesters = vec![requester.clone()];
@@ -323,11 +321,11 @@ pub async fn an_urgent_word_is_heard_behind_any_backlog_of_its_speaker(b: Backen
     }
     living.done(&w, decision).await;
     w.say(w.family, "stop!").await;
-    let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    let last = glance.urgent.last().map(|waiting| (waiting.event.urgent, waiting.said[0].text.as_str()));
-    assert_eq!((glance.urgent.len(), last), (agent::limits::URGENT_MAX as usize, Some((true, "stop!"))));
+    let urgent = w.news(living.lease).await.urgent;
+    let last = urgent.last().map(|waiting| (waiting.event.urgent, waiting.words()));
+    assert_eq!((urgent.len(), last), (agent::limits::URGENT_MAX as usize, Some((true, "stop!"))));
     let first = format!("elsewhere {}", 21);
-    assert_eq!(glance.urgent[0].said[0].text, first, "of what was said before it the newest, oldest first");
+    assert_eq!(urgent[0].words(), first, "of what was said before it the newest, oldest first");
     let mut start = living.changes(CommitKind::Start);
     start.barrier = true;
     assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);

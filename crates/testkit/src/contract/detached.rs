@@ -79,8 +79,8 @@ pub async fn what_its_cycle_detaches_is_awaited_no_more(b: Backend) {
     };
     assert_eq!(glance.detached, 1);
     assert!(matches!(finish(&w, &id, "late").await, Finish::Late(..)));
-    let glance = w.b.store.glance(living.lease).await.unwrap().unwrap();
-    assert_eq!((glance.answered, glance.detached, glance.waiting), (vec![], 0, 1));
+    let glance = w.news(living.lease).await.glance;
+    assert_eq!((glance.answered, glance.detached, glance.waiting), (0, 0, 1));
 }
 
 /// Where the cycle waits it is the outcome, and the detachment is not written; where it does not, it is
@@ -120,8 +120,7 @@ pub async fn a_late_answer_descends_from_what_asked_for_it(b: Backend) {
     let mut living = w.open(w.ada).await;
     living.open.root = RootId("a long story".into());
     living.open.hop = 5;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, false)];
+    let decision = living.asking(vec![living.outward(0, false)]);
     let id = decision.calls[0].id.clone();
     living.done(&w, decision).await;
     detach(&w, &mut living, &id).await;

@@ -2,8 +2,9 @@
 
 use agent::changes::{CommitKind, Rest};
 use agent::event::Fate;
-use agent::life::RestReason;
+use agent::life::{OpenCycle, RestReason};
 use agent::port::{Accept, Accepted, StoreError};
+use agent::run::StepReceipt;
 use futures_util::future::join_all;
 
 use super::Backend;
@@ -67,7 +68,7 @@ pub async fn a_start_ends_a_rest_for_a_provider_with_all_that_waits(b: Backend) 
     assert_eq!(w.due(100_000).await, [w.ada]);
     w.say(w.family, "second").await;
     let waking = w.b.store.wake(w.ada, at(100_000), None).await.unwrap().unwrap();
-    let texts: Vec<_> = waking.waiting.iter().map(|waiting| waiting.said[0].text.as_str()).collect();
+    let texts: Vec<_> = waking.waiting.iter().map(|waiting| waiting.words()).collect();
     assert_eq!(texts, ["first", "second"]);
 }
 
@@ -76,8 +77,7 @@ pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, true)];
+    let decision = living.asking(vec![living.outward(0, true)]);
     living.done(&w, decision).await;
     let w = w.with(Backend::crashed);
     assert_eq!(w.due(1_000).await, [w.ada]);
@@ -89,6 +89,73 @@ pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
     living.done(&w, open).await;
     let closing = living.closing();
     living.done(&w, closing).await;
+}
+
+/// One row each, whoever wrote it last; the run has them all.
+pub async fn receipts_of_steps_survive_a_crash_and_leave_with_their_cycle(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let mut steps: Vec<StepReceipt> = Vec::new();
+    for step in 0..3 {
+        let tools = vec![format!("tool-{step}")];
+        steps.push(StepReceipt { step, tools, ..StepReceipt::default() });
+        let mut decision = if step == 0 { living.decision() } else { living.changes(CommitKind::Decide) };
+        decision.open = Some(OpenCycle { lived: true, step, steps: steps.clone(), ..living.open.clone() });
+        living.done(&w, decision).await;
+        steps.iter_mut().last().unwrap().model_ms = 7;
+        let mut settle = living.changes(CommitKind::Settle);
+        settle.open = Some(OpenCycle { step: step + 1, steps: steps.clone(), ..living.open.clone() });
+        living.done(&w, settle).await;
+    }
+    let w = w.with(Backend::crashed);
+    let open = w.wake(w.ada).await.life.open.unwrap();
+    assert_eq!((open.id, &open.steps), (living.open.id, &steps));
+    let mut heir = living.heir();
+    let open = heir.changes(CommitKind::Open);
+    heir.done(&w, open).await;
+    let mut close = heir.closing();
+    close.run.as_mut().unwrap().steps.clone_from(&steps);
+    heir.done(&w, close).await;
+    assert_eq!(w.b.reader.run(living.open.id).await.unwrap().unwrap().steps, steps);
+    w.say(w.family, "and again").await;
+    let next = w.open(w.ada).await;
+    assert_ne!(next.open.id, living.open.id);
+    assert_eq!(w.wake(w.ada).await.life.open.unwrap().steps, []);
+}
+
+/// Of what was at work when the process died, and once for each death; not of what rested or of what this
+/// start has opened itself, and not after an end in peace.
+pub async fn a_death_is_told_to_whoever_takes_up_what_was_being_lived_then(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let died = async |w: &World| w.wake(w.ada).await.died;
+    assert!(!died(&w).await);
+    let w = w.with(Backend::crashed);
+    assert!(died(&w).await);
+    let w = w.reopened().await;
+    assert!(!died(&w).await, "what ended in peace blames nobody");
+    let w = w.with(Backend::crashed).with(Backend::crashed);
+    assert!(died(&w).await);
+    living = living.heir();
+    let open = living.changes(CommitKind::Open);
+    living.done(&w, open).await;
+    assert!(!died(&w).await, "it is taken up");
+    let w = w.with(Backend::crashed);
+    assert!(died(&w).await);
+    living = living.heir();
+    let open = living.changes(CommitKind::Open);
+    living.done(&w, open).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let mut park = living.changes(CommitKind::Park);
+    park.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Provider) });
+    living.done(&w, park).await;
+    let w = w.with(Backend::crashed);
+    let waking = w.wake(w.ada).await;
+    assert_eq!((waking.died, waking.life.open.is_some()), (false, true), "it rested");
+    assert!(!waking.is_suspect());
 }
 
 /// What came since this start is no suspect.

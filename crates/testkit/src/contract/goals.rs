@@ -22,9 +22,9 @@ pub async fn goals_are_versioned_and_the_last_word_stands(b: Backend) {
     let set = |id, parent, priority| GoalChange::Set(goal(id, parent, priority));
     // A sub-goal may be written before its goal.
     decision.inward.goals = vec![set(b, Some(a), 2), set(a, None, 1), set(a, None, 9), set(c, Some(b), 5)];
-    let (glance, _) = living.done(&w, decision).await;
+    living.done(&w, decision).await;
     let wanted = vec![goal(a, None, 9), goal(c, Some(b), 5), goal(b, Some(a), 2)];
-    assert_eq!(glance.facts.unwrap().goals, wanted);
+    assert_eq!(w.news(living.lease).await.facts.goals, wanted);
     let mut decide = living.changes(CommitKind::Decide);
     let over = Goal { status: GoalStatus::Completed, parent: None, ..goal(b, None, 2) };
     decide.inward.goals = vec![

@@ -1,9 +1,9 @@
 //! What the bound on agents' messages keeps back, and what lets it go.
 
-use agent::event::{EventData, EventKind, Trust};
+use agent::event::{EventKind, Trust};
 use agent::id::{EventId, RootId};
-use agent::limits::{HELD_MAX, HELD_MS, RANGE_SHOWN_MAX};
-use agent::port::{Accepted, Denial, RegistryError, SentAgain, Waken};
+use agent::limits::{HELD_MS, RELEASE_MAX};
+use agent::port::{Accepted, SentAgain, Waken};
 use agent::space::NewMessage;
 
 use super::Backend;
@@ -41,31 +41,27 @@ fn after_the_wait() -> i64 {
     10 + HELD_MS.cast_signed()
 }
 
-/// One event for all of a space, which shows them and nothing that stands between them; each keeps
-/// its row.
-pub async fn a_persons_word_lets_go_what_was_held_there_as_one_event(b: Backend) {
+/// Each as itself, in the order in which it was said, before the word that let it go.
+pub async fn a_persons_word_lets_go_what_was_held_there_in_its_order(b: Backend) {
     let w = world(b).await;
     let mut held = w.chain(10).await;
     w.accept(saying(w.ada.entity(), w.team, "her own words")).await;
-    let last = w.nth(11);
+    let mut last = w.nth(11);
+    last.text = "@ada, and you?".into();
     held.push(last.id.to_string());
     w.accept(last).await;
     assert_eq!(w.counts().await, (8, 3));
     w.say(w.family, "elsewhere").await;
     assert_eq!(w.counts().await, (9, 3), "a word in another space lets nothing go here");
     w.say(w.team, "and I?").await;
-    assert_eq!(w.counts().await, (11, 0));
+    assert_eq!(w.counts().await, (13, 0));
     let waiting = w.wake(w.ada).await.waiting;
-    let range = &waiting[9];
-    assert!(matches!(range.event.data, EventData::SaidRange { from: 9, to: 12, .. }), "{range:?}");
-    let said: Vec<&str> = range.said.iter().map(|said| said.text.as_str()).collect();
-    assert_eq!(said, ["reply 9", "reply 10", "reply 11"]);
-    let envelope = &range.event.envelope;
-    assert_eq!(
-        (&envelope.root, envelope.hop, envelope.trust),
-        (&RootId("one root".into()), 11, Trust::Agent)
-    );
-    assert_eq!(waiting[10].said[0].text, "and I?");
+    let said: Vec<&str> = waiting[8..].iter().map(agent::event::Waiting::words).collect();
+    assert_eq!(said, ["reply 9", "reply 10", "@ada, and you?", "elsewhere", "and I?"]);
+    let released = &waiting[10];
+    let envelope = &released.event.envelope;
+    assert_eq!((&envelope.root, envelope.hop), (&RootId("one root".into()), 11));
+    assert_eq!((released.event.kind, released.attempts, released.seq), (EventKind::Mention, 0, 11));
     assert_eq!(w.b.reader.inbox(w.ada, Some("held".into()), everything()).await.unwrap().items, []);
     let mut living = w.open(w.ada).await;
     let decision = living.decision();
@@ -89,25 +85,9 @@ pub async fn time_lets_go_what_was_held_and_wakes_whom_it_was_held_from(b: Backe
     assert_eq!(w.b.store.fire_due(at(after_the_wait() - 1), 10).await.unwrap(), []);
     let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
     assert_eq!(woken, [Waken { agent: w.ada, at: at(after_the_wait()), urgent: false }]);
-    assert_eq!((w.counts().await, w.due(after_the_wait()).await), ((1, 0), vec![w.ada]));
+    assert_eq!((w.counts().await, w.due(after_the_wait()).await), ((2, 0), vec![w.ada]));
     assert_eq!(w.state(w.ada, &held[0]).await, "waiting");
     assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap(), []);
-}
-
-/// It needs nobody to stand for it.
-pub async fn a_single_held_event_is_let_go_as_itself(b: Backend) {
-    let w = world(b).await;
-    let held = w.chain(8).await;
-    assert!(held.is_empty());
-    let mut ninth = w.nth(9);
-    ninth.text = "@ada, and you?".into();
-    let id = ninth.id.to_string();
-    w.accept(ninth).await;
-    w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
-    let waking = w.b.store.wake(w.ada, at(after_the_wait()), None).await.unwrap().unwrap();
-    let released = waking.waiting.last().unwrap();
-    assert_eq!((released.event.id.0.as_str(), released.event.kind), (id.as_str(), EventKind::Mention));
-    assert_eq!((released.seq, w.counts().await), (9, (9, 0)));
 }
 
 /// Else two agents would go on for ever, a little slower. A person's word still lets them go.
@@ -115,59 +95,44 @@ pub async fn time_alone_lets_go_only_so_much_of_one_root(b: Backend) {
     let w = world(b).await;
     w.chain(16).await;
     w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
-    assert_eq!(w.counts().await, (9, 0));
+    assert_eq!(w.counts().await, (16, 0));
     let mut late = w.nth(17);
     late.at = at(after_the_wait());
     let id = late.id.to_string();
     assert!(matches!(w.accept(late).await, Accepted::Fresh { wake, .. } if wake.is_empty()));
     assert_eq!(w.b.store.fire_due(at(10 * after_the_wait()), 10).await.unwrap(), []);
-    assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("held", (9, 1)));
+    assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("held", (16, 1)));
     w.say(w.team, "go on").await;
-    assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("waiting", (11, 0)));
+    assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("waiting", (18, 0)));
 }
 
-/// It is let go when the first of them would have been, shows them all, and each keeps its row.
-pub async fn beyond_a_bound_what_is_held_of_a_space_is_held_as_one(b: Backend) {
+/// One command lets go only so many; the sweep that comes next goes on, and nothing is left behind.
+pub async fn a_long_release_goes_on_with_the_next_sweep(b: Backend) {
     let w = world(b).await;
     let elsewhere = space(&w.b, "elsewhere", &[w.ada.entity(), w.bob.entity()]).await;
-    let other = w.chain(9).await.remove(0);
-    for n in 10..13 {
-        let there = NewMessage { space: elsewhere, ..w.nth(n) };
-        w.accept(there).await;
+    let there = NewMessage { space: elsewhere, ..w.nth(1) };
+    let (more, all) = (RELEASE_MAX / 2, 8 + 2 * RELEASE_MAX + RELEASE_MAX / 2);
+    w.chain(all).await;
+    w.accept(there).await;
+    assert_eq!(w.counts().await, (8, all - 8 + 1));
+    let mut word = saying(w.husam, w.team, "and I?");
+    word.at = at(50);
+    w.accept(word).await;
+    assert_eq!(w.counts().await, (9 + RELEASE_MAX, RELEASE_MAX + more + 1));
+    let mut left = RELEASE_MAX + more;
+    let mut now = 50;
+    while left > 0 {
+        let next = w.b.store.next_due(at(now)).await.unwrap().unwrap();
+        assert_eq!(next, at(now + 1), "at once");
+        now += 1;
+        let woken = w.b.store.fire_due(next, 10).await.unwrap();
+        assert!(!woken.is_empty() && woken.iter().all(|waken| waken.agent == w.ada), "{woken:?}");
+        left -= left.min(RELEASE_MAX);
+        assert_eq!(w.counts().await.1, left + 1, "so many at a time, and none of another space");
     }
-    let most = 8 + HELD_MAX - 3;
-    let mut held: Vec<String> = Vec::new();
-    for n in 10..=most + 1 {
-        let message = w.nth(n);
-        held.push(message.id.to_string());
-        w.accept(message).await;
-        assert!(w.counts().await.1 <= HELD_MAX, "after the {n}th");
-    }
-    assert_eq!(w.counts().await, (8, 2), "one of each space");
-    assert_eq!((w.state(w.ada, &other).await, w.state(w.ada, &held[0]).await), ("held", "held"));
-    let taken_back = w.b.registry.cancel_event(w.ada, EventId(other.clone())).await;
-    assert!(matches!(taken_back, Err(RegistryError::Denied(Denial::EventCollapsed { .. }))));
-    let late = w.nth(most + 2);
-    held.push(late.id.to_string());
-    w.accept(late).await;
-    assert_eq!(w.counts().await, (8, 3));
-    let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
-    assert_eq!(woken.len(), 2, "each space by itself");
-    assert_eq!(w.counts().await, (10, 0));
-    let waiting = w.b.store.wake(w.ada, at(after_the_wait()), None).await.unwrap().unwrap().waiting;
-    let shown: Vec<(usize, &str)> = waiting[8..]
-        .iter()
-        .map(|waiting| (waiting.said.len(), waiting.said.last().unwrap().text.as_str()))
-        .collect();
-    let last = format!("reply {}", most + 2);
-    assert!(
-        shown.contains(&(3, "reply 12")) && shown.contains(&(RANGE_SHOWN_MAX, last.as_str())),
-        "{shown:?}"
-    );
-    for id in held.iter().chain([&other]) {
-        assert_eq!(w.state(w.ada, id).await, "waiting");
-    }
-    assert_eq!(w.b.store.fire_due(at(10 * after_the_wait()), 10).await.unwrap(), []);
+    let waiting = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
+    assert_eq!(waiting.len(), 200, "a page of them");
+    assert_eq!((w.counts().await, w.b.store.fire_due(at(60), 10).await.unwrap()), ((all + 1, 1), vec![]));
 }
 
 /// Operators have a word there too.
@@ -179,7 +144,7 @@ pub async fn a_held_event_is_taken_back_or_let_go_by_hand(b: Backend) {
     let unused = EventId("unused".into());
     let sent = w.b.registry.send_again(w.ada, EventId(held[2].clone()), unused, None, at(500)).await.unwrap();
     assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(500), urgent: false })));
-    assert_eq!((w.state(w.ada, &held[1]).await, w.counts().await), ("waiting", (9, 0)));
+    assert_eq!((w.state(w.ada, &held[1]).await, w.counts().await), ("waiting", (10, 0)));
     assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap(), []);
     assert_eq!(w.state(w.ada, &held[0]).await, "canceled");
 }

@@ -1,15 +1,13 @@
 //! What operators may do with single events: take them back, send them again, give them up.
 
 use agent::changes::CommitKind;
-use agent::config::AgentConfig;
-use agent::event::{EventData, Fate, Stage, Trust};
+use agent::event::{Fate, Stage, Trust};
 use agent::id::{CredentialId, EventId, RootId};
 use agent::life::Standing;
 use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Waken};
-use serde_json::json;
 
 use super::Backend;
-use super::world::{World, at, everything, saying, service, world, world_with};
+use super::world::{World, at, everything, saying, service, world};
 
 fn denied<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Denial {
     match result {
@@ -28,6 +26,7 @@ impl World {
         let mut living = self.open(self.ada).await;
         let mut end = living.closing();
         (end.settle, end.run) = (living.settled(&fate), None);
+        end.blame = matches!(fate, Fate::Dead { .. });
         living.done(self, end).await;
     }
 
@@ -84,7 +83,7 @@ pub async fn a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it(b: Back
     assert_eq!(w.state(w.ada, &name).await, "skipped");
     let waiting = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap().waiting;
     assert_eq!(waiting[0].event.cites, Some(id(&name)));
-    assert_eq!((waiting[0].said[0].text.as_str(), waiting[0].event.at), ("hello", at(900)));
+    assert_eq!((waiting[0].words(), waiting[0].event.at), ("hello", at(900)));
     let old = w.b.reader.event(w.ada, id(&name)).await.unwrap().unwrap();
     assert_eq!((&waiting[0].event.envelope, &waiting[0].event.data), (&old.event.envelope, &old.event.data));
     let mut living = w.open(w.ada).await;
@@ -162,36 +161,6 @@ pub async fn a_waiting_event_is_taken_back_and_a_taken_one_is_not(b: Backend) {
     assert_eq!(w.commit(living.lease, open).await, agent::changes::CommitOutcome::Lost);
 }
 
-/// A range is one event: its members have its fate, and are not touched one by one.
-pub async fn what_was_put_together_is_taken_back_sent_again_and_dropped_together(b: Backend) {
-    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    let mut names = Vec::new();
-    for n in 0..12 {
-        let message = saying(w.husam, w.family, &format!("word {n}"));
-        names.push(message.id.to_string());
-        w.accept(message).await;
-    }
-    let rows = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
-    let range = rows.iter().find(|row| matches!(row.event.data, EventData::SaidRange { .. })).unwrap();
-    let EventData::SaidRange { from, to, .. } = range.event.data else { panic!("{range:?}") };
-    let told = format!("{} messages: word {} … word {}", to + 1 - from, from - 1, to - 1);
-    assert_eq!(range.preview, told, "also the newest, which has no row of its own");
-    let (range, member) = (range.event.id.clone(), id(&names[0]));
-    assert_ne!(range, member);
-    let refused = denied(w.b.registry.cancel_event(w.ada, member.clone()).await);
-    assert_eq!(refused, Denial::EventCollapsed { event: member.clone(), range: range.clone() });
-    w.ends(dead()).await;
-    let refused = denied(w.b.registry.drop_event(w.ada, member.clone()).await);
-    assert_eq!(refused, Denial::EventCollapsed { event: member.clone(), range: range.clone() });
-    assert!(matches!(denied(w.again(&member.0, "x", None).await), Denial::EventCollapsed { .. }));
-    let before = w.waiting().await;
-    assert!(matches!(w.again(&range.0, "x", None).await.unwrap(), SentAgain::Waits(_)));
-    assert_eq!((w.state(w.ada, &member.0).await, w.waiting().await), ("waiting", before + 1));
-    w.b.registry.cancel_event(w.ada, range).await.unwrap();
-    assert_eq!(w.state(w.ada, &member.0).await, "canceled");
-}
-
 /// With its agent, but for what an open cycle has taken: that goes with the cycle.
 pub async fn what_waits_for_an_agent_that_retires_is_taken_back(b: Backend) {
     let w = world(b).await;
@@ -210,11 +179,11 @@ pub async fn what_waits_for_an_agent_that_retires_is_taken_back(b: Backend) {
     assert_eq!(taken_back, [&[false][..], &[true; 10]].concat());
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.waiting, card.held), (1, 0));
-    let mut end = living.closing();
-    (end.settle, end.run) = (living.settled(&Fate::Waiting), None);
+    let mut end = living.canceled();
+    end.settle = living.settled(&Fate::Canceled { reason: None });
     living.done(&w, end).await;
-    assert!(rows().await.iter().all(|row| row.fate == told), "what is given back has nobody to wait for");
     assert_eq!((w.waiting().await, w.due(99_000).await), (0, vec![]));
+    assert!(rows().await.iter().all(|row| matches!(row.fate, Fate::Canceled { .. })));
 }
 
 /// From waiting to the answer: taken by a cycle, shown at a step, addressed or only read.
@@ -226,7 +195,14 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     w.accept(aside).await;
     let row = async |event: &EventId| w.b.reader.event(w.ada, event.clone()).await.unwrap().unwrap();
     assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Waiting, None));
-    let mut living = w.open(w.ada).await;
+    let waking = w.wake(w.ada).await;
+    let mut living = super::world::Living::about_to_open(w.ada, &waking);
+    let opening = living.changes(CommitKind::Open);
+    let told = |echo: agent::changes::Echo| -> Vec<(EventId, Stage, Option<u32>)> {
+        echo.stages.into_iter().map(|staged| (staged.event, staged.stage, staged.step)).collect()
+    };
+    let both = |stage, step| vec![(first.clone(), stage, step), (second.clone(), stage, step)];
+    assert_eq!(told(living.done(&w, opening).await.1), both(Stage::Taken, None));
     let cycle = living.open.id;
     assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Taken, Some(cycle)));
     assert_eq!(
@@ -235,16 +211,17 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
         "as its run will have it"
     );
     let decision = living.decision();
-    living.done(&w, decision).await;
+    assert_eq!(told(living.done(&w, decision).await.1), both(Stage::Shown, Some(0)));
     let shown = row(&first).await;
     assert_eq!((shown.stage, shown.cycle, shown.ordinal), (Stage::Shown, Some(cycle), Some(1)));
     let mut answer = living.changes(CommitKind::Decide);
     answer.inward.says = vec![living.says(0, w.team, "this")];
     answer.calls = vec![living.call(0)];
-    living.done(&w, answer).await;
+    let addressed = vec![(first.clone(), Stage::Addressed, Some(0))];
+    assert_eq!(told(living.done(&w, answer).await.1), addressed);
     assert_eq!((row(&first).await.stage, row(&second).await.stage), (Stage::Addressed, Stage::Shown));
     let closing = living.closing();
-    living.done(&w, closing).await;
+    assert_eq!(told(living.done(&w, closing).await.1), [(second.clone(), Stage::Read, Some(0))]);
     assert_eq!((row(&first).await.stage, row(&second).await.stage), (Stage::Addressed, Stage::Read));
     // What was said before an event was seen does not answer it.
     w.say(w.team, "and then?").await;
@@ -256,12 +233,13 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     living.done(&w, early).await;
     let mut later = living.changes(CommitKind::Decide);
     later.settle = living.settled(&Fate::Lived { cycle: living.open.id, step: 1 });
+    later.open.as_mut().unwrap().listed.clone_from(&living.open.taken);
     living.done(&w, later).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
     assert_eq!((rows[0].stage, rows[0].ordinal), (Stage::Shown, Some(2)));
-    // What its agent names as dealt with is addressed, wherever it came from.
+    // What its agent names as dealt with is addressed, wherever it came from, and nothing of another cycle.
     let mut named = living.changes(CommitKind::Settle);
-    named.addressed = vec![agent::changes::Named::Seq(rows[0].seq), agent::changes::Named::Seq(999)];
+    named.addressed = [rows[0].seq, rows[1].seq, 999].map(agent::changes::Named::Seq).to_vec();
     living.done(&w, named).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
     assert_eq!((rows[0].stage, rows[1].stage), (Stage::Addressed, Stage::Read));

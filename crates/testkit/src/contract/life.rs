@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest};
+use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{EntryKind, View};
 use agent::event::{EventKind, Fate};
-use agent::id::{ContentRef, CycleId, PlanId};
-use agent::life::{Layer, LayerRef, Plan, RestReason, Resting, Schedule, Standing, Window};
+use agent::id::{CycleId, PlanId};
+use agent::life::{Layer, Plan, RestReason, Resting, Schedule, Standing, Window};
 use agent::port::Accepted;
 use agent::run::Usage;
-use serde_json::json;
 
 use super::Backend;
-use super::world::{Living, at, everything, fresh, service, world, world_with};
+use super::world::{Living, at, everything, fresh, service, world};
 
 /// Events are lived in the decision; the log, the receipt and the audit tell it all.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
@@ -45,40 +44,29 @@ pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
     assert_eq!(w.due(10_000).await, []);
 }
 
-/// The log is untouched and the event still waits.
-pub async fn opening_counts_an_attempt_and_appends_nothing(b: Backend) {
+/// The log is untouched, the event still waits, and nothing is counted but what the opening says.
+pub async fn opening_appends_nothing_and_counts_only_what_it_says(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let before = w.dump(w.ada).await;
     w.open(w.ada).await;
     assert_eq!(w.dump(w.ada).await, before);
     let waking = w.wake(w.ada).await;
-    assert_eq!((waking.life.epoch, waking.waiting.len(), waking.waiting[0].attempts), (1, 1, 1));
-    assert!(waking.life.open.is_some());
-    // Taken over after a death: counted again.
-    w.open(w.ada).await;
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.life.epoch, waking.waiting[0].attempts), (2, 2));
-}
-
-/// A full inbox was collapsed between reading and opening: the reading is out of date.
-pub async fn opening_on_an_outdated_inbox_is_lost(b: Backend) {
-    let config = AgentConfig::from_json(&json!({"limits": {"inbox_max": 10}})).unwrap();
-    let w = world_with(b, config).await;
-    for n in 0..10 {
-        w.say(w.family, &format!("{n}")).await;
+    assert_eq!((waking.life.epoch, waking.waiting.len(), waking.life.open.is_some()), (1, 1, true));
+    assert_eq!((waking.waiting[0].attempts, waking.waiting[0].deaths), (0, 0));
+    for (attempts, deaths) in [(0, 1), (1, 1), (1, 2)] {
+        let waking = w.wake(w.ada).await;
+        let mut heir = Living::about_to_open(w.ada, &waking);
+        let mut open = heir.changes(CommitKind::Open);
+        open.tried = vec![Tried { seq: waking.waiting[0].seq, attempts, deaths }];
+        heir.done(&w, open).await;
+        let waking = w.wake(w.ada).await;
+        assert_eq!((waking.waiting[0].attempts, waking.waiting[0].deaths), (attempts, deaths));
     }
-    let stale = w.wake(w.ada).await;
-    w.say(w.family, "one too many").await;
-    let living = Living::about_to_open(w.ada, &stale);
-    let outcome = w.commit(living.lease, living.changes(CommitKind::Open)).await;
-    assert_eq!(outcome, CommitOutcome::Lost);
-    let living = w.open(w.ada).await;
-    assert_eq!(living.open.taken, [11]);
 }
 
-/// Blame keeps it, for the surroundings' fault it is taken back; the agent rests until then.
-pub async fn events_given_back_keep_the_attempt_only_where_they_are_to_blame(b: Backend) {
+/// Where their content failed, and not for the surroundings' fault; the agent rests until then.
+pub async fn events_given_back_have_failed_once_more_only_where_they_are_to_blame(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     for (blame, attempts) in [(true, 1), (false, 1), (true, 2)] {
@@ -130,6 +118,25 @@ pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
     assert_eq!(resting(w.family, 10).await.unwrap(), [(w.ada, rest)]);
     assert_eq!(resting(w.team, 10).await.unwrap(), [], "nothing of there waits");
     assert_eq!(resting(w.family, 900).await.unwrap(), [], "it is over");
+}
+
+/// What a provider refused, or what failed, may be mended by it; a new name alone mends nothing.
+pub async fn a_changed_config_ends_a_rest(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    for (reason, step) in [(RestReason::Provider, 3), (RestReason::Backoff, 4)] {
+        let mut living = w.open(w.ada).await;
+        let mut back = living.changes(CommitKind::Close);
+        back.open = None;
+        back.settle = living.settled(&Fate::Waiting);
+        back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(reason) });
+        living.done(&w, back).await;
+        w.b.registry.amend_agent(w.ada, Some("ADA".into()), None, at(20)).await.unwrap();
+        assert_eq!(w.due(899).await, []);
+        let config = serde_json::json!({"limits": {"max_steps": step}});
+        w.b.registry.amend_agent(w.ada, None, Some(config), at(20)).await.unwrap();
+        assert_eq!(w.due(20).await, [w.ada]);
+    }
 }
 
 /// Settling what is settled writes nothing.
@@ -229,8 +236,7 @@ pub async fn a_suspended_agent_keeps_its_events_and_is_never_due(b: Backend) {
     assert_eq!(w.wake(w.ada).await.waiting.len(), 2);
 }
 
-/// Whatever the agent rests for, and whether it was suspended besides or not; a pause that no failure made
-/// stays.
+/// Whatever the agent rests for, if for anything, and whether it was suspended besides or not.
 pub async fn an_operators_word_ends_a_rest(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
@@ -238,18 +244,19 @@ pub async fn an_operators_word_ends_a_rest(b: Backend) {
     let decision = living.decision();
     living.done(&w, decision).await;
     let rests = [
-        (Some(RestReason::Provider), false, 1_030, 1_030),
-        (Some(RestReason::Backoff), true, 2_030, 2_030),
-        (None, true, 3_030, 3_900),
+        (Some(RestReason::Provider), false, 1_030),
+        (Some(RestReason::Backoff), true, 2_030),
+        (None, true, 3_030),
+        (None, false, 4_030),
     ];
-    for (reason, suspended, resumed, due) in rests {
+    for (reason, suspended, due) in rests {
         let mut park = living.changes(CommitKind::Park);
-        park.rest = Some(Rest { not_before: Some(at(resumed + 870)), reason });
+        park.rest = Some(Rest { not_before: Some(at(due + 870)), reason });
         living.done(&w, park).await;
         if suspended {
-            w.b.registry.set_standing(w.ada, Standing::Suspended, at(resumed - 1)).await.unwrap();
+            w.b.registry.set_standing(w.ada, Standing::Suspended, at(due - 1)).await.unwrap();
         }
-        w.b.registry.set_standing(w.ada, Standing::Active, at(resumed)).await.unwrap();
+        w.b.registry.set_standing(w.ada, Standing::Active, at(due)).await.unwrap();
         assert_eq!((w.due(due - 1).await, w.due(due).await), (vec![], vec![w.ada]), "{reason:?}");
         assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().rest_reason, None);
         let mut open = living.changes(CommitKind::Open);
@@ -287,8 +294,8 @@ pub async fn a_due_plan_fires_one_event_once(b: Backend) {
     };
     let mut decision = living.decision();
     decision.inward.plans = vec![PlanChange::Set(plan.clone())];
-    let (glance, _) = living.done(&w, decision).await;
-    assert_eq!(glance.facts.map(|facts| facts.plans), Some(vec![plan.clone()]));
+    living.done(&w, decision).await;
+    assert_eq!(w.news(living.lease).await.facts.plans, [plan.clone()]);
     let closing = living.closing();
     living.done(&w, closing).await;
     assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(3_600_000)));
@@ -332,29 +339,19 @@ pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
     assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [2, 3]);
 }
 
-/// Kept by content, named by the open cycle.
+/// Kept with their cycle.
 pub async fn layers_come_back_with_the_open_cycle(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
     let layer = Layer { after: 1, text: Arc::from("the workspace, as it was") };
-    let mut decision = living.decision();
+    let mut decision = living.asking(vec![living.outward(0, true)]);
     decision.layers = vec![layer.clone()];
-    let content = ContentRef::of(layer.text.as_bytes());
-    let named = LayerRef { after: 1, content };
-    decision.open.as_mut().unwrap().layers = vec![named];
-    decision.calls = vec![living.outward(0, true)];
     living.done(&w, decision).await;
     let waking = w.wake(w.ada).await;
     assert_eq!(waking.layers, [layer]);
-    assert_eq!(waking.calls, [living_call(&living)]);
+    assert_eq!(waking.calls, [living.outward(0, true)]);
     assert_eq!(waking.life.open, Some(living.open.clone()));
-}
-
-fn living_call(living: &Living) -> agent::call::CallRow {
-    let mut before = living.clone();
-    before.open.step = 0;
-    before.outward(0, true)
 }
 
 /// Retired, it accepts nothing new and its history stays.

@@ -5,10 +5,11 @@ use agent::call::{CallState, Outcome};
 use agent::changes::{CallChange, CommitKind, GoalChange, MemoryChange, PlanChange, Rest};
 use agent::entry::{Entry, EntryKind, View};
 use agent::event::Fate;
-use agent::id::{ContentRef, GoalId, PlanId};
-use agent::life::{Goal, GoalStatus, Layer, LayerRef, OpenCycle, Plan, RestReason, Schedule};
+use agent::id::{GoalId, PlanId};
+use agent::life::{Goal, GoalStatus, Layer, OpenCycle, Plan, RestReason, Schedule};
 use agent::message::{ModelMessage, Part, Role};
 use agent::port::{Credential, CredentialKind, NewCredential};
+use agent::run::StepReceipt;
 
 use super::Backend;
 use super::world::{Living, World, at, fresh, service, world};
@@ -98,10 +99,8 @@ async fn speaks_and_rests(w: &World) {
     decision.inward.plans = vec![PlanChange::Set(plan())];
     decision.inward.active_space = Some(w.family);
     let layer = Layer { after: living.head + 1, text: "the workspace".into() };
-    let content = ContentRef::of(layer.text.as_bytes());
     decision.layers = vec![layer];
     let mut open = decision.open.clone().unwrap();
-    open.layers = vec![LayerRef { after: living.head + 1, content }];
     open.step = 0;
     decision.open = Some(open);
     let rows = decision.calls.clone();
@@ -162,7 +161,8 @@ async fn begins_a_call(w: &World, agent: agent::id::AgentId) {
     let mut decision = living.decision();
     decision.calls = vec![living.outward(0, true)];
     decision.entries[1] = asks(&living, 2, &decision.calls);
-    decision.open = Some(OpenCycle { lived: true, ..living.open.clone() });
+    let receipt = StepReceipt { tools: vec!["fetch".into()], model_ms: 40, ..StepReceipt::default() };
+    decision.open = Some(OpenCycle { lived: true, steps: vec![receipt], ..living.open.clone() });
     let id = decision.calls[0].id.clone();
     living.done(w, decision).await;
     let mut start = living.changes(CommitKind::Start);

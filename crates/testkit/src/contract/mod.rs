@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a promise that is not kept is a failed test")]
 
 pub mod accept;
+pub mod again;
 pub mod canceling;
 pub mod commit;
 pub mod detached;
@@ -15,7 +16,6 @@ pub mod held;
 pub mod letters;
 pub mod life;
 pub mod lived;
-pub mod named;
 pub mod outside;
 pub mod registry;
 pub mod shown;
@@ -77,16 +77,15 @@ macro_rules! contract_tests {
             accept::a_mention_replaces_the_plain_event_of_whom_it_names,
             accept::the_ninth_agent_message_of_a_root_is_held_and_a_persons_never,
             accept::a_space_is_quiet_for_agents_that_are_not_named_by_its_rule,
-            accept::a_full_inbox_refuses_services_and_collapses_what_is_said,
-            accept::a_range_speaks_for_everybody_in_it,
+            accept::a_full_inbox_refuses_services_and_takes_all_that_is_said,
             accept::a_debounce_delays_the_waking_and_takes_along_what_came_meanwhile,
             accept::seqs_of_a_space_have_no_gaps_under_concurrency,
             life::a_cycle_opens_decides_and_closes,
-            life::opening_counts_an_attempt_and_appends_nothing,
+            life::opening_appends_nothing_and_counts_only_what_it_says,
             life::once_the_first_of_what_waits_is_due_all_of_it_is_in_the_order_in_which_it_came,
+            life::a_changed_config_ends_a_rest,
             life::who_rests_is_found_by_the_spaces_that_wait_for_it,
-            life::opening_on_an_outdated_inbox_is_lost,
-            life::events_given_back_keep_the_attempt_only_where_they_are_to_blame,
+            life::events_given_back_have_failed_once_more_only_where_they_are_to_blame,
             life::an_event_is_lived_at_most_once,
             life::a_dead_event_is_never_due_again,
             life::who_is_due_is_looked_through_in_pages_most_overdue_first,
@@ -114,18 +113,17 @@ macro_rules! contract_tests {
             commit::an_urgent_word_is_heard_behind_any_backlog_of_its_speaker,
             commit::totals_count_receipts_and_skips,
             commit::two_agents_speak_into_each_others_spaces_at_once,
-            named::what_a_step_shows_is_its_cycles_own_until_it_is_lived_or_parks,
-            named::an_event_that_left_is_neither_named_nor_settled_and_that_is_no_damage,
-            named::a_full_inbox_leaves_what_is_being_shown_alone,
-            named::a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed,
-            named::the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed,
+            again::an_event_that_left_is_not_settled_and_that_is_no_damage,
+            again::a_cancel_before_a_cycle_is_taken_up_again_holds_and_its_id_leads_to_a_run,
+            again::the_calls_of_the_open_step_come_back_and_those_before_it_are_not_read,
+            again::a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed,
+            again::the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed,
             goals::goals_are_versioned_and_the_last_word_stands,
             goals::a_sub_goal_of_another_agents_goal_is_refused,
-            held::a_persons_word_lets_go_what_was_held_there_as_one_event,
+            held::a_persons_word_lets_go_what_was_held_there_in_its_order,
             held::time_lets_go_what_was_held_and_wakes_whom_it_was_held_from,
-            held::a_single_held_event_is_let_go_as_itself,
             held::time_alone_lets_go_only_so_much_of_one_root,
-            held::beyond_a_bound_what_is_held_of_a_space_is_held_as_one,
+            held::a_long_release_goes_on_with_the_next_sweep,
             held::a_held_event_is_taken_back_or_let_go_by_hand,
             letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
             letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
@@ -133,7 +131,6 @@ macro_rules! contract_tests {
             letters::a_request_key_sends_an_event_again_once,
             letters::a_dropped_event_keeps_its_row_and_never_comes_back,
             letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,
-            letters::what_was_put_together_is_taken_back_sent_again_and_dropped_together,
             letters::how_far_an_event_has_come_is_told_at_each_step,
             canceling::a_canceled_call_is_answered_at_once_and_only_once,
             canceling::a_canceled_call_never_starts,
@@ -182,6 +179,8 @@ macro_rules! durable_contract_tests {
             durable::an_id_is_a_duplicate_also_after_years_and_restarts,
             durable::a_start_ends_a_rest_for_a_provider_with_all_that_waits,
             durable::an_open_cycle_is_due_again_after_a_crash,
+            durable::receipts_of_steps_survive_a_crash_and_leave_with_their_cycle,
+            durable::a_death_is_told_to_whoever_takes_up_what_was_being_lived_then,
             durable::a_waking_is_clean_after_a_peaceful_end_and_suspect_after_a_crash,
             durable::a_second_opening_is_refused_while_the_first_lives,
             durable::many_accepts_share_few_transactions,

@@ -14,8 +14,7 @@ use super::world::{Living, World, at, everything, fresh, saying, world};
 pub(super) async fn asked(w: &World, awaited: bool) -> (Living, CallId) {
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, awaited)];
+    let decision = living.asking(vec![living.outward(0, awaited)]);
     let id = decision.calls[0].id.clone();
     living.done(w, decision).await;
     (living, id)

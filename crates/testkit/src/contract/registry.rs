@@ -198,7 +198,7 @@ pub async fn only_an_open_cycle_can_be_canceled(b: Backend) {
     let living = w.open(w.ada).await;
     let other = Some(CycleId(fresh()));
     assert_eq!(denied(w.b.registry.cancel(w.ada, other).await), Denial::OtherCycle(w.ada));
-    assert!(!w.b.store.glance(living.lease).await.unwrap().unwrap().cancel);
+    assert!(!w.news(living.lease).await.glance.cancel);
     assert_eq!(w.b.registry.cancel(w.ada, Some(living.open.id)).await.unwrap(), living.open.id);
-    assert!(w.b.store.glance(living.lease).await.unwrap().unwrap().cancel);
+    assert!(w.news(living.lease).await.glance.cancel);
 }

@@ -26,8 +26,7 @@ pub(super) fn shown(living: &Living, space: SpaceId, row: &agent::call::CallRow)
 async fn calling(w: &World, awaited: bool) -> (Living, Changes) {
     w.say(w.team, "hello").await;
     let living = w.open(w.ada).await;
-    let mut decision = living.decision();
-    decision.calls = vec![living.outward(0, awaited)];
+    let mut decision = living.asking(vec![living.outward(0, awaited)]);
     decision.shows = vec![shown(&living, w.team, &decision.calls[0])];
     (living, decision)
 }
@@ -90,10 +89,9 @@ pub async fn visible_calls_and_messages_of_a_step_come_in_the_order_of_its_calls
     let w = world(b).await;
     w.say(w.team, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut decision = living.decision();
     let refused = Some(Outcome::error("wanted other arguments"));
     let bad = agent::call::CallRow { state: CallState::Done, outcome: refused, ..living.outward(3, true) };
-    decision.calls = vec![living.call(0), living.outward(1, true), living.call(2), bad];
+    let mut decision = living.asking(vec![living.call(0), living.outward(1, true), living.call(2), bad]);
     decision.shows = [1, 3].map(|n| shown(&living, w.team, &decision.calls[n])).to_vec();
     decision.inward.says = vec![living.says(0, w.team, "I look"), living.says(2, w.team, "I am looking")];
     let (_, echo) = living.done(&w, decision).await;

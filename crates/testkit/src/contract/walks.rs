@@ -2,12 +2,11 @@
 //! say, and what stands in the one must stand in the other.
 
 use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
-use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest, Settlement};
+use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest, Settlement, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Fate, Trust};
 use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
-use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle, Waking};
 use agent::message::ModelMessage;
 use agent::port::{Accept, Accepted};
@@ -29,7 +28,7 @@ const STEPS: usize = 40;
 pub async fn random_walks_of_the_protocol_are_walked_alike(b: Backend) {
     let mut lost = 0;
     for seed in 0..WALKS {
-        let mut walk = Walk::new(&b, seed, World::new(2, 2, 2), Flaw::Sound).await;
+        let mut walk = Walk::new(&b, seed, World::new(2, 2, 2).taking_back(1), Flaw::Sound).await;
         let mut dice = seed;
         for step in 0.. {
             let mut may = walk.model.actions(Flaw::Sound);
@@ -107,6 +106,7 @@ impl<'a> Walk<'a> {
                 let changes = self.changes(&commit, &before);
                 self.commit(commit.lease, changes).await
             }
+            Action::TakeBack(place) => self.take_back(&before, place).await,
             Action::Wake(_) | Action::Act { .. } | Action::Crash(_) => Told::Nothing,
         };
         if said != told {
@@ -125,9 +125,15 @@ impl<'a> Walk<'a> {
         }
     }
 
+    async fn take_back(&self, before: &World, place: usize) -> Told {
+        let event = before.stored.rows[place].unwrap().event;
+        self.b.registry.cancel_event(self.agent, EventId(name(event))).await.unwrap();
+        Told::Nothing
+    }
+
     async fn commit(&self, epoch: u8, changes: Changes) -> Told {
         let lease = Lease { agent: self.agent, epoch: u64::from(epoch) };
-        match self.b.store.commit(lease, changes).await.unwrap() {
+        match self.b.store.commit(lease, changes).await.unwrap().0 {
             CommitOutcome::Committed { .. } => Told::Committed,
             CommitOutcome::Lost => Told::Lost,
             CommitOutcome::Gone(_) => Told::Gone,
@@ -142,15 +148,16 @@ impl<'a> Walk<'a> {
     }
 
     fn open(&self, open: model::Open) -> OpenCycle {
-        let batch = Batch { root: RootId("root".into()), trust: Trust::Member, ..Batch::default() };
         OpenCycle {
             taken: seqs(open.taken),
-            shown: seqs(open.shown),
             lived: open.lived,
             step: open.step.into(),
-            attempts: open.attempts.into(),
+            deaths: open.deaths.into(),
+            asked: open.asked,
+            root: RootId("root".into()),
+            trust: Trust::Member,
             opening: Some(self.cycle(open.opening)),
-            ..OpenCycle::new(self.cycle(open.id), 1, at(1_000), &batch)
+            ..OpenCycle::new(self.cycle(open.id), 1, at(1_000))
         }
     }
 
@@ -159,6 +166,7 @@ impl<'a> Walk<'a> {
         let (cycle, step) = (self.cycle(commit.cycle), u32::from(commit.step));
         let mut changes = Changes::new(kind(commit.kind), cycle, step, commit.expect.into(), at(1_000));
         changes.open = commit.open.map(|open| self.open(open));
+        changes.tried = tried(commit, before);
         changes.rest = commit.open.is_none().then_some(Rest { not_before: None, reason: None });
         let head = before.stored.log().count() as u64;
         let entries = commit.entries.into_iter().flatten();
@@ -167,6 +175,7 @@ impl<'a> Walk<'a> {
         if let Some((rows, fate)) = commit.settle {
             let fate = match fate {
                 model::Fate::Waiting => Fate::Waiting,
+                model::Fate::Canceled => Fate::Canceled { reason: None },
                 model::Fate::Lived => Fate::Lived { cycle, step },
                 model::Fate::Skipped => Fate::Skipped { reason: None },
                 model::Fate::Dead => Fate::Dead { reason: "failed too often".into() },
@@ -235,12 +244,18 @@ impl<'a> Walk<'a> {
         let rows =
             stored.rows.iter().enumerate().filter_map(|(place, row)| Some((place as u64 + 1, (*row)?)));
         let waits = |(seq, row): (u64, model::Row)| {
-            (row.fate == model::Fate::Waiting).then(|| (seq, u32::from(row.attempts)))
+            (row.fate == model::Fate::Waiting).then(|| (seq, row.attempts.into(), row.deaths.into()))
         };
-        let waiting: Vec<_> = rows.filter_map(waits).collect();
-        let got: Vec<_> = waking.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts)).collect();
+        let waiting: Vec<(u64, u32, u32)> = rows.filter_map(waits).collect();
+        let got = waking.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts, waiting.deaths));
+        let got: Vec<(u64, u32, u32)> = got.collect();
         alike("what waits", format!("{waiting:?}"), format!("{got:?}"))?;
-        let calls: Vec<_> = stored.open.iter().filter(|open| open.lived).flat_map(|_| stored.calls).collect();
+        let calls: Vec<_> = stored
+            .open
+            .iter()
+            .filter(|open| open.lived && open.step == 0)
+            .flat_map(|_| stored.calls)
+            .collect();
         alike("calls", format!("{calls:?}"), format!("{:?}", states(&waking)))?;
         for row in stored.rows() {
             let event = self.b.reader.event(self.agent, EventId(name(row.event))).await.unwrap();
@@ -269,7 +284,8 @@ fn kind(kind: Kind) -> CommitKind {
         Kind::Start => CommitKind::Start,
         Kind::Settle => CommitKind::Settle,
         Kind::Close => CommitKind::Close,
-        Kind::Show => CommitKind::Show,
+        Kind::Sent => CommitKind::Sent,
+        Kind::Arrived => CommitKind::Arrived,
     }
 }
 
@@ -287,6 +303,16 @@ fn said(seq: u64, cycle: CycleId, step: u32, entry: model::Entry) -> Entry {
     let kind = entry_kind(entry);
     let message = ModelMessage { role: role_of(kind), ..ModelMessage::user(format!("{entry:?}")) };
     Entry { seq, cycle, step, kind, message, tokens: 3, at: at(1_000) }
+}
+
+/// What an opening counts. Of what has changed since it was read nothing is written anyway.
+fn tried(commit: &Commit, before: &World) -> Vec<Tried> {
+    let places = commit.tried.iter().zip(before.stored.rows).enumerate();
+    let tried = places.filter_map(|(place, (deaths, row))| {
+        let (seq, attempts) = (place as u64 + 1, row?.attempts.into());
+        Some(Tried { seq, attempts, deaths: (*deaths)?.into() })
+    });
+    tried.collect()
 }
 
 /// Places in the inbox, which begin at one.

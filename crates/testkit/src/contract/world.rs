@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, Rest, Settlement};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News, Rest, Settlement};
 use agent::config::{AgentConfig, WakeOn};
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle, Waking};
 use agent::message::{ModelMessage, Role};
 use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
@@ -181,8 +180,14 @@ impl World {
         living
     }
 
+    /// What came of a commit for its own agent.
     pub(super) async fn commit(&self, lease: Lease, changes: Changes) -> CommitOutcome {
-        self.b.store.commit(lease, changes).await.unwrap()
+        self.b.store.commit(lease, changes).await.unwrap().0
+    }
+
+    /// What there is besides, as the agent sees it.
+    pub(super) async fn news(&self, lease: Lease) -> News {
+        self.b.store.glance(lease).await.unwrap().expect("the lease is held")
     }
 }
 
@@ -196,8 +201,8 @@ pub(super) fn role_of(kind: EntryKind) -> Role {
 }
 
 fn fresh_cycle(taken: Vec<u64>) -> OpenCycle {
-    let batch = Batch { root: RootId("root".into()), trust: Trust::Member, ..Batch::default() };
-    OpenCycle { taken, woke_for: "a test".into(), ..OpenCycle::new(CycleId(fresh()), 1, at(1_000), &batch) }
+    let (root, trust, woke_for) = (RootId("root".into()), Trust::Member, "a test".into());
+    OpenCycle { taken, root, trust, woke_for, ..OpenCycle::new(CycleId(fresh()), 1, at(1_000)) }
 }
 
 /// A cycle being lived by hand.
@@ -211,9 +216,11 @@ pub(super) struct Living {
 }
 
 impl Living {
-    /// A cycle over all that waits, which is not opened yet.
+    /// A cycle over all that waits, which is not opened yet. One that was left open with nothing lived is
+    /// the same cycle.
     pub(super) fn about_to_open(agent: AgentId, waking: &Waking) -> Self {
         let mut open = fresh_cycle(waking.waiting.iter().map(|waiting| waiting.seq).collect());
+        open.id = waking.life.open.as_ref().map_or(open.id, |left| left.id);
         open.requesters =
             waking.waiting.iter().map(|waiting| agent::delivery::requester(&waiting.event)).collect();
         Self {
@@ -251,8 +258,15 @@ impl Living {
         changes.entries =
             vec![self.entry(1, EntryKind::Inbox, "inbox"), self.entry(2, EntryKind::Assistant, "thought")];
         changes.settle = self.settled(&Fate::Lived { cycle: self.open.id, step: 0 });
-        changes.open = Some(OpenCycle { lived: true, step: 1, ..self.open.clone() });
+        let listed = self.open.taken.clone();
+        changes.open = Some(OpenCycle { lived: true, step: 1, listed, ..self.open.clone() });
         changes
+    }
+
+    /// The first decision of a cycle that goes on with these calls.
+    pub(super) fn asking(&self, calls: Vec<CallRow>) -> Changes {
+        let open = Some(OpenCycle { lived: true, ..self.open.clone() });
+        Changes { calls, open, ..self.decision() }
     }
 
     pub(super) fn settled(&self, fate: &Fate) -> Vec<Settlement> {
@@ -266,6 +280,19 @@ impl Living {
         changes.rest = Some(Rest { not_before: None, reason: None });
         changes.run = Some(self.receipt());
         changes
+    }
+
+    /// The end of a cycle that was canceled.
+    pub(super) fn canceled(&self) -> Changes {
+        let run = Some(Run { ending: Ending::Canceled, ..self.receipt() });
+        Changes { run, ..self.closing() }
+    }
+
+    /// Whoever takes the cycle over.
+    pub(super) fn heir(&self) -> Self {
+        let lease = Lease { epoch: self.lease.epoch + 1, ..self.lease };
+        let open = OpenCycle { opening: Some(CycleId(fresh())), ..self.open.clone() };
+        Self { lease, open, ..self.clone() }
     }
 
     pub(super) fn receipt(&self) -> Run {
@@ -333,15 +360,15 @@ impl Living {
     /// Commits, which must succeed, and goes on from there.
     pub(super) async fn done(&mut self, world: &World, changes: Changes) -> (Glance, Echo) {
         let (open, entries) = (changes.open.clone(), changes.entries.len() as u64);
-        match world.commit(self.lease, changes).await {
-            CommitOutcome::Committed { n, glance, echo } => {
+        match world.b.store.commit(self.lease, changes).await.unwrap() {
+            (CommitOutcome::Committed { n, glance }, echo) => {
                 assert_eq!(n, self.n + 1, "`commit_n` counts without gaps");
                 self.n = n;
                 self.head += entries;
                 self.open = open.unwrap_or_else(|| self.open.clone());
                 (glance, echo)
             }
-            other => panic!("wanted the commit to be done, got {other:?}"),
+            (other, _) => panic!("wanted the commit to be done, got {other:?}"),
         }
     }
 }

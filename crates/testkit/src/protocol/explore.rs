@@ -141,13 +141,18 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_is_taken_back_a_crash_and_a_takeover_break_no_promise() {
+        sound(World::new(1, 1, 0).taking_back(1), 40_000);
+    }
+
+    #[test]
     fn events_that_leave_the_inbox_before_they_are_lived_are_noticed() {
         assert_eq!(first_broken(Flaw::DrainFirst, 1, 0), Promise::LivedOnce);
     }
 
     #[test]
     fn a_store_that_does_not_look_at_the_epoch_is_noticed() {
-        assert_eq!(first_broken(Flaw::NoEpoch, 0, 1), Promise::UnsafeOnce);
+        assert_eq!(first_broken(Flaw::NoEpoch, 0, 1), Promise::PrefixValid);
     }
 
     #[test]

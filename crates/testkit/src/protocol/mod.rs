@@ -1,5 +1,5 @@
 //! The protocol of accept, open, decide, start, settle and close as a small machine without any store: two
-//! events, one of which arrives twice, a call that cannot be repeated and one that can, two nodes that die,
+//! events that may be taken back, one of which arrives twice, a call that cannot be repeated and one that can, two nodes that die,
 //! take each other's life over, and go on when they are out of date. [`explore`] walks through every state
 //! that it can be in; `contract::walks` holds a real store to what it says.
 //!

@@ -7,7 +7,7 @@ use super::node::{Commit, Doing, Node};
 
 /// Deliveries of each event, all in all.
 const SENDS: [u8; 2] = [2, 1];
-/// Openings after which an event is given up, or a cycle broken off.
+/// Failures and deaths after which an event is given up, deaths after which a cycle is broken off.
 pub(super) const ATTEMPTS: u8 = 2;
 /// The call that cannot be repeated.
 pub(crate) const UNSAFE: usize = 0;
@@ -48,6 +48,7 @@ pub(crate) enum Fate {
     Waiting,
     Lived,
     Skipped,
+    Canceled,
     Dead,
 }
 
@@ -57,8 +58,10 @@ pub(crate) struct Row {
     /// Its event's id.
     pub(crate) event: u8,
     pub(crate) fate: Fate,
-    /// Openings that took it.
+    /// Times that it was given back because it failed.
     pub(crate) attempts: u8,
+    /// Times that a cycle over it was left open, while no model was being waited for.
+    pub(crate) deaths: u8,
     /// Whether the open cycle has it.
     pub(crate) taken: bool,
 }
@@ -90,10 +93,12 @@ pub(crate) struct Open {
     /// Who opened it or took it over.
     pub(crate) opening: u8,
     pub(crate) taken: Rows,
-    pub(crate) shown: Rows,
     pub(crate) lived: bool,
     pub(crate) step: u8,
-    pub(crate) attempts: u8,
+    /// Times that it was left in this step, while no model was being waited for.
+    pub(crate) deaths: u8,
+    /// Whether a model is being waited for, where that is noted.
+    pub(crate) asked: bool,
 }
 
 /// An entry of the log.
@@ -108,6 +113,8 @@ pub(crate) enum Entry {
     Notice,
 }
 
+/// As many rows as events may arrive, were none known again.
+pub(super) const ROWS: usize = 4;
 /// More entries than any walk appends.
 pub(super) const LOG: usize = 12;
 
@@ -119,13 +126,14 @@ pub(crate) enum Kind {
     Start,
     Settle,
     Close,
-    Show,
+    Sent,
+    Arrived,
 }
 
 /// All that is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
-    pub(crate) rows: [Option<Row>; 4],
+    pub(crate) rows: [Option<Row>; ROWS],
     pub(crate) epoch: u8,
     pub(crate) n: u8,
     pub(crate) open: Option<Open>,
@@ -185,6 +193,8 @@ pub(crate) enum Action {
     Act { node: usize, call: usize },
     /// A node dies.
     Crash(usize),
+    /// Somebody takes back the event in that place, which waits and is not taken.
+    TakeBack(usize),
 }
 
 /// The whole.
@@ -199,6 +209,7 @@ pub(crate) struct World {
     crashes: u8,
     takeovers: u8,
     lost: u8,
+    taken_back: u8,
 }
 
 impl World {
@@ -207,11 +218,19 @@ impl World {
         Self { crashes, takeovers, lost, ..Self::default() }
     }
 
+    /// The same, in which so many events may be taken back.
+    pub(crate) fn taking_back(self, taken_back: u8) -> Self {
+        Self { taken_back, ..self }
+    }
+
     /// Everything that may happen next.
     pub(crate) fn actions(&self, flaw: Flaw) -> Vec<Action> {
         let mut actions = Vec::with_capacity(8);
         let events = (0..2).filter(|event: &u8| self.sent[usize::from(*event)] < SENDS[usize::from(*event)]);
         actions.extend(events.map(Action::Accept));
+        let free = self.stored.those(|row| row.fate == Fate::Waiting && !row.taken);
+        let free = (0..ROWS).filter(|place| self.taken_back > 0 && free & 1 << place != 0);
+        actions.extend(free.map(Action::TakeBack));
         for (node, me) in self.nodes.iter().enumerate() {
             if !me.awake {
                 let free = !self.nodes[1 - node].awake || self.takeovers > 0;
@@ -236,7 +255,7 @@ impl World {
     /// Whether this is something that goes wrong, or comes from outside: nobody may count on it.
     pub(crate) fn is_fault(&self, action: Action) -> bool {
         match action {
-            Action::Accept(_) | Action::Crash(_) => true,
+            Action::Accept(_) | Action::Crash(_) | Action::TakeBack(_) => true,
             Action::Wake(node) => self.nodes[1 - node].awake,
             Action::Commit { answered, .. } => !answered,
             Action::Act { .. } => false,
@@ -263,6 +282,11 @@ impl World {
             Action::Crash(node) => {
                 world.crashes -= 1;
                 world.nodes[node] = Node::default();
+                Told::Nothing
+            }
+            Action::TakeBack(place) => {
+                world.taken_back -= 1;
+                world.stored.each(1 << place, |row| row.fate = Fate::Canceled);
                 Told::Nothing
             }
         };
@@ -299,6 +323,7 @@ impl World {
         let me = &mut self.nodes[node];
         match (told, changes.open) {
             (Told::Committed, Some(open)) => me.committed(doing, open, &changes, &self.stored),
+            (Told::Gone, _) if doing == Doing::FinishShowing => me.gone(&self.stored),
             // The cycle is over; or somebody else lives it.
             _ => *me = Node::default(),
         }
@@ -314,18 +339,14 @@ impl Stored {
         if changes.kind == Kind::Open && !self.take(changes, flaw) {
             return Told::Lost;
         }
-        if changes.kind == Kind::Show {
-            let shown = changes.open.map_or(0, |open| open.shown);
-            if shown & !self.waiting() != 0 {
-                return Told::Gone;
-            }
-            self.each(shown, |row| row.taken = true);
-        }
         if let Some((rows, fate)) = changes.settle {
             if rows & !self.waiting() != 0 && fate != Fate::Waiting && flaw != Flaw::DrainFirst {
                 return Told::Gone;
             }
-            self.each(rows, |row| (row.fate, row.taken) = (fate, false));
+            let failed = u8::from(fate == Fate::Waiting);
+            let settle =
+                |row: &mut Row| (row.fate, row.taken, row.attempts) = (fate, false, row.attempts + failed);
+            self.each(rows, settle);
         }
         for (row, change) in self.calls.iter_mut().zip(changes.calls) {
             *row = change.unwrap_or(*row);
@@ -363,14 +384,16 @@ impl Stored {
         self.n == changes.expect + 1 && mine && same && own
     }
 
-    /// Whether all that an opening wants to take waits; then it is taken, and the attempt counted.
+    /// Whether all that an opening wants to take waits; then it is taken, and what it counts is written.
     fn take(&mut self, changes: &Commit, flaw: Flaw) -> bool {
         let open = changes.open.expect("an opening leaves a cycle open");
         self.each(Rows::MAX, |row| row.taken = false);
         let found = open.taken & self.waiting();
         let fate = if flaw == Flaw::DrainFirst { Fate::Lived } else { Fate::Waiting };
-        self.each(found, |row| (row.fate, row.taken, row.attempts) = (fate, true, row.attempts + 1));
-        self.each(open.shown, |row| row.taken = true);
+        self.each(found, |row| (row.fate, row.taken) = (fate, true));
+        for (row, deaths) in self.rows.iter_mut().zip(changes.tried) {
+            row.iter_mut().for_each(|row| row.deaths = deaths.unwrap_or(row.deaths));
+        }
         open.lived || found == open.taken
     }
 

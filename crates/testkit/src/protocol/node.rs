@@ -3,7 +3,7 @@
 //! This module must not know what the store makes of a commit.
 
 use super::model::{
-    ASKS, ATTEMPTS, Call, Entry, Fate, Flaw, IDEMPOTENT, Kind, Open, Row, Rows, Stored, UNSAFE,
+    ASKS, ATTEMPTS, Call, Entry, Fate, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, Rows, Stored, UNSAFE,
 };
 
 /// One who may live the agent.
@@ -18,8 +18,14 @@ pub(crate) struct Node {
     pub(super) n: u8,
     pub(super) open: Open,
     pub(super) calls: [Call; 2],
+    /// Deaths that its opening counts, by place in the ledger.
+    pub(super) tried: [Option<u8>; ROWS],
     /// What it took and has failed as often as it may.
     pub(super) worn: Rows,
+    /// Whether it notes when it waits for a model: the process has died over this before.
+    pub(super) suspects: bool,
+    /// Whether the model's answer is here.
+    pub(super) heard: bool,
     /// Whether what it took asks for calls.
     pub(super) asks: bool,
     /// Whether it has marked the unsafe call and not made it yet.
@@ -43,8 +49,10 @@ pub(crate) enum Doing {
     Start,
     SettleSome,
     SettleAll,
-    Show,
+    Send,
+    Hear,
     Finish,
+    FinishShowing,
     BreakOff,
 }
 
@@ -58,6 +66,8 @@ pub(crate) struct Commit {
     pub(crate) step: u8,
     /// The open cycle behind it.
     pub(crate) open: Option<Open>,
+    /// With an opening: how often the process has died over what stands in these places.
+    pub(crate) tried: [Option<u8>; ROWS],
     pub(crate) entries: [Option<Entry>; 2],
     pub(crate) calls: [Option<Call>; 2],
     /// What becomes of which rows.
@@ -69,24 +79,39 @@ impl Node {
     pub(super) fn woken(node: usize, stored: &Stored, flaw: Flaw) -> Self {
         // No other waking that commits anything has the same name: an opening raises the epoch.
         let name = 1 + stored.epoch * 2 + u8::from(node == 1);
-        let resumed = stored.open.filter(|open| open.lived);
-        let open = match resumed {
-            Some(open) => {
-                let attempts = if flaw == Flaw::CountsAnew { 1 } else { open.attempts + 1 };
-                // What a dead node was showing is shown anew.
-                Open { opening: name, shown: 0, attempts, ..open }
+        let left = stored.open.unwrap_or_default();
+        // Whoever had the cycle may have died of it; not while the model was being waited for.
+        let died = u8::from(stored.open.is_some() && !left.asked && flaw != Flaw::CountsAnew);
+        let open = match stored.open {
+            Some(open) if open.lived => {
+                Open { opening: name, deaths: open.deaths + died, asked: false, ..open }
             }
-            None => Open { id: name, opening: name, taken: stored.waiting(), attempts: 1, ..Open::default() },
+            Some(_) => Open { id: left.id, opening: name, taken: stored.waiting(), ..Open::default() },
+            None => Open { id: name, opening: name, taken: stored.waiting(), ..Open::default() },
         };
-        let of = |which: &dyn Fn(Row) -> bool| stored.those(which) & open.taken;
+        let mut tried = [None; ROWS];
+        if died > 0 && !open.lived {
+            for (place, tried) in
+                tried.iter_mut().enumerate().filter(|(place, _)| left.taken & 1 << place != 0)
+            {
+                *tried = stored.rows[place].map(|row| row.deaths + 1);
+            }
+        }
+        let deaths = |place: usize| tried[place].or(stored.rows[place].map(|row| row.deaths)).unwrap_or(0);
+        let places = || (0..ROWS).filter(|place| open.taken & 1 << place != 0);
+        let failed = |place: usize| stored.rows[place].map_or(0, |row| row.attempts) + deaths(place);
         Self {
             awake: true,
             lease: stored.epoch + 1,
             n: stored.n,
             open,
-            calls: if resumed.is_some() { stored.calls } else { [Call::Undecided; 2] },
-            worn: of(&|row| row.attempts >= ATTEMPTS),
-            asks: of(&|row| row.event == ASKS) != 0,
+            calls: if open.lived { stored.calls } else { [Call::Undecided; 2] },
+            tried,
+            worn: places()
+                .filter(|place| failed(*place) >= ATTEMPTS)
+                .fold(0, |rows, place| rows | 1 << place),
+            suspects: if open.lived { open.deaths > 0 } else { places().any(|place| deaths(place) > 0) },
+            asks: stored.those(|row: Row| row.event == ASKS) & open.taken != 0,
             ..Self::default()
         }
     }
@@ -99,23 +124,26 @@ impl Node {
 
     /// What it may do with the store next.
     pub(super) fn doings(&self, flaw: Flaw) -> Vec<Doing> {
-        let Open { lived, step, attempts, shown, .. } = self.open;
+        let Open { lived, step, deaths, asked, .. } = self.open;
         if !self.opened {
             return vec![Doing::Open];
         }
-        if !lived {
-            return if self.worn != 0 {
-                vec![Doing::Bury]
-            } else {
-                vec![Doing::Decide, Doing::Skip, Doing::Fail]
-            };
+        if !lived && self.worn != 0 {
+            return vec![Doing::Bury];
         }
-        if attempts > ATTEMPTS {
+        if deaths >= ATTEMPTS {
             return vec![Doing::BreakOff];
         }
-        if step == 1 {
-            let more = (self.sees != 0 && shown == 0).then_some(Doing::Show);
-            return more.into_iter().chain([Doing::Finish]).collect();
+        if !lived || step == 1 {
+            return match (asked, self.suspects && !self.heard) {
+                (true, _) => vec![Doing::Hear],
+                (false, true) => vec![Doing::Send],
+                (false, false) if !lived => vec![Doing::Decide, Doing::Skip, Doing::Fail],
+                (false, false) => {
+                    let more = (self.sees != 0).then_some(Doing::FinishShowing);
+                    more.into_iter().chain([Doing::Finish]).collect()
+                }
+            };
         }
         let came = |call: usize| self.hand[call] || (call == UNSAFE && self.in_doubt(flaw));
         if (0..2).all(|call| came(call) || self.calls[call].is_over()) {
@@ -128,7 +156,7 @@ impl Node {
 
     /// Calls that it may make.
     pub(super) fn acts(&self, flaw: Flaw) -> impl Iterator<Item = usize> {
-        let acting = self.opened && self.open.lived && self.open.step == 0 && self.open.attempts <= ATTEMPTS;
+        let acting = self.opened && self.open.lived && self.open.step == 0 && self.open.deaths < ATTEMPTS;
         let planned = |call: usize| self.calls[call] == Call::Planned && !self.hand[call];
         let begun = match flaw {
             Flaw::UnmarkedStart => planned(UNSAFE),
@@ -149,13 +177,16 @@ impl Node {
             cycle: open.id,
             step: open.step,
             open: None,
+            tried: [None; ROWS],
             entries: [None; 2],
             calls: [None; 2],
             settle: None,
             opening: open.opening,
         };
         match doing {
-            Doing::Open => (changes.kind, changes.open) = (Kind::Open, Some(open)),
+            Doing::Open => {
+                (changes.kind, changes.open, changes.tried) = (Kind::Open, Some(open), self.tried);
+            }
             Doing::Bury => changes.settle = Some((self.worn, Fate::Dead)),
             Doing::Skip => changes.settle = Some((open.taken, Fate::Skipped)),
             Doing::Fail => changes.settle = Some((open.taken, Fate::Waiting)),
@@ -165,7 +196,7 @@ impl Node {
                 changes.entries = [Some(Entry::Inbox(open.taken)), Some(said)];
                 changes.settle = Some((open.taken, Fate::Lived));
                 changes.calls = [self.asks.then_some(Call::Planned); 2];
-                changes.open = self.asks.then_some(Open { lived: true, ..open });
+                changes.open = self.asks.then_some(Open { lived: true, deaths: 0, ..open });
             }
             Doing::Start => {
                 (changes.kind, changes.open) = (Kind::Start, Some(open));
@@ -179,13 +210,16 @@ impl Node {
                 changes.kind = Kind::Settle;
                 changes.calls = self.arrivals(flaw);
                 changes.entries[0] = Some(Entry::Outcomes);
-                changes.open = Some(Open { step: 1, attempts: 1, ..open });
+                changes.open = Some(Open { step: 1, deaths: 0, ..open });
             }
-            Doing::Show => {
-                (changes.kind, changes.open) = (Kind::Show, Some(Open { shown: self.sees, ..open }));
+            Doing::Send => {
+                (changes.kind, changes.open) = (Kind::Sent, Some(Open { asked: true, ..open }));
             }
-            Doing::Finish => {
-                let shown = (open.shown != 0).then_some(open.shown);
+            Doing::Hear => {
+                (changes.kind, changes.open) = (Kind::Arrived, Some(Open { asked: false, ..open }));
+            }
+            Doing::Finish | Doing::FinishShowing => {
+                let shown = (doing == Doing::FinishShowing).then_some(self.sees);
                 changes.kind = Kind::Decide;
                 changes.entries = [shown.map(Entry::Injection), Some(Entry::Assistant)];
                 changes.settle = shown.map(|rows| (rows, Fate::Lived));
@@ -227,6 +261,18 @@ impl Node {
             *hand &= !call.is_over();
         }
         self.worn *= u8::from(!open.lived);
-        self.sees = stored.waiting() & !open.taken & !open.shown;
+        self.tried = [None; ROWS];
+        (self.suspects, self.heard) = match doing {
+            // What is decided is over: what comes next has not been died of.
+            Doing::Decide | Doing::SettleAll => (false, false),
+            _ => (self.suspects, self.heard || doing == Doing::Hear),
+        };
+        self.sees = stored.waiting() & !open.taken;
+    }
+
+    /// Something that it was to show waits no more.
+    pub(super) fn gone(&mut self, stored: &Stored) {
+        self.sees &= stored.waiting();
+        self.again = None;
     }
 }

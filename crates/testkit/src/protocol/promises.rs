@@ -19,7 +19,8 @@ pub(crate) enum Promise {
     EffectsTold,
     /// The log is one that a model takes.
     PrefixValid,
-    /// Every opening is counted as an attempt, and none is taken back.
+    /// Whoever takes up what was left open counts it, unless a model was being waited for; no failure is
+    /// forgotten.
     BudgetsFall,
     /// From everywhere it comes to rest, if nothing else goes wrong.
     RestReachable,
@@ -124,19 +125,23 @@ fn prefix_valid(world: &World) -> bool {
     }
 }
 
-/// No attempt is forgotten, and every opening is one.
+/// No failure is forgotten, and each opening of what was left open counts one more.
 fn budgets_fall(before: &World, after: &World) -> bool {
     let (old, new) = (&before.stored, &after.stored);
-    let attempts = |world: &World| world.stored.rows().map(|row| row.attempts).collect::<Vec<_>>();
-    let (rows_before, rows_after) = (attempts(before), attempts(after));
-    let kept = rows_before.iter().zip(&rows_after).all(|(old, new)| old <= new);
+    let left = old.open.filter(|_| new.epoch > old.epoch);
+    let died = u8::from(left.is_some_and(|open| !open.asked));
+    let taken = left.filter(|open| !open.lived).map_or(0, |open| open.taken);
+    let rows = old.rows().zip(new.rows()).enumerate().all(|(place, (old, new))| {
+        let counted = died * (taken >> place & 1);
+        new.attempts >= old.attempts && new.deaths == old.deaths + counted
+    });
     let of =
-        |open: Option<Open>| open.filter(|open| open.lived).map(|open| (open.id, open.step, open.attempts));
-    let counted = match (of(old.open), of(new.open)) {
+        |open: Option<Open>| open.filter(|open| open.lived).map(|open| (open.id, open.step, open.deaths));
+    let open = match (of(old.open), of(new.open)) {
         (Some((id, step, before)), Some((same, there, after))) if (id, step) == (same, there) => {
-            after == before + u8::from(new.epoch > old.epoch)
+            after == before + died
         }
-        _ => new.epoch == old.epoch || rows_before != rows_after,
+        _ => true,
     };
-    kept && counted
+    rows && open
 }

@@ -160,6 +160,7 @@ pub(crate) fn said(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> Sa
         seq,
         sender,
         sender_name: if sender == HUSAM { "Husam".into() } else { "Scout".into() },
+        sender_handle: if sender == HUSAM { "husam".into() } else { "scout".into() },
         sender_kind: if sender == HUSAM { EntityKind::Human } else { EntityKind::Agent },
         text: text.into(),
         mentions: Vec::new(),

@@ -26,7 +26,7 @@ fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
     assert_eq!(rows.len(), 2);
     let (id, outcome) = canceled(&commits, 0);
     assert!(cycle.awaits(&id));
-    cycle.glanced(Glance { answered: vec![(id.clone(), outcome)], ..Glance::default() });
+    cycle.looked(Some(News { answered: vec![(id.clone(), outcome)], ..News::default() }));
     assert!(!cycle.awaits(&id) && cycle.awaits(&rows[1].id));
     let (_, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Await), "{next:?}");
@@ -55,14 +55,13 @@ fn a_call_that_was_answered_before_its_start_never_starts_and_the_next_one_does(
             Next::Commit(changes) if changes.kind == CommitKind::Start => {
                 let decision: &Changes = decision.as_ref().unwrap();
                 let answers = vec![canceled(std::slice::from_ref(decision), 0)];
-                cycle.committed(Verdict::Answered(answers), at(2_000));
+                cycle.committed(CommitOutcome::Answered(answers), at(2_000));
                 break decision.calls.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
             }
             Next::Commit(changes) => {
                 decision = Some(*changes);
-                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
+                cycle.committed(done(Glance::default()), at(2_000));
             }
-            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
             other => panic!("wanted a start, got {other:?}"),
         }
     };
@@ -83,13 +82,12 @@ fn a_settlement_that_comes_after_an_answer_is_written_again_with_that_answer() {
     cycle.settled(id.clone(), Outcome::ok("found"));
     let settle = loop {
         match cycle.next(at(2_000)) {
-            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
             Next::Commit(changes) => break changes,
             other => panic!("wanted a settlement, got {other:?}"),
         }
     };
     assert_eq!(read(&settle), ["found"]);
-    cycle.committed(Verdict::Answered(vec![(id, outcome)]), at(2_000));
+    cycle.committed(CommitOutcome::Answered(vec![(id, outcome)]), at(2_000));
     let (commits, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Think(_)));
     assert_eq!(kinds(&commits), [CommitKind::Settle]);
@@ -103,11 +101,11 @@ fn a_canceled_cycle_whose_call_was_answered_meanwhile_still_closes() {
     drive(&mut cycle);
     let (commits, _) = say(&mut cycle, vec![call("look"), call("look")]);
     let answer = canceled(&commits, 0);
-    cycle.glanced(Glance { cancel: true, ..Glance::default() });
+    cancel(&mut cycle);
     cycle.let_go();
     let Next::Commit(close) = cycle.next(at(2_000)) else { panic!("wanted a close") };
     assert_eq!(close.call_changes.len(), 2);
-    cycle.committed(Verdict::Answered(vec![answer]), at(2_000));
+    cycle.committed(CommitOutcome::Answered(vec![answer]), at(2_000));
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
     assert_eq!(commits[0].call_changes.len(), 1, "the other one is what is left to be answered");

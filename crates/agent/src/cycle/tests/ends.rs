@@ -1,7 +1,8 @@
 //! What ends a cycle and what does not: time that was not lived, calls that were held back, a `done` whose
 //! step failed.
 
-use super::aware::{configured, drive_seeing, glance, urgent};
+use super::aware::{configured, drive_seeing, urgent};
+use super::decide::step_over;
 use super::*;
 use crate::message::Part;
 
@@ -27,9 +28,10 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
     commits.push(*park);
     let mut again = after_crash(&commits, 9);
     again.clean = true;
-    let (tools, model) = (cycle.setup.tools.clone(), cycle.setup.model.clone());
+    let (tools, model) = (cycle.who.setup.tools.clone(), cycle.who.setup.model.clone());
     let window = commits.iter().flat_map(|c| c.entries.iter().cloned().map(Arc::new)).collect();
-    let setup = Setup { tools, model, others: Vec::new(), fresh: CycleId(Uuid::from_u128(51)) };
+    let setup =
+        Setup { tools, model, others: Vec::new(), fresh: CycleId(Uuid::from_u128(51)), panicked: false };
     let mut cycle = Cycle::begin(again, window, setup, hours(8));
     let step = |cycle: &mut Cycle, seconds: u64| {
         let now = hours(8) + Duration::from_secs(seconds);
@@ -37,18 +39,17 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
         cycle.thought(Ok(reply(vec![call("note")])), now);
         loop {
             match cycle.next(now) {
-                Next::Commit(_) => cycle.committed(Verdict::Committed(Glance::default()), now),
+                Next::Commit(_) => cycle.committed(done(Glance::default()), now),
                 Next::Inward(_) => {
                     let done = Done { outcome: Outcome::ok("done"), inward: Inward::default() };
                     cycle.acted(vec![Ok(done)]);
                 }
-                Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
                 next => return next,
             }
         }
     };
     assert!(matches!(cycle.next(hours(8)), Next::Commit(_)));
-    cycle.committed(Verdict::Committed(Glance::default()), hours(8));
+    cycle.committed(done(Glance::default()), hours(8));
     assert!(matches!(cycle.next(hours(8)), Next::Think(_)));
     assert!(matches!(step(&mut cycle, 60), Next::Think(_)), "eight hours of rest are not lived");
     let next = step(&mut cycle, 600);
@@ -64,11 +65,10 @@ fn calls_that_were_held_back_are_no_mistakes() {
         let next = loop {
             match cycle.next(at(2_000)) {
                 Next::Commit(changes) if changes.kind == CommitKind::Start => {
-                    cycle.committed(Verdict::Barred, at(2_000));
+                    cycle.committed(CommitOutcome::Barred, at(2_000));
                     break drive_seeing(&mut cycle, &[urgent(n)]).1;
                 }
-                Next::Commit(_) => cycle.committed(Verdict::Committed(glance(Vec::new())), at(2_000)),
-                Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
+                Next::Commit(_) => cycle.committed(done(Glance::default()), at(2_000)),
                 other => panic!("{other:?}"),
             }
         };
@@ -82,31 +82,17 @@ fn calls_that_were_held_back_are_no_mistakes() {
     assert_eq!(cycle.open.mistakes, 2);
     let canceled = Outcome { status: OutcomeStatus::Canceled, text: "held".into(), detail: None };
     let mut open = cycle.open.clone();
-    cycle.step_over(&mut open, std::iter::once(("fire", &canceled)));
+    step_over(&mut open, std::iter::once(("fire", &canceled)));
     assert_eq!(open.mistakes, 2);
 }
 
 /// Drives with inward calls of `note` that fail.
 fn failing(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
     cycle.thought(Ok(reply(parts)), at(2_000));
-    let mut commits = Vec::new();
-    loop {
-        match cycle.next(at(2_000)) {
-            Next::Commit(changes) => {
-                commits.push(*changes);
-                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
-            }
-            Next::Inward(rows) => {
-                let done = |row: &CallRow| match row.tool.as_str() {
-                    "note" => Err(ToolError::new("no such space")),
-                    _ => Ok(Done { outcome: Outcome::ok("ended"), inward: Inward::default() }),
-                };
-                cycle.acted(rows.iter().map(done).collect());
-            }
-            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
-            other => return (commits, other),
-        }
-    }
+    drive_as(cycle, &[], |row| match row.tool.as_str() {
+        "note" => Err(ToolError::new("no such space")),
+        _ => succeeds(row),
+    })
 }
 
 #[test]
@@ -147,7 +133,7 @@ fn a_done_beside_an_outward_call_that_fails_ends_nothing_either() {
 fn what_an_aborted_generation_used_is_in_the_run() {
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.outdated(glance(vec![urgent(2)]), Some(40));
+    cycle.outdated(news(vec![urgent(2)]), Some(40));
     drive(&mut cycle);
     let mut thought = reply(vec![text("well")]);
     thought.reply.usage = Usage { input: Some(1_000), output: Some(5), ..Usage::default() };
@@ -156,6 +142,21 @@ fn what_an_aborted_generation_used_is_in_the_run() {
     let run = commits[0].run.as_ref().unwrap();
     let aborted = run.steps[0].aborted;
     assert!(aborted.input.is_some_and(|input| input > 0) && aborted.output == Some(40), "{aborted:?}");
-    assert_eq!(run.usage.input, aborted.input.map(|input| input + 1_000));
-    assert_eq!(run.usage.output, Some(45));
+    assert_eq!((run.usage.input, run.usage.output), (Some(1_000), Some(5)), "as the provider reports");
+    assert_eq!(run.estimated(), aborted);
+}
+
+#[test]
+fn a_usage_near_the_largest_number_overflows_nothing() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    let mut thought = reply(vec![call("note"), call("look")]);
+    thought.reply.usage = Usage { input: Some(u64::MAX), output: Some(u64::MAX), ..Usage::default() };
+    cycle.thought(Ok(thought), at(2_000));
+    let (_, next) = drive(&mut cycle);
+    let Next::Outward(rows) = next else { panic!("wanted the call, got {next:?}") };
+    cycle.settled(rows[0].id.clone(), Outcome::ok("seen"));
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Exhausted);
+    assert_eq!(commits.last().unwrap().run.as_ref().unwrap().usage.input, Some(u64::MAX));
 }

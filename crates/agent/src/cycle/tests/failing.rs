@@ -86,7 +86,7 @@ fn with_nothing_behind_it_a_refused_request_is_the_contents_failure_at_once() {
         drive(&mut cycle);
         let (commits, _) = refuse(&mut cycle, error);
         assert_eq!(commits[0].kind, CommitKind::Close);
-        assert_eq!((commits[0].blame, commits[0].batch_cap), (true, Some(Some(1))), "halved");
+        assert!(commits[0].blame);
     }
 }
 

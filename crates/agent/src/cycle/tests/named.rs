@@ -1,9 +1,9 @@
-//! What a step shows besides the taken events: named before the model is asked, gone in the meantime,
-//! taken back with the cycle, kept away from an event that may be poison.
+//! What a step shows besides the taken events: gone in the meantime, taken back with the cycle, kept away
+//! from an event that may be poison.
 
 use serde_json::json;
 
-use super::aware::{configured, drive_seeing, glance, shown, urgent};
+use super::aware::{configured, drive_seeing, shown, urgent};
 use super::*;
 use crate::life::RestReason;
 
@@ -22,51 +22,16 @@ fn fates(changes: &Changes) -> Vec<(u64, &'static str)> {
 }
 
 #[test]
-fn what_a_step_shows_besides_is_named_before_the_model_is_asked() {
+fn what_a_step_shows_besides_is_lived_by_its_decision_and_waits_again_where_it_fails() {
     let (mut cycle, commits, _) = showing();
-    assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Show]);
-    assert_eq!(commits[1].open.as_ref().unwrap().shown, [2]);
+    assert_eq!(kinds(&commits), [CommitKind::Decide], "nothing is written before the model is asked");
     cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     assert_eq!((kinds(&commits), fates(&commits[0])), (vec![CommitKind::Decide], vec![(2, "lived")]));
-    assert!(commits[0].open.as_ref().unwrap().shown.is_empty(), "it is lived");
     let (mut cycle, _, _) = showing();
     cycle.thought(Err(ModelError::Network("gone".into())), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
-    assert_eq!(kinds(&commits), [CommitKind::Park]);
-    assert!(commits[0].open.as_ref().unwrap().shown.is_empty(), "it waits again");
-}
-
-#[test]
-fn an_event_that_left_before_it_was_named_is_not_shown() {
-    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
-    drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
-    let mut asked = None;
-    while asked.is_none() {
-        match cycle.next(at(2_000)) {
-            Next::Commit(changes) if changes.kind == CommitKind::Show => {
-                cycle.committed(Verdict::Gone(vec![2]), at(2_000));
-                assert_eq!(changes.open.unwrap().shown, [2, 3]);
-                let Next::Commit(again) = cycle.next(at(2_000)) else { panic!("named again") };
-                assert_eq!(again.open.unwrap().shown, [3]);
-                cycle.committed(Verdict::Committed(Glance::default()), at(2_000));
-            }
-            Next::Commit(_) => {
-                let news = glance(vec![urgent(2), urgent(3)]);
-                cycle.committed(Verdict::Committed(news), at(2_000));
-            }
-            Next::Inward(_) => {
-                let done = Done { outcome: Outcome::ok("done"), inward: Inward::default() };
-                cycle.acted(vec![Ok(done)]);
-            }
-            Next::Count(texts) => cycle.counted(&vec![10; texts.len()]),
-            Next::Think(prompt) => asked = Some(prompt),
-            other => panic!("{other:?}"),
-        }
-    }
-    let told = shown(&asked.unwrap()).concat();
-    assert!(told.contains(r#"{"n":3}"#) && !told.contains(r#"{"n":2}"#), "{told}");
+    assert_eq!((kinds(&commits), fates(&commits[0])), (vec![CommitKind::Park], vec![]));
 }
 
 #[test]
@@ -76,44 +41,34 @@ fn a_decision_that_meets_an_event_that_is_gone_is_made_again_without_it_and_its_
     let mut thought = reply(vec![text("for nothing")]);
     thought.reply.usage = usage;
     cycle.thought(Ok(thought), at(2_000));
-    let Next::Count(texts) = cycle.next(at(2_000)) else { panic!("counted first") };
-    cycle.counted(&vec![10; texts.len()]);
     let Next::Commit(_) = cycle.next(at(2_000)) else { panic!("then decided") };
-    cycle.committed(Verdict::Gone(vec![2]), at(2_000));
+    cycle.committed(CommitOutcome::Gone(vec![2]), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[]);
-    assert_eq!(kinds(&commits), [CommitKind::Show], "nothing is shown any more");
+    assert!(commits.is_empty());
     let Next::Think(prompt) = next else { panic!("wanted to be asked again, got {next:?}") };
     assert!(!shown(&prompt).concat().contains("MID-CYCLE"));
     let (commits, _) = say(&mut cycle, vec![text("again")]);
     let run = commits[0].run.as_ref().unwrap();
-    assert_eq!((run.usage.input, run.steps[1].aborted), (Some(100), usage));
+    assert_eq!((run.usage.input, run.steps[1].discarded), (Some(100), usage));
 }
 
 #[test]
 fn a_cancel_takes_what_the_step_in_flight_was_shown_with_it() {
-    let (mut cycle, named, _) = showing();
-    cycle.glanced(Glance { cancel: true, ..Glance::default() });
-    cycle.abandoned();
+    let (mut cycle, _, _) = showing();
+    cancel(&mut cycle);
+    cycle.abandoned(None);
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
     assert_eq!(fates(&commits[0]), [(2, "canceled")]);
     let entries: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(entries, [EntryKind::Injection, EntryKind::Notice], "the agent knows what it was told");
-    // The same where the process died meanwhile: the row names them.
-    let mut again = after_crash(&named, 10);
-    again.waiting = vec![urgent(2), service(3, 0)];
-    again.cancel = Some(cycle.id());
-    let mut heir = begin_with(again);
-    let (commits, next) = drive(&mut heir);
-    assert_eq!(rested(&next).0, Ending::Canceled);
-    assert_eq!(fates(&commits[1]), [(2, "canceled")], "what it was not shown waits");
     // And before anything was lived.
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.outdated(glance(vec![urgent(2)]), None);
+    cycle.outdated(news(vec![urgent(2)]), None);
     drive(&mut cycle);
-    cycle.glanced(Glance { cancel: true, ..Glance::default() });
-    cycle.abandoned();
+    cancel(&mut cycle);
+    cycle.abandoned(None);
     let (commits, _) = drive(&mut cycle);
     assert_eq!(fates(&commits[0]), [(1, "canceled"), (2, "canceled")]);
     assert_eq!(commits[0].run.as_ref().unwrap().events, 2);
@@ -135,13 +90,12 @@ fn a_suspended_agents_canceled_cycle_closes_without_being_asked() {
 }
 
 #[test]
-fn while_a_batch_is_halved_nothing_breaks_into_it_before_its_first_decision() {
+fn nothing_breaks_into_a_batch_that_failed_before_its_first_decision() {
     let mut halved = waking(vec![service(1, 1)]);
-    halved.life.batch_cap = Some(1);
     halved.config = Arc::new(AgentConfig::from_json(&json!({"awareness": "interrupt"})).unwrap());
     let mut cycle = begin_with(halved);
     drive(&mut cycle);
-    assert!(!cycle.outdated_by(&glance(vec![urgent(2)])), "it may be the poison");
+    assert!(!cycle.outdated_by(&news(vec![urgent(2)])), "it may be the poison");
     cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
     let (_, next) = drive_seeing(&mut cycle, &[urgent(2)]);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
@@ -161,5 +115,5 @@ fn a_step_that_failed_with_what_was_let_in_is_tried_again_without_it() {
     let Next::Think(prompt) = next else { panic!("wanted the step again, got {next:?}") };
     let told = shown(&prompt).concat();
     assert!(!told.contains("MID-CYCLE") && !told.contains("PREVIEW"), "{told}");
-    assert!(!cycle.outdated_by(&glance(vec![urgent(3)])));
+    assert!(!cycle.outdated_by(&news(vec![urgent(3)])));
 }

@@ -77,7 +77,8 @@ fn tokens_of(agent: &Agent) -> String {
 fn goal_lines(goals: &[Goal]) -> Vec<String> {
     let line = |Branch { goal, depth }| {
         let indent = "  ".repeat(depth);
-        let (text, status) = (&goal.description, goal.status.as_str());
+        let text = &goal.description;
+        let status = goal.status.as_str();
         format!("{indent}{text} ({status}, priority {}, {})", goal.priority, goal.id)
     };
     agent::goals::tree(goals).into_iter().map(line).collect()

@@ -200,7 +200,8 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
     end
 }
 
-/// What came into the step: events besides the cycle's own, how often it began anew, who answered.
+/// What came into the step: events besides the cycle's own, how often it began anew, what was repaired of
+/// its calls, who answered.
 fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
     let mut text = String::new();
     let events = if step.injected == 1 { "event" } else { "events" };
@@ -225,6 +226,12 @@ fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
     }
     if step.rebuilt {
         text.push_str(", history rebuilt (refused as invalid)");
+    }
+    for call in &step.calls {
+        if let Some(what) = &call.repaired {
+            let _ =
+                write!(text, ", {} repaired ({})", screen.clean_line(&call.tool), screen.clean_line(what));
+        }
     }
     if let Some(model) = &step.model {
         let _ = write!(text, ", by {}", screen.clean_line(model));
@@ -347,6 +354,14 @@ mod tests {
         let told = meanwhile(&Screen::plain(Some(80), false), &step);
         assert!(told.starts_with(", begun anew once (about 900 in, 40 out for nothing), "), "{told}");
         assert!(told.ends_with(", 3 entries of the log left out (no room)"), "{told}");
+        let mended = |tool: &str, repaired: Option<&str>| CallReceipt {
+            tool: tool.into(),
+            repaired: repaired.map(str::to_owned),
+            ..Default::default()
+        };
+        let calls = vec![mended("done", None), mended("send_message", Some("trailing comma"))];
+        let told = meanwhile(&Screen::plain(Some(80), false), &StepReceipt { calls, ..Default::default() });
+        assert_eq!(told, ", send_message repaired (trailing comma)");
         assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepReceipt::default()), "");
     }
 

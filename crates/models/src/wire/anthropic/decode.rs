@@ -9,7 +9,9 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::sse::Event;
+use crate::wire::ids;
 use crate::wire::json::{self, Merged, RawObject};
+use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +32,15 @@ struct Block {
     merged: Merged,
     /// What it says: text, reasoning, or the argument string.
     said: String,
+    pieces: Pieces,
     signature: String,
     /// Its place among the parts, once shown.
     part: Option<u32>,
 }
 
 impl Block {
-    fn keep(&mut self, key: &str, json: &str) {
-        self.merged.merge(key, json, self.fields.get(key));
+    fn keep(&mut self, key: &str, json: &str) -> Result<(), ModelError> {
+        self.merged.merge(key, json, self.fields.get(key))
     }
 }
 
@@ -79,6 +82,8 @@ struct Start {
 pub struct AnthropicDecoder {
     origin: Origin,
     id: String,
+    /// Messages that began.
+    begun: u32,
     blocks: Vec<Block>,
     parts: u32,
     counts: Counts,
@@ -92,6 +97,7 @@ impl AnthropicDecoder {
         Self {
             origin,
             id: String::new(),
+            begun: 0,
             blocks: Vec::new(),
             parts: 0,
             counts: Counts::default(),
@@ -100,16 +106,23 @@ impl AnthropicDecoder {
         }
     }
 
-    fn start(&mut self, start: Start) {
+    fn start(&mut self, start: Start) -> Result<(), ModelError> {
+        self.begun = self.begun.saturating_add(1);
+        self.one()?;
         self.id = start.id.unwrap_or_default();
         log_drops(start.input_transformations);
         if let Some(counts) = counts(start.usage) {
             // The number of generated tokens stands in the end; here it only says that it began.
             self.counts = Counts { output_tokens: None, output_tokens_details: None, ..counts };
         }
+        Ok(())
     }
 
-    fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) {
+    fn one(&self) -> Result<(), ModelError> {
+        if self.begun > 1 { Err(ids::second()) } else { Ok(()) }
+    }
+
+    fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let kind = match fields.text("type").as_deref() {
             Some("text") => Kind::Text,
             Some("thinking") => Kind::Reasoning,
@@ -117,24 +130,27 @@ impl AnthropicDecoder {
             _ => Kind::Other,
         };
         let first = match kind {
-            Kind::Text => fields.text("text"),
-            Kind::Reasoning => fields.text("thinking"),
+            Kind::Text => fields.get("text"),
+            Kind::Reasoning => fields.get("thinking"),
             Kind::Call | Kind::Other => None,
         };
-        let signature = fields.text("signature").unwrap_or_default();
+        let mut pieces = Pieces::default();
+        let first = pieces.take(first)?;
+        let signature = text::whole(fields.get("signature"))?;
         let name = fields.text("name").unwrap_or_default();
         let (merged, said) = (Merged::default(), String::new());
-        self.blocks.push(Block { index, kind, fields, merged, said, signature, part: None });
+        self.blocks.push(Block { index, kind, fields, merged, said, pieces, signature, part: None });
         let at = self.blocks.len() - 1;
         if kind == Kind::Call {
             self.blocks[at].part = Some(self.parts);
             out.push(Piece::Start { part: self.parts, kind: PartKind::ToolCall { name } });
             self.parts += 1;
         }
-        self.say(at, first.unwrap_or_default(), out);
+        self.say(at, first, out);
+        Ok(())
     }
 
-    fn delta(&mut self, index: u64, delta: &RawObject, out: &mut Vec<Piece>) {
+    fn delta(&mut self, index: u64, delta: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let kind = delta.text("type").unwrap_or_default();
         let at = match self.blocks.iter().rposition(|block| block.index == index) {
             Some(at) => at,
@@ -143,30 +159,37 @@ impl AnthropicDecoder {
                 let begun = match kind.as_str() {
                     "text_delta" => r#"{"type":"text","text":""}"#,
                     "thinking_delta" => r#"{"type":"thinking","thinking":""}"#,
-                    _ => return,
+                    _ => return Ok(()),
                 };
-                self.block_start(index, RawObject::parse(begun).unwrap_or_default(), out);
+                self.block_start(index, RawObject::parse(begun).unwrap_or_default(), out)?;
                 self.blocks.len() - 1
             }
         };
-        match kind.as_str() {
-            "text_delta" => self.say(at, delta.text("text").unwrap_or_default(), out),
-            "thinking_delta" => self.say(at, delta.text("thinking").unwrap_or_default(), out),
-            "input_json_delta" => self.say(at, delta.text("partial_json").unwrap_or_default(), out),
+        let block = &mut self.blocks[at];
+        let said = match kind.as_str() {
+            "text_delta" => delta.get("text"),
+            "thinking_delta" => delta.get("thinking"),
+            "input_json_delta" => delta.get("partial_json"),
             "signature_delta" => {
-                self.blocks[at].signature.push_str(&delta.text("signature").unwrap_or_default());
+                block.signature.push_str(&text::whole(delta.get("signature"))?);
+                None
             }
             "citations_delta" => {
                 if let Some(citation) = delta.get("citation") {
-                    self.blocks[at].keep("citations", &format!("[{citation}]"));
+                    block.keep("citations", &format!("[{citation}]"))?;
                 }
+                None
             }
             _ => {
                 for (key, value) in delta.0.iter().filter(|(key, _)| key != "type") {
-                    self.blocks[at].keep(key, value.get());
+                    block.keep(key, value.get())?;
                 }
+                None
             }
-        }
+        };
+        let text = block.pieces.take(said)?;
+        self.say(at, text, out);
+        Ok(())
     }
 
     /// Appends to what a block says, and shows it where it is one that is shown.
@@ -218,11 +241,10 @@ impl AnthropicDecoder {
     fn usage(&self) -> Usage {
         let counts = &self.counts;
         // The vendor counts cached tokens beside the others; a receipt counts them among them.
-        let input = counts.input_tokens.map(|fresh| {
-            fresh
-                + counts.cache_creation_input_tokens.unwrap_or(0)
-                + counts.cache_read_input_tokens.unwrap_or(0)
-        });
+        let cached = [counts.cache_creation_input_tokens, counts.cache_read_input_tokens];
+        let input = counts
+            .input_tokens
+            .map(|fresh| cached.into_iter().flatten().fold(fresh, |sum, tokens| sum.saturating_add(tokens)));
         Usage {
             input,
             cached: counts.cache_read_input_tokens,
@@ -282,14 +304,14 @@ impl Decoder for AnthropicDecoder {
         let message: Message = serde_json::from_str(&event.data)
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         match message.kind.as_str() {
-            "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?),
+            "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?)?,
             "content_block_start" => {
                 let fields = message.content_block.ok_or_else(|| lacks("content_block"))?;
-                self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out);
+                self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out)?;
             }
             "content_block_delta" => {
                 let delta = message.delta.ok_or_else(|| lacks("delta"))?;
-                self.delta(message.index.unwrap_or(0), &delta, out);
+                self.delta(message.index.unwrap_or(0), &delta, out)?;
             }
             "content_block_stop" => self.block_stop(message.index.unwrap_or(0), out),
             "message_delta" => {
@@ -316,6 +338,8 @@ impl Decoder for AnthropicDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `stop_reason`".into()));
         };
+        self.one()?;
+        self.blocks.iter().try_for_each(|block| block.pieces.whole().and(block.merged.whole()))?;
         let parts = self.blocks.iter().filter_map(|block| match block.kind {
             Kind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),
             Kind::Reasoning if !block.said.is_empty() => Some(ReplyPart::Reasoning(block.said.clone())),

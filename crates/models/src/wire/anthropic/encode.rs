@@ -2,13 +2,13 @@
 //! that consecutive user turns are one message and outcomes stand first in it.
 
 use agent::entry::Entry;
-use agent::id::CallId;
 use agent::message::{ModelMessage, Native, Origin, Part, Role};
 use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::wire::transcript::{asked, matching, orphan, output, texts};
 use crate::wire::{Between, Lane, Live, json};
 
 /// System layer and tools, with the first cache breakpoint behind them.
@@ -45,7 +45,7 @@ pub(super) fn fragment(origin: &Origin, item: &Item, live: Live<'_>) -> Option<(
         Item::Entry(entry) => match entry.message.role {
             Role::User => (Lane::User, text_blocks(texts(&entry.message))),
             Role::Assistant => (Lane::Assistant, assistant(origin, &entry.message, live.reasoning)),
-            Role::Tool => outcomes(origin, &entry.message, live.asked),
+            Role::Tool => outcomes(origin, &entry.message, live),
         },
     };
     (!blocks.is_empty()).then(|| (lane, Bytes::from(blocks.join(","))))
@@ -81,15 +81,6 @@ pub(super) fn reasons(origin: &Origin, entry: &Entry) -> bool {
     })
 }
 
-fn texts(message: &ModelMessage) -> impl Iterator<Item = &str> {
-    message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        // Nothing makes attachments yet; their place is kept.
-        Part::Image { .. } | Part::File { .. } => Some("[attachment]"),
-        _ => None,
-    })
-}
-
 /// The vendor refuses blocks without visible text.
 fn text_blocks<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     texts.into_iter().filter(|text| !text.trim().is_empty()).map(text_block).collect()
@@ -104,12 +95,6 @@ fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<St
         Some(native) => replayed(native, message.calls().count(), reasoning),
         None => canonical(message),
     }
-}
-
-/// The native block, where it is this wire's and this model's and speaks of the same calls.
-fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
-    let calls = message.calls().count();
-    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
 }
 
 /// The vendor's own blocks, byte for byte: without reasoning where it is not to be sent, without
@@ -143,41 +128,26 @@ fn canonical(message: &ModelMessage) -> Vec<String> {
     blocks
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> (Lane, Vec<String>) {
+fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> (Lane, Vec<String>) {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, error } = part else { continue };
-        match asked.and_then(|entry| sent_id(origin, &entry.message, id)) {
-            Some(sent) => {
-                let shown = if text.is_empty() { "(no output)" } else { text };
+        match asked(origin, live.asked, id) {
+            Some(asked) => {
                 let failed = if *error { r#","is_error":true"# } else { "" };
                 results.push(format!(
                     r#"{{"type":"tool_result","tool_use_id":{},"content":{}{failed}}}"#,
-                    json::string(sent),
-                    json::string(shown)
+                    json::string(asked.native.unwrap_or(&asked.id.0)),
+                    json::string(output(text))
                 ));
             }
-            // An outcome whose call is not in the window would be refused as a block of its own.
-            None => orphans.push(text_block(&format!(
-                "[outcome of {}] {}",
-                json::string(name),
-                json::string(text)
-            ))),
+            None => orphans.push(text_block(&orphan(name, text))),
         }
     }
     let lane = if results.is_empty() { Lane::User } else { Lane::Outcomes };
     results.extend(orphans);
     (lane, results)
-}
-
-/// The id that the call was (or will be) sent with.
-fn sent_id<'a>(origin: &Origin, asked: &'a ModelMessage, call: &CallId) -> Option<&'a str> {
-    let (index, (id, ..)) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
-    match matching(origin, asked) {
-        Some(native) => native.call_ids.get(index).map(String::as_str),
-        None => Some(&id.0),
-    }
 }
 
 #[derive(Deserialize)]

@@ -1,18 +1,20 @@
 //! Arguments that come in pieces, each with the path of the value that it belongs to: put together
 //! to one object, in the order of their coming.
 
+use agent::port::ModelError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::bounds::ARGUMENT_PATH_MAX;
+use crate::wire::text::Pieces;
 
 /// One piece.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Piece {
     json_path: Option<String>,
-    string_value: Option<String>,
+    string_value: Option<Box<RawValue>>,
     number_value: Option<Box<RawValue>>,
     bool_value: Option<bool>,
 }
@@ -23,23 +25,51 @@ enum Step {
     Index(usize),
 }
 
-/// Adds a piece; `None` where its path makes no sense.
-pub(super) fn add(whole: &mut Value, piece: Piece) -> Option<()> {
-    let path = steps(&piece.json_path?)?;
-    let slot = path.into_iter().try_fold(whole, descend)?;
-    match (slot, piece.string_value) {
-        // A string goes on where it stopped.
-        (Value::String(text), Some(more)) => text.push_str(&more),
-        (slot, Some(text)) => *slot = Value::String(text),
-        (slot, None) => {
-            *slot = match (piece.number_value, piece.bool_value) {
-                (Some(number), _) => serde_json::from_str(number.get()).ok()?,
-                (None, Some(truth)) => Value::Bool(truth),
-                (None, None) => Value::Null,
+/// What came so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arguments {
+    whole: Value,
+    /// The string that goes on: its path, and its pieces.
+    path: String,
+    pieces: Pieces,
+}
+
+impl Arguments {
+    /// Adds a piece.
+    pub(super) fn add(&mut self, piece: Piece) -> Result<(), ModelError> {
+        let path = piece.json_path.unwrap_or_default();
+        if path != self.path {
+            self.pieces.whole()?;
+            self.path.clone_from(&path);
+        }
+        let text = self.pieces.take(piece.string_value.as_deref().map(RawValue::get))?;
+        let slot = steps(&path).and_then(|path| path.into_iter().try_fold(&mut self.whole, descend));
+        let slot = slot.ok_or_else(|| garbage("a piece of a call's arguments belongs nowhere"))?;
+        match (slot, piece.string_value) {
+            // A string goes on where it stopped.
+            (Value::String(so_far), Some(_)) => so_far.push_str(&text),
+            (slot, Some(_)) => *slot = Value::String(text),
+            (slot, None) => {
+                *slot = match (piece.number_value, piece.bool_value) {
+                    (Some(number), _) => serde_json::from_str(number.get())
+                        .map_err(|_| garbage("a number of a call's arguments is none"))?,
+                    (None, Some(truth)) => Value::Bool(truth),
+                    (None, None) => Value::Null,
+                }
             }
         }
+        Ok(())
     }
-    Some(())
+
+    /// Their text; none where no piece came.
+    pub(super) fn whole(&self) -> Result<Option<String>, ModelError> {
+        self.pieces.whole()?;
+        Ok((!self.whole.is_null()).then(|| self.whole.to_string()))
+    }
+}
+
+fn garbage(what: &str) -> ModelError {
+    ModelError::Garbage(what.to_owned())
 }
 
 /// The value behind one step, made where it is not there yet. A list grows by one at a time, so that
@@ -95,11 +125,11 @@ mod tests {
     use super::*;
 
     fn all(pieces: &[&str]) -> Option<String> {
-        let mut whole = Value::Null;
+        let mut arguments = Arguments::default();
         for piece in pieces {
-            add(&mut whole, serde_json::from_str(piece).unwrap())?;
+            arguments.add(serde_json::from_str(piece).unwrap()).ok()?;
         }
-        Some(whole.to_string())
+        arguments.whole().unwrap()
     }
 
     #[test]

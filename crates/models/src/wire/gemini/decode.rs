@@ -5,17 +5,19 @@ use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::arguments;
+use super::arguments::{self, Arguments};
 use crate::sse::Event;
+use crate::wire::ids::Ids;
 use crate::wire::json::{self, RawObject};
+use crate::wire::text::Pieces;
 use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
+    response_id: Option<String>,
     candidates: Option<Vec<Candidate>>,
     usage_metadata: Option<Box<RawValue>>,
     prompt_feedback: Option<Feedback>,
@@ -58,7 +60,7 @@ impl Counts {
     fn usage(&self) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
         };
         Usage {
             input: sum(self.prompt_token_count, self.tool_use_prompt_token_count),
@@ -94,15 +96,18 @@ struct Part {
 #[derive(Clone, Debug)]
 struct Growing {
     part: usize,
-    arguments: Value,
+    arguments: Arguments,
 }
 
 /// Decodes one streamed generation.
 #[derive(Clone, Debug)]
 pub struct GeminiDecoder {
     origin: Origin,
+    ids: Ids,
     parts: Vec<Part>,
     shown: u32,
+    text: Pieces,
+    thought: Pieces,
     growing: Option<Growing>,
     usage: Usage,
     stop: Option<StopReason>,
@@ -111,7 +116,17 @@ pub struct GeminiDecoder {
 impl GeminiDecoder {
     /// At the beginning of a generation of `origin`.
     pub fn new(origin: Origin) -> Self {
-        Self { origin, parts: Vec::new(), shown: 0, growing: None, usage: Usage::default(), stop: None }
+        Self {
+            origin,
+            ids: Ids::default(),
+            parts: Vec::new(),
+            shown: 0,
+            text: Pieces::default(),
+            thought: Pieces::default(),
+            growing: None,
+            usage: Usage::default(),
+            stop: None,
+        }
     }
 
     fn part(&mut self, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
@@ -119,11 +134,12 @@ impl GeminiDecoder {
             let call = RawObject::parse(call).ok_or_else(|| garbage("a call is no object"))?;
             return self.call(fields, &call, out);
         }
-        let Some(text) = fields.text("text") else {
+        let Some(raw) = fields.get("text") else {
             self.push(Kind::Other, fields, false);
             return Ok(());
         };
         let thought = fields.get("thought") == Some("true");
+        let text = if thought { &mut self.thought } else { &mut self.text }.take(Some(raw))?;
         let plain = fields.0.iter().all(|(key, _)| key == "text" || key == "thought");
         if plain && text.is_empty() {
             return Ok(());
@@ -148,12 +164,12 @@ impl GeminiDecoder {
         let more = call.get("willContinue") == Some("true");
         match call.text("name").filter(|name| !name.is_empty()) {
             Some(name) => {
-                self.settle(out);
+                self.settle(out)?;
                 let at = self.push(Kind::Call, fields, false);
                 self.begin(at, PartKind::ToolCall { name }, out);
                 let pieces = call.get("partialArgs").is_some();
                 if more || pieces {
-                    self.growing = Some(Growing { part: at, arguments: Value::Null });
+                    self.growing = Some(Growing { part: at, arguments: Arguments::default() });
                 } else {
                     self.say(at, call.get("args").unwrap_or_default().to_owned(), out);
                 }
@@ -166,13 +182,9 @@ impl GeminiDecoder {
         let pieces: Vec<arguments::Piece> = serde_json::from_str(pieces)
             .map_err(|error| garbage(&format!("the pieces of a call's arguments: {error}")))?;
         for piece in pieces {
-            arguments::add(&mut growing.arguments, piece)
-                .ok_or_else(|| garbage("a piece of a call's arguments belongs nowhere"))?;
+            growing.arguments.add(piece)?;
         }
-        if !more {
-            self.settle(out);
-        }
-        Ok(())
+        if more { Ok(()) } else { self.settle(out) }
     }
 
     /// A signature may come with a later piece of its call.
@@ -184,11 +196,12 @@ impl GeminiDecoder {
     }
 
     /// Ends the call whose arguments came in pieces.
-    fn settle(&mut self, out: &mut Vec<Piece>) {
-        let Some(growing) = self.growing.take() else { return };
-        if !growing.arguments.is_null() {
-            self.say(growing.part, growing.arguments.to_string(), out);
+    fn settle(&mut self, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let Some(growing) = self.growing.take() else { return Ok(()) };
+        if let Some(arguments) = growing.arguments.whole()? {
+            self.say(growing.part, arguments, out);
         }
+        Ok(())
     }
 
     fn begin(&mut self, at: usize, kind: PartKind, out: &mut Vec<Piece>) -> u32 {
@@ -320,13 +333,16 @@ impl Decoder for GeminiDecoder {
                 continue;
             }
             let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+            if !parts.is_empty() {
+                self.ids.take(chunk.response_id.as_deref().unwrap_or_default())?;
+            }
             for part in parts {
                 self.part(part, out)?;
             }
             match candidate.finish_reason.as_deref() {
                 None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
                 Some(reason) => {
-                    self.settle(out);
+                    self.settle(out)?;
                     self.finish(reason, candidate.finish_message)?;
                 }
             }
@@ -355,6 +371,8 @@ impl Decoder for GeminiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finishReason`".into()));
         };
+        self.ids.one()?;
+        self.text.whole().and(self.thought.whole())?;
         let parts = self.reply_parts();
         Ok(Reply { parts, native: self.native(), usage: self.usage, stop })
     }

@@ -1,8 +1,6 @@
 //! Entries as parts. A fragment is a list of parts; the glue makes contents of them: one of the
 //! user for neighbours that are text, but never one that holds outcomes and text together.
 
-use agent::entry::Entry;
-use agent::id::CallId;
 use agent::message::{ModelMessage, Native, Origin, Part, Role};
 use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
@@ -10,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::schema;
 use crate::wire::json::{self, RawObject};
+use crate::wire::transcript::{asked, matching, orphan, output, texts};
 use crate::wire::{Between, Lane, Live};
 
 /// What the vendor takes as the signature of a call that it did not make itself.
@@ -49,7 +48,7 @@ pub(super) fn fragment(origin: &Origin, sealed: bool, item: &Item, live: Live<'_
             let parts = assistant(origin, sealed, &entry.message, live.reasoning);
             (!parts.is_empty()).then(|| (Lane::Assistant, Bytes::from(parts.join(","))))
         }
-        Role::Tool => outcomes(origin, &entry.message, live.asked),
+        Role::Tool => outcomes(origin, &entry.message, live),
     }
 }
 
@@ -82,15 +81,6 @@ fn user<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<(Lane, Bytes)> {
     (!parts.is_empty()).then(|| (Lane::User, Bytes::from(parts.join(","))))
 }
 
-fn texts(message: &ModelMessage) -> impl Iterator<Item = &str> {
-    message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        // Nothing makes attachments yet; their place is kept.
-        Part::Image { .. } | Part::File { .. } => Some("[attachment]"),
-        _ => None,
-    })
-}
-
 fn text_parts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     texts.into_iter().filter(|text| !text.trim().is_empty()).map(text_part).collect()
 }
@@ -105,12 +95,6 @@ fn assistant(origin: &Origin, sealed: bool, message: &ModelMessage, reasoning: b
         None => canonical(message),
     };
     if sealed { signed(parts) } else { parts }
-}
-
-/// The native block, where it is this wire's and this model's and speaks of the same calls.
-fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
-    let calls = message.calls().count();
-    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
 }
 
 /// The vendor's own parts, byte for byte, with the signatures on them: without thoughts where these
@@ -173,29 +157,24 @@ fn signed(mut parts: Vec<String>) -> Vec<String> {
     parts
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> Option<(Lane, Bytes)> {
+fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> Option<(Lane, Bytes)> {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, error } = part else { continue };
-        match asked.and_then(|entry| sent_id(origin, &entry.message, id)) {
-            Some(sent) => {
-                let id =
-                    if sent.is_empty() { String::new() } else { format!(r#""id":{},"#, json::string(sent)) };
+        match asked(origin, live.asked, id) {
+            Some(asked) => {
+                // Where it was given no id, its place in the list tells.
+                let sent = asked.native.filter(|id| !id.is_empty());
+                let id = sent.map(|id| format!(r#""id":{},"#, json::string(id))).unwrap_or_default();
                 let key = if *error { "error" } else { "output" };
-                let shown = if text.is_empty() { "(no output)" } else { text };
                 results.push(format!(
                     r#"{{"functionResponse":{{{id}"name":{},"response":{{"{key}":{}}}}}}}"#,
-                    json::string(&json::sound_name(name)),
-                    json::string(shown)
+                    json::string(&json::sound_name(asked.name)),
+                    json::string(output(text))
                 ));
             }
-            // An outcome whose call is not in the window would be refused as a response.
-            None => orphans.push(text_part(&format!(
-                "[outcome of {}] {}",
-                json::string(name),
-                json::string(text)
-            ))),
+            None => orphans.push(text_part(&orphan(name, text))),
         }
     }
     if results.is_empty() {
@@ -207,14 +186,4 @@ fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> O
         out.push_str(&orphans.join(","));
     }
     Some((Lane::Outcomes, Bytes::from(out)))
-}
-
-/// The id that the call was (or will be) sent with; empty where it goes without, and its place in
-/// the list tells.
-fn sent_id<'a>(origin: &Origin, asked: &'a ModelMessage, call: &CallId) -> Option<&'a str> {
-    let (index, _) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
-    match matching(origin, asked) {
-        Some(native) => native.call_ids.get(index).map(String::as_str),
-        None => Some(""),
-    }
 }

@@ -4,83 +4,17 @@
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+use super::calls::{self, Call};
+use super::chunk::{Chunk, Counts, list, says_something, unsupported};
 use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
 use crate::sse::Event;
+use crate::wire::ids::Ids;
 use crate::wire::json::{self, Merged, RawObject};
+use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
-
-#[derive(Debug, Deserialize)]
-struct Chunk {
-    id: Option<Box<RawValue>>,
-    choices: Option<Vec<Choice>>,
-    usage: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Choice {
-    index: Option<u64>,
-    delta: Option<RawObject>,
-    finish_reason: Option<String>,
-    error: Option<Box<RawValue>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Counts {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    total_tokens: Option<u64>,
-    prompt_tokens_details: Option<PromptDetails>,
-    completion_tokens_details: Option<CompletionDetails>,
-    prompt_cache_hit_tokens: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct PromptDetails {
-    cached_tokens: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct CompletionDetails {
-    reasoning_tokens: Option<u64>,
-}
-
-impl Counts {
-    fn usage(&self) -> Usage {
-        let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
-        let reasoning = self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
-        // Some (xAI) count reasoning beside the completion; their total tells.
-        let beside = match (self.total_tokens, self.prompt_tokens, self.completion_tokens, reasoning) {
-            (Some(total), Some(input), Some(output), Some(reasoning))
-                if total == input + output + reasoning =>
-            {
-                reasoning
-            }
-            _ => 0,
-        };
-        Usage {
-            input: self.prompt_tokens,
-            cached: cached.or(self.prompt_cache_hit_tokens),
-            output: self.completion_tokens.map(|output| output + beside),
-            reasoning,
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Call {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-    /// Fields of the call that we do not know, some of which must go back.
-    fields: Merged,
-}
 
 /// Where a part's content is, in the order of the parts.
 #[derive(Clone, Debug)]
@@ -94,13 +28,19 @@ enum Part {
 #[derive(Clone, Debug)]
 pub struct OpenAiDecoder {
     origin: Origin,
+    /// The first chunk's.
     id: String,
+    ids: Ids,
     parts: Vec<Part>,
     calls: Vec<Call>,
+    /// The last part, where it is a call that is not shown yet: more of its name may come.
+    unshown: bool,
     /// Fields of the message besides content and calls, merged over all deltas.
     fields: Merged,
     content: String,
     refusal: String,
+    /// The pieces of content, readable reasoning and refusal.
+    pieces: [Pieces; 3],
     reader: Option<Reader>,
     usage: Usage,
     stop: Option<StopReason>,
@@ -113,11 +53,14 @@ impl OpenAiDecoder {
         Self {
             origin,
             id: String::new(),
+            ids: Ids::default(),
             parts: Vec::new(),
             calls: Vec::new(),
+            unshown: false,
             fields: Merged::default(),
             content: String::new(),
             refusal: String::new(),
+            pieces: Default::default(),
             reader: (mode == ToolMode::JsonSchema).then(Reader::new),
             usage: Usage::default(),
             stop: None,
@@ -125,53 +68,61 @@ impl OpenAiDecoder {
         }
     }
 
-    fn delta(&mut self, delta: RawObject, out: &mut Vec<Piece>) {
+    fn delta(&mut self, delta: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         // One text may come under two names (vLLM, OpenRouter): the first known one is shown.
-        let shown = REASONING[..2].iter().find(|key| delta.text(key).is_some_and(|text| !text.is_empty()));
+        let says = |key: &&&str| delta.get(key).is_some_and(|raw| raw.starts_with('"') && raw != r#""""#);
+        let shown = REASONING[..2].iter().find(says);
         for (key, value) in &delta.0 {
             match key.as_str() {
                 "role" => {}
-                "content" => self.content_delta(value.get(), out),
+                "function_call" if value.get() != "null" => {
+                    return Err(unsupported("calls in the old form (`function_call`)"));
+                }
+                "content" => self.content_delta(value.get(), out)?,
                 "tool_calls" => {
-                    let calls: Vec<RawObject> = serde_json::from_str(value.get()).unwrap_or_default();
-                    for call in calls {
-                        self.call_delta(&call, out);
+                    for call in list("tool_calls", value.get())? {
+                        self.call_delta(&call, out)?;
                     }
                 }
-                "refusal" => {
-                    self.refusal.push_str(&serde_json::from_str::<String>(value.get()).unwrap_or_default());
-                }
+                "refusal" => self.refusal.push_str(&self.pieces[2].take(Some(value.get()))?),
                 name => {
-                    self.fields.merge(name, value.get(), None);
+                    self.fields.merge(name, value.get(), None)?;
                     if shown.is_some_and(|shown| *shown == name) {
-                        let text: String = serde_json::from_str(value.get()).unwrap_or_default();
-                        self.say(PartKind::Reasoning, text, out);
+                        self.reasoning(Some(value.get()), out)?;
                     }
                 }
             }
         }
+        Ok(())
     }
 
     /// Content is a string, or (Mistral) a list of typed chunks.
-    fn content_delta(&mut self, raw: &str, out: &mut Vec<Piece>) {
-        if let Ok(text) = serde_json::from_str::<String>(raw) {
-            return self.text(text, out);
+    fn content_delta(&mut self, raw: &str, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        if !raw.starts_with('[') {
+            return self.text(Some(raw), out);
         }
-        let chunks: Vec<RawObject> = serde_json::from_str(raw).unwrap_or_default();
-        for chunk in chunks {
-            if let Some(text) = chunk.text("text") {
-                self.text(text, out);
-            }
-            let thinking = chunk.get("thinking").unwrap_or("[]");
-            for thought in serde_json::from_str::<Vec<RawObject>>(thinking).unwrap_or_default() {
-                self.say(PartKind::Reasoning, thought.text("text").unwrap_or_default(), out);
+        for chunk in list("content", raw)? {
+            self.text(chunk.get("text"), out)?;
+            for thought in list("thinking", chunk.get("thinking").unwrap_or("null"))? {
+                self.reasoning(thought.get("text"), out)?;
             }
         }
+        Ok(())
     }
 
-    fn text(&mut self, text: String, out: &mut Vec<Piece>) {
+    fn reasoning(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let text = self.pieces[1].take(raw)?;
+        self.say(PartKind::Reasoning, text, out);
+        Ok(())
+    }
+
+    fn text(&mut self, raw: Option<&str>, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+        let text = self.pieces[0].take(raw)?;
         self.content.push_str(&text);
-        let Some(reader) = self.reader.as_mut() else { return self.say(PartKind::Text, text, out) };
+        let Some(reader) = self.reader.as_mut() else {
+            self.say(PartKind::Text, text, out);
+            return Ok(());
+        };
         let mut seen = Vec::new();
         reader.push(&text, &mut seen);
         for seen in seen {
@@ -180,19 +131,34 @@ impl OpenAiDecoder {
                 Seen::Text => self.begin(Part::Text(String::new()), PartKind::Text, out),
                 Seen::Call(name) => {
                     let id = json::made_up_id(&self.id, 0);
-                    let fields = Merged::default();
-                    let call = Call { index: None, id, name: name.clone(), arguments: String::new(), fields };
-                    self.calls.push(call);
+                    self.calls.push(Call { id, name: name.clone(), ..Call::default() });
                     self.begin(Part::Call(0), PartKind::ToolCall { name }, out);
                 }
                 Seen::More(text) => self.append(text, out),
             }
         }
+        Ok(())
     }
 
     fn begin(&mut self, part: Part, kind: PartKind, out: &mut Vec<Piece>) {
+        self.show_call(out);
         out.push(Piece::Start { part: self.parts.len() as u32, kind });
         self.parts.push(part);
+    }
+
+    fn begin_call(&mut self, call: Call, out: &mut Vec<Piece>) {
+        self.show_call(out);
+        self.parts.push(Part::Call(self.calls.len()));
+        self.calls.push(call);
+        self.unshown = true;
+    }
+
+    /// Shows the call whose name was still coming.
+    fn show_call(&mut self, out: &mut Vec<Piece>) {
+        if let (true, Some(Part::Call(at))) = (std::mem::take(&mut self.unshown), self.parts.last()) {
+            let kind = PartKind::ToolCall { name: self.calls[*at].name.clone() };
+            out.push(Piece::Start { part: self.parts.len() as u32 - 1, kind });
+        }
     }
 
     /// Appends to the last part.
@@ -225,72 +191,44 @@ impl OpenAiDecoder {
         self.append(text, out);
     }
 
-    fn call_delta(&mut self, delta: &RawObject, out: &mut Vec<Piece>) {
+    fn call_delta(&mut self, delta: &RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let function = delta.get("function").and_then(RawObject::parse).unwrap_or_default();
         let (index, id) = (delta.number("index"), delta.text("id").unwrap_or_default());
-        let name = function.text("name").unwrap_or_default();
-        // Arguments are a string; a server that gives an object means its text.
-        let arguments = match function.get("arguments") {
-            Some(raw) if raw.starts_with('{') => raw.to_owned(),
-            Some(raw) => serde_json::from_str(raw).unwrap_or_default(),
-            None => String::new(),
-        };
-        let at = match self.same_call(index, &id, &name, &arguments) {
+        let name = text::whole(function.get("name"))?;
+        let raw = function.get("arguments");
+        let at = match calls::goes_on(&self.calls, index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
-                self.calls.push(Call {
-                    index,
-                    id: id.clone(),
-                    name: name.clone(),
-                    arguments: String::new(),
-                    fields: Merged::default(),
-                });
-                let at = self.calls.len() - 1;
-                self.begin(Part::Call(at), PartKind::ToolCall { name: name.clone() }, out);
-                at
+                self.begin_call(Call { index, ..Call::default() }, out);
+                self.calls.len() - 1
             }
         };
         let call = &mut self.calls[at];
         if call.id.is_empty() {
             call.id = id;
         }
-        if call.name.is_empty() {
-            call.name = name;
+        // A name comes before the arguments, in pieces here and whole in every delta there.
+        if call.arguments.is_empty() && call.name != name {
+            call.name.push_str(&name);
         }
         for (key, value) in &delta.0 {
             if !matches!(key.as_str(), "index" | "id" | "type" | "function") {
-                call.fields.merge(key, value.get(), None);
+                call.fields.merge(key, value.get(), None)?;
             }
         }
+        // Arguments are a string; a server that gives an object means its text.
+        let arguments = match raw {
+            Some(raw) if raw.starts_with('{') => raw.to_owned(),
+            raw => call.pieces.take(raw)?,
+        };
         if arguments.is_empty() {
-            return;
+            return Ok(());
         }
         call.arguments.push_str(&arguments);
+        self.show_call(out);
         let part = self.parts.iter().position(|part| matches!(part, Part::Call(call) if *call == at));
         out.push(Piece::Delta { part: part.unwrap_or(0) as u32, text: arguments });
-    }
-
-    /// Which call a delta goes on with; `None` where it begins one. Servers count calls by `index`,
-    /// or give every call the same index, or none; they name the call once, or in every delta.
-    fn same_call(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
-        let at = match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index)?,
-            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id)?,
-            None => self.calls.len().checked_sub(1)?,
-        };
-        let call = &self.calls[at];
-        let other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
-        if other_id && !name.is_empty() {
-            return None;
-        }
-        // Nothing but the content can tell: a second name, or a second object.
-        let untold = !name.is_empty() && (id.is_empty() || call.id.is_empty());
-        let whole = || json::is_object(&call.arguments);
-        let other_name = name != call.name && !call.name.is_empty();
-        // Only a delta that leaves it open pays for reading all that came before.
-        let renamed = || other_name && (call.arguments.is_empty() || whole());
-        let second = untold && (renamed() || arguments.trim_start().starts_with('{') && whole());
-        (!second).then_some(at)
+        Ok(())
     }
 
     fn finish(&mut self, reason: &str) -> Result<(), ModelError> {
@@ -310,18 +248,6 @@ impl OpenAiDecoder {
         Ok(())
     }
 
-    /// Unique ids for all calls, as they will be sent back.
-    fn settle_ids(&mut self) {
-        for at in 0..self.calls.len() {
-            let (before, rest) = self.calls.split_at_mut(at);
-            let call = &mut rest[0];
-            if call.id.is_empty() || before.iter().any(|other| other.id == call.id) {
-                let seed = format!("{}/{}/{}", self.id, call.name, call.arguments);
-                call.id = json::made_up_id(&seed, at);
-            }
-        }
-    }
-
     fn native(&self) -> Native {
         let mut body = RawObject::default();
         body.set_text("role", "assistant");
@@ -333,21 +259,7 @@ impl OpenAiDecoder {
             body.set_text("refusal", &self.refusal);
         }
         if !self.calls.is_empty() && self.origin.wire == WIRE {
-            let calls = self.calls.iter().map(|call| {
-                let mut function = RawObject::default();
-                function.set_text("name", &json::sound_name(&call.name));
-                function.set_text("arguments", &json::sound_arguments(&call.arguments));
-                let mut text = String::new();
-                function.write(&mut text);
-                let mut whole = RawObject::default();
-                whole.set_text("id", &call.id);
-                whole.set_text("type", "function");
-                whole.set("function", text);
-                call.fields.write_into(&mut whole);
-                let mut text = String::new();
-                whole.write(&mut text);
-                text
-            });
+            let calls = self.calls.iter().map(Call::write);
             body.set("tool_calls", format!("[{}]", calls.collect::<Vec<_>>().join(",")));
         }
         self.fields.write_into(&mut body);
@@ -394,8 +306,9 @@ impl Decoder for OpenAiDecoder {
         if chunk.error.is_some() {
             return Err(failure::in_stream(&event.data));
         }
-        if let (true, Some(id)) = (self.id.is_empty(), chunk.id) {
-            self.id = id.get().trim_matches('"').to_owned();
+        let id = chunk.id.as_ref().map_or("", |id| id.get().trim_matches('"'));
+        if self.id.is_empty() {
+            id.clone_into(&mut self.id);
         }
         for choice in chunk.choices.unwrap_or_default() {
             // More than one choice was not asked for.
@@ -405,10 +318,20 @@ impl Decoder for OpenAiDecoder {
             if let Some(error) = choice.error {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
-            self.delta(choice.delta.unwrap_or_default(), out);
+            if self.parts.is_empty() {
+                choice.is_delta()?;
+            }
+            let delta = choice.delta.unwrap_or_default();
+            if says_something(&delta) {
+                self.ids.take(id)?;
+            }
+            self.delta(delta, out)?;
             match choice.finish_reason.as_deref() {
                 None | Some("") => {}
-                Some(reason) => self.finish(reason)?,
+                Some(reason) => {
+                    self.show_call(out);
+                    self.finish(reason)?;
+                }
             }
         }
         // Before the finish it is a running count; what counts comes with it or after.
@@ -431,11 +354,19 @@ impl Decoder for OpenAiDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before its `finish_reason`".into()));
         };
+        self.ids.one()?;
+        let calls = self.calls.iter().map(|call| call.pieces.whole().and(call.fields.whole()));
+        self.pieces
+            .iter()
+            .map(Pieces::whole)
+            .chain(calls)
+            .chain([self.fields.whole()])
+            .collect::<Result<(), _>>()?;
         let stop = match (stop, self.refusal.is_empty()) {
             (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
             (stop, _) => stop,
         };
-        self.settle_ids();
+        calls::settle_ids(&mut self.calls, &self.id);
         let parts = self.reply_parts();
         Ok(Reply { parts, native: Some(self.native()), usage: self.usage, stop })
     }

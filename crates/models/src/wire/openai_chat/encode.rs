@@ -1,39 +1,35 @@
 //! Entries as chat messages, for native tool calls. A user fragment is the bare inside of a string,
 //! so that the glue alone decides whether neighbours become one message.
 
-use agent::entry::Entry;
 use agent::id::CallId;
-use agent::message::{ModelMessage, Native, Origin, Part, Role};
+use agent::message::{ModelMessage, Origin, Part, Role};
 use agent::port::ReasoningReplay;
 use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{Dialect, ToolMode, tool_mode};
+use super::Dialect;
 use crate::wire::json::{self, RawObject};
+use crate::wire::transcript::{self, asked, matching, orphan, output};
 use crate::wire::{Between, Lane, Live};
 
 /// Fields that servers deliver reasoning in, and take it back in.
 pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
 
-/// Tools and the system message.
-pub(super) fn head(mode: ToolMode, prompt: &Prompt) -> Bytes {
-    let mut out = String::new();
-    let mut system = prompt.system.to_string();
-    if !prompt.tools.is_empty() {
-        match mode {
-            ToolMode::Native => out.push_str(&tools(prompt)),
-            ToolMode::JsonSchema => system.push_str(&tool_mode::manual(prompt)),
-        }
-    }
-    out.push_str(r#","messages":["#);
+/// Up to where the messages begin: the tools, and the system message as the first.
+pub(super) fn head(tools: &str, system: &str) -> Bytes {
+    let mut out = format!(r#"{tools},"messages":["#);
     if !system.trim().is_empty() {
-        out.push_str(&format!(r#"{{"role":"system","content":{}}},"#, json::string(&system)));
+        out.push_str(&format!(r#"{{"role":"system","content":{}}},"#, json::string(system)));
     }
     Bytes::from(out)
 }
 
-fn tools(prompt: &Prompt) -> String {
+/// The field that offers the tools.
+pub(super) fn tools(prompt: &Prompt) -> String {
+    if prompt.tools.is_empty() {
+        return String::new();
+    }
     let tools = prompt.tools.iter().map(|tool| {
         format!(
             r#"{{"type":"function","function":{{"name":{},"description":{},"parameters":{}}}}}"#,
@@ -57,12 +53,12 @@ pub(super) fn fragment(
         Item::Entry(entry) => entry,
     };
     match entry.message.role {
-        Role::User => user(&texts(&entry.message)),
+        Role::User => user(&transcript::text(&entry.message)),
         Role::Assistant => {
             let message = assistant(origin, dialect, &entry.message, live.reasoning)?;
             Some((Lane::Assistant, Bytes::from(message)))
         }
-        Role::Tool => outcomes(origin, dialect, &entry.message, live.asked),
+        Role::Tool => outcomes(origin, dialect, &entry.message, live),
     }
 }
 
@@ -94,23 +90,6 @@ pub(super) fn user(text: &str) -> Option<(Lane, Bytes)> {
     (!text.trim().is_empty()).then(|| (Lane::User, Bytes::from(json::bare(text))))
 }
 
-/// All text of a message.
-pub(super) fn texts(message: &ModelMessage) -> String {
-    let text = |part: &Part| match part {
-        Part::Text { text } => Some(text.clone()),
-        // Nothing makes attachments yet; their place is kept.
-        Part::Image { .. } | Part::File { .. } => Some("[attachment]".to_owned()),
-        _ => None,
-    };
-    message.parts.iter().filter_map(text).collect::<Vec<_>>().join("\n\n")
-}
-
-/// The native block, where it is this wire's and this model's and speaks of the same calls.
-pub(super) fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
-    let calls = message.calls().count();
-    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
-}
-
 fn assistant(origin: &Origin, dialect: Dialect, message: &ModelMessage, reasoning: bool) -> Option<String> {
     let native = matching(origin, message).and_then(|native| RawObject::parse(&native.body));
     let calls = match &native {
@@ -119,7 +98,7 @@ fn assistant(origin: &Origin, dialect: Dialect, message: &ModelMessage, reasonin
     };
     let content = match &native {
         Some(native) => native.get("content").filter(|raw| *raw != "null").map(str::to_owned),
-        None => Some(json::string(&texts(message))),
+        None => Some(json::string(&transcript::text(message))),
     };
     let content = content.unwrap_or_else(|| r#""""#.to_owned());
     let mut fields = String::new();
@@ -166,33 +145,24 @@ fn outcomes(
     origin: &Origin,
     dialect: Dialect,
     message: &ModelMessage,
-    asked: Option<&Entry>,
+    live: Live<'_>,
 ) -> Option<(Lane, Bytes)> {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, .. } = part else { continue };
-        match asked.and_then(|entry| sent_id(origin, dialect, &entry.message, id)) {
+        let asked = asked(origin, live.asked, id);
+        match asked.map(|asked| asked.native.map_or_else(|| our_id(dialect, asked.id), str::to_owned)) {
             Some(sent) => results.push(format!(
                 r#"{{"role":"tool","tool_call_id":{},"content":{}}}"#,
                 json::string(&sent),
-                json::string(if text.is_empty() { "(no output)" } else { text })
+                json::string(output(text))
             )),
-            // An outcome whose call is not in the window would be refused as a message of its own.
-            None => orphans.push(format!("[outcome of {}] {}", json::string(name), json::string(text))),
+            None => orphans.push(orphan(name, text)),
         }
     }
     if results.is_empty() {
         return user(&orphans.join("\n"));
     }
     Some((Lane::Outcomes, Bytes::from(results.join(","))))
-}
-
-/// The id that the call was (or will be) sent with.
-fn sent_id(origin: &Origin, dialect: Dialect, asked: &ModelMessage, call: &CallId) -> Option<String> {
-    let (index, (id, ..)) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
-    match matching(origin, asked) {
-        Some(native) => native.call_ids.get(index).cloned(),
-        None => Some(our_id(dialect, id)),
-    }
 }

@@ -1,6 +1,8 @@
 //! The chat completions wire of OpenAI and of everyone who speaks it: dialect flags tell how far
 //! they do.
 
+mod calls;
+mod chunk;
 mod decode;
 mod encode;
 mod shape;
@@ -165,7 +167,12 @@ impl Wire for OpenAiChat {
     }
 
     fn head(&self, prompt: &Prompt) -> Bytes {
-        encode::head(self.tool_mode, prompt)
+        match self.tool_mode {
+            ToolMode::Native => encode::head(&encode::tools(prompt), &prompt.system),
+            ToolMode::JsonSchema => {
+                encode::head("", &format!("{}{}", prompt.system, tool_mode::manual(prompt)))
+            }
+        }
     }
 
     fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {

@@ -67,15 +67,29 @@ impl Text {
                     self.unescape(&escape);
                 }
             }
-            None if c == '"' => return true,
+            None if c == '"' => {
+                self.give_up_half();
+                return true;
+            }
             None if c == '\\' => self.escape = Some(String::new()),
-            None => self.text.push(c),
+            None => {
+                self.give_up_half();
+                self.text.push(c);
+            }
         }
         false
     }
 
+    /// The model wrote half a character: its place is kept.
+    fn give_up_half(&mut self) {
+        if self.high.take().is_some() {
+            self.text.push('\u{fffd}');
+        }
+    }
+
     fn unescape(&mut self, escape: &str) {
         let Some(hex) = escape.strip_prefix('u') else {
+            self.give_up_half();
             self.text.push(match escape {
                 "n" => '\n',
                 "t" => '\t',
@@ -87,12 +101,15 @@ impl Text {
             return;
         };
         let unit = u16::from_str_radix(hex, 16).unwrap_or(0xfffd);
-        let units: Vec<u16> = self.high.take().into_iter().chain([unit]).collect();
-        if units.len() == 1 && (0xd800..0xdc00).contains(&unit) {
-            self.high = Some(unit);
-            return;
+        if let Some(Ok(c)) = self.high.and_then(|high| char::decode_utf16([high, unit]).next()) {
+            self.high = None;
+            return self.text.push(c);
         }
-        self.text.extend(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')));
+        self.give_up_half();
+        match unit {
+            0xd800..0xdc00 => self.high = Some(unit),
+            _ => self.text.push(char::from_u32(unit.into()).unwrap_or('\u{fffd}')),
+        }
     }
 }
 
@@ -337,6 +354,8 @@ mod tests {
     fn a_text_is_decoded() {
         check(r#"{"text": "a\n\"b\" \u00e9 \ud83d\ude00 ü"}"#, &Shape::Text("a\n\"b\" é 😀 ü".into()));
         check(r#"{"text":"ab"#, &Shape::Text("ab".into()));
+        let halves = r#"{"text":"\ud83dx\ude00\ud83d\ud83d\ude00\n\ud83d\n\ud83d"}"#;
+        check(halves, &Shape::Text("\u{fffd}x\u{fffd}\u{fffd}😀\n\u{fffd}\n\u{fffd}".into()));
         check(r#"{"text":""}"#, &Shape::Nothing);
         check("", &Shape::Nothing);
     }

@@ -7,12 +7,16 @@ use agent::prompt::{Item, Prompt, ToolChoice};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::encode::{matching, texts, user};
+use super::encode::user;
 use crate::wire::Lane;
 use crate::wire::json::{self as raw, RawObject};
+use crate::wire::transcript::{self, matching};
 
 /// What the system layer says of it.
 pub(super) fn manual(prompt: &Prompt) -> String {
+    if prompt.tools.is_empty() {
+        return String::new();
+    }
     let mut out = String::from(
         "\n\n# How you answer\n\
          You answer with exactly one JSON object and nothing else.\n\
@@ -102,7 +106,7 @@ pub(super) fn fragment(origin: &Origin, item: &Item) -> Option<(Lane, Bytes)> {
         Item::Entry(entry) => &entry.message,
     };
     match message.role {
-        Role::User => user(&texts(message)),
+        Role::User => user(&transcript::text(message)),
         Role::Assistant => {
             let content = content(origin, message)?;
             Some((Lane::Assistant, Bytes::from(format!(r#"{{"role":"assistant","content":{content}}}"#))))
@@ -125,7 +129,7 @@ fn content(origin: &Origin, message: &ModelMessage) -> Option<String> {
         let blank = serde_json::from_str::<String>(own).is_ok_and(|text| text.trim().is_empty());
         return (!blank).then(|| own.to_owned());
     }
-    let text = texts(message);
+    let text = transcript::text(message);
     let mut lines: Vec<String> = Vec::new();
     if !text.trim().is_empty() {
         lines.push(format!(r#"{{"text": {}}}"#, raw::string(&text)));

@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 
 use super::{encode, wrapper};
 use crate::sse::Event;
+use crate::wire::ids;
 use crate::wire::json::{self, RawObject};
+use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
@@ -72,6 +74,7 @@ struct OutputItem {
     done: bool,
     /// What it says: text, a summary of reasoning, or the argument string.
     said: String,
+    pieces: Pieces,
     /// Which part of its content or summary was said last.
     section: u64,
     /// Its place among the parts of the reply, once shown.
@@ -83,9 +86,11 @@ struct OutputItem {
 pub struct ResponsesDecoder {
     origin: Origin,
     id: String,
+    begun: bool,
     items: Vec<OutputItem>,
     parts: u32,
     refusal: String,
+    refusing: Pieces,
     usage: Usage,
     stop: Option<StopReason>,
 }
@@ -96,9 +101,11 @@ impl ResponsesDecoder {
         Self {
             origin,
             id: String::new(),
+            begun: false,
             items: Vec::new(),
             parts: 0,
             refusal: String::new(),
+            refusing: Pieces::default(),
             usage: Usage::default(),
             stop: None,
         }
@@ -113,8 +120,8 @@ impl ResponsesDecoder {
             Some("function_call") => Kind::Call,
             _ => Kind::Other,
         };
-        let (said, section) = (String::new(), 0);
-        self.items.push(OutputItem { index, kind, fields, done: false, said, section, part: None });
+        let (said, pieces, section) = (String::new(), Pieces::default(), 0);
+        self.items.push(OutputItem { index, kind, fields, done: false, said, pieces, section, part: None });
         let at = self.items.len() - 1;
         if kind == Kind::Call {
             self.begin(at, PartKind::ToolCall { name }, out);
@@ -122,11 +129,30 @@ impl ResponsesDecoder {
         at
     }
 
+    /// The item that an event speaks of: the last that is not done, where the event does not say.
     fn at(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(index) => self.items.iter().rposition(|item| item.index == index),
-            None => self.items.len().checked_sub(1),
+            None => self.items.iter().rposition(|item| !item.done),
         }
+    }
+
+    /// The item that ends as `fields`, where the event does not say its index: the same by all that both
+    /// tell of it, and not done unless it bears that very id.
+    fn alike(&self, fields: &RawObject) -> Option<usize> {
+        let same = |item: &OutputItem, key: &str| match (item.fields.get(key), fields.get(key)) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        self.items.iter().position(|item| {
+            let by_id = item.fields.get("id").is_some() && fields.get("id").is_some();
+            ["type", "id", "call_id"].iter().all(|key| same(item, key)) && (by_id || !item.done)
+        })
+    }
+
+    /// An index that no item bears.
+    fn next_index(&self) -> u64 {
+        self.items.iter().map(|item| item.index.saturating_add(1)).max().unwrap_or(0)
     }
 
     fn begin(&mut self, at: usize, kind: PartKind, out: &mut Vec<Piece>) -> u32 {
@@ -139,23 +165,22 @@ impl ResponsesDecoder {
 
     /// A delta to what an item says. `kind` is what the event speaks of: an item that was never
     /// begun is begun with it.
-    fn delta(&mut self, kind: Kind, message: &Message, out: &mut Vec<Piece>) {
-        let delta = message.delta.as_ref().and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-        let Some(text) = delta else { return };
+    fn delta(&mut self, kind: Kind, message: &Message, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let at = match self.at(message.output_index) {
             Some(at) => at,
             None => {
                 let begun = match kind {
                     Kind::Text => r#"{"type":"message"}"#,
                     Kind::Reasoning => r#"{"type":"reasoning"}"#,
-                    _ => return,
+                    _ => return Ok(()),
                 };
-                let index = message.output_index.unwrap_or(self.items.len() as u64);
+                let index = message.output_index.unwrap_or_else(|| self.next_index());
                 self.added(index, RawObject::parse(begun).unwrap_or_default(), out)
             }
         };
         let section = message.summary_index.or(message.content_index).unwrap_or(0);
         let item = &mut self.items[at];
+        let text = item.pieces.take(message.delta.as_deref().map(RawValue::get))?;
         // Sections of a summary are paragraphs.
         let apart = item.kind == Kind::Reasoning && section != item.section && !item.said.is_empty();
         item.section = section;
@@ -163,6 +188,7 @@ impl ResponsesDecoder {
             self.say(at, "\n\n".to_owned(), out);
         }
         self.say(at, text, out);
+        Ok(())
     }
 
     /// Appends to what an item says, and shows it where it is one that is shown.
@@ -185,25 +211,34 @@ impl ResponsesDecoder {
     }
 
     /// An item as it stands in the end. What was not streamed of it is said now.
-    fn done(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
-        let at = match self.at(Some(index)) {
+    fn done(
+        &mut self,
+        index: Option<u64>,
+        fields: RawObject,
+        out: &mut Vec<Piece>,
+    ) -> Result<(), ModelError> {
+        let at = match index.map_or_else(|| self.alike(&fields), |index| self.at(Some(index))) {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,
-            None => self.added(index, fields.clone(), out),
+            None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out),
         };
         let whole = match self.items[at].kind {
-            Kind::Text => section_texts(&fields, "content", "text").concat(),
-            Kind::Reasoning => section_texts(&fields, "summary", "text").join("\n\n"),
-            Kind::Call | Kind::Wrapper => fields.text("arguments").unwrap_or_default(),
+            Kind::Text => section_texts(&fields, "content", "text")?.concat(),
+            Kind::Reasoning => section_texts(&fields, "summary", "text")?.join("\n\n"),
+            Kind::Call | Kind::Wrapper => text::whole(fields.get("arguments"))?,
             Kind::Other => String::new(),
         };
-        let refused = section_texts(&fields, "content", "refusal").concat();
+        let refused = section_texts(&fields, "content", "refusal")?.concat();
         if self.refusal.is_empty() {
             self.refusal = refused;
         }
         let is_call = matches!(self.items[at].kind, Kind::Call | Kind::Wrapper);
         match whole.strip_prefix(self.items[at].said.as_str()) {
-            Some(rest) => self.say(at, rest.to_owned(), out),
+            Some(rest) => {
+                // What was streamed of it by halves stands here whole.
+                self.items[at].pieces = Pieces::default();
+                self.say(at, rest.to_owned(), out);
+            }
             None if is_call && !whole.is_empty() => {
                 return Err(ModelError::Garbage("the arguments of a call are not what was streamed".into()));
             }
@@ -245,7 +280,7 @@ impl ResponsesDecoder {
         let output = response.get("output").and_then(|raw| serde_json::from_str::<Vec<RawObject>>(raw).ok());
         if let (true, Some(output)) = (self.items.is_empty(), output) {
             for (index, fields) in output.into_iter().enumerate() {
-                self.done(index as u64, fields, out)?;
+                self.done(Some(index as u64), fields, out)?;
             }
         }
         for at in (0..self.items.len()).rev() {
@@ -326,24 +361,29 @@ impl Decoder for ResponsesDecoder {
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         let response = message.response.take().unwrap_or_default();
         match message.kind.as_str() {
-            "response.created" => self.id = response.text("id").unwrap_or_default(),
+            "response.created" => {
+                let id = response.text("id").unwrap_or_default();
+                if self.begun && (id != self.id || !self.items.is_empty()) {
+                    return Err(ids::second());
+                }
+                (self.begun, self.id) = (true, id);
+            }
             "response.output_item.added" => {
                 let fields = message.item.ok_or_else(|| lacks("item"))?;
-                self.added(message.output_index.unwrap_or(self.items.len() as u64), fields, out);
+                self.added(message.output_index.unwrap_or_else(|| self.next_index()), fields, out);
             }
             "response.output_item.done" => {
                 let fields = message.item.ok_or_else(|| lacks("item"))?;
-                let last = self.items.last().map_or(0, |item| item.index);
-                self.done(message.output_index.unwrap_or(last), fields, out)?;
+                self.done(message.output_index, fields, out)?;
             }
-            "response.output_text.delta" => self.delta(Kind::Text, &message, out),
+            "response.output_text.delta" => self.delta(Kind::Text, &message, out)?,
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.delta(Kind::Reasoning, &message, out);
+                self.delta(Kind::Reasoning, &message, out)?;
             }
-            "response.function_call_arguments.delta" => self.delta(Kind::Call, &message, out),
+            "response.function_call_arguments.delta" => self.delta(Kind::Call, &message, out)?,
             "response.refusal.delta" => {
-                let delta = message.delta.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-                self.refusal.push_str(&delta.unwrap_or_default());
+                let delta = message.delta.as_deref().map(RawValue::get);
+                self.refusal.push_str(&self.refusing.take(delta)?);
             }
             "response.completed" => {
                 self.end(&response, out)?;
@@ -378,6 +418,8 @@ impl Decoder for ResponsesDecoder {
         let Some(stop) = self.stop.clone() else {
             return Err(ModelError::Cut("the stream ended before `response.completed`".into()));
         };
+        self.refusing.whole()?;
+        self.items.iter().try_for_each(|item| item.pieces.whole())?;
         let stop = match (stop, self.refusal.is_empty()) {
             (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
             (stop, _) => stop,
@@ -400,9 +442,10 @@ impl Decoder for ResponsesDecoder {
 }
 
 /// The texts of an item's content or summary.
-fn section_texts(fields: &RawObject, list: &str, key: &str) -> Vec<String> {
+fn section_texts(fields: &RawObject, list: &str, key: &str) -> Result<Vec<String>, ModelError> {
     let parts = fields.get(list).and_then(|raw| serde_json::from_str::<Vec<RawObject>>(raw).ok());
-    parts.unwrap_or_default().iter().filter_map(|part| part.text(key)).collect()
+    let parts = parts.unwrap_or_default();
+    parts.iter().filter_map(|part| part.get(key)).map(|raw| text::whole(Some(raw))).collect()
 }
 
 fn lacks(field: &str) -> ModelError {

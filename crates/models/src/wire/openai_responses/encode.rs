@@ -1,16 +1,16 @@
 //! Entries as items of the input. Each item stands for itself, so the glue has little to do.
 
-use agent::entry::Entry;
-use agent::id::CallId;
 use agent::message::{ModelMessage, Native, Origin, Part, Role};
 use agent::prompt::{Item, Prompt};
 use bytes::Bytes;
 
 use crate::wire::json::{self, RawObject};
+use crate::wire::transcript::{self, asked, matching, orphan, output};
 use crate::wire::{Between, Lane, Live};
 
-/// Items that wait for an answer which nobody gives: tools of these kinds are never offered.
-const UNANSWERED: [&str; 6] = [
+/// Items that wait for an answer. Tools of these kinds are never offered, so nobody gives one but the
+/// vendor, in an item of its own.
+const ANSWERED_BY_VENDOR: [&str; 6] = [
     "custom_tool_call",
     "computer_call",
     "local_shell_call",
@@ -47,9 +47,9 @@ pub(super) fn fragment(origin: &Origin, item: &Item, live: Live<'_>) -> Option<(
         Item::Entry(entry) => entry,
     };
     match entry.message.role {
-        Role::User => list(Lane::User, user(&texts(&entry.message)).into_iter().collect()),
+        Role::User => list(Lane::User, user(&transcript::text(&entry.message)).into_iter().collect()),
         Role::Assistant => list(Lane::Assistant, assistant(origin, &entry.message, live.reasoning)),
-        Role::Tool => outcomes(origin, &entry.message, live.asked),
+        Role::Tool => outcomes(origin, &entry.message, live),
     }
 }
 
@@ -80,16 +80,6 @@ fn user(text: &str) -> Option<String> {
     })
 }
 
-fn texts(message: &ModelMessage) -> String {
-    let text = |part: &Part| match part {
-        Part::Text { text } => Some(text.clone()),
-        // Nothing makes attachments yet; their place is kept.
-        Part::Image { .. } | Part::File { .. } => Some("[attachment]".to_owned()),
-        _ => None,
-    };
-    message.parts.iter().filter_map(text).collect::<Vec<_>>().join("\n\n")
-}
-
 fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<String> {
     match matching(origin, message) {
         Some(native) => replayed(native, message.calls().count(), reasoning),
@@ -97,16 +87,12 @@ fn assistant(origin: &Origin, message: &ModelMessage, reasoning: bool) -> Vec<St
     }
 }
 
-/// The native block, where it is this wire's and this model's and speaks of the same calls.
-fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
-    let calls = message.calls().count();
-    message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)
-}
-
 /// The vendor's own items. With all reasoning in its place they go back as they came; where any is
 /// left out the ids go too, since the vendor would miss the reasoning that an id was given with.
 fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     let items: Vec<RawObject> = serde_json::from_str(&native.body).unwrap_or_default();
+    let named = |item: &RawObject| (item.text("type").unwrap_or_default(), item.text("call_id"));
+    let names: Vec<_> = items.iter().map(named).collect();
     let mut left = calls;
     let mut kept: Vec<(bool, RawObject)> = Vec::new();
     let mut whole = false;
@@ -119,7 +105,11 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
             "function_call" if left == 0 => continue,
             "function_call" => left -= 1,
             "message" if !says_something(&item) => continue,
-            other if UNANSWERED.contains(&other) => continue,
+            kind if counterpart(kind)
+                .is_some_and(|other| !names.contains(&(other, item.text("call_id")))) =>
+            {
+                continue;
+            }
             _ => {}
         }
         kept.push((is_reasoning, item));
@@ -140,6 +130,14 @@ fn replayed(native: &Native, calls: usize, reasoning: bool) -> Vec<String> {
     kept.into_iter().filter(|(is_reasoning, _)| whole || !is_reasoning).map(write).collect()
 }
 
+/// The kind of item without which one of this kind would be refused.
+fn counterpart(kind: &str) -> Option<String> {
+    if ANSWERED_BY_VENDOR.contains(&kind) {
+        return Some(format!("{kind}_output"));
+    }
+    kind.strip_suffix("_output").filter(|call| ANSWERED_BY_VENDOR.contains(call)).map(str::to_owned)
+}
+
 fn says_something(message: &RawObject) -> bool {
     let parts: Vec<RawObject> =
         message.get("content").and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
@@ -150,7 +148,7 @@ fn says_something(message: &RawObject) -> bool {
 }
 
 fn canonical(message: &ModelMessage) -> Vec<String> {
-    let text = texts(message);
+    let text = transcript::text(message);
     let mut items = Vec::new();
     if !text.trim().is_empty() {
         items.push(said(&text));
@@ -174,31 +172,21 @@ pub(super) fn said(text: &str) -> String {
     )
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, asked: Option<&Entry>) -> Option<(Lane, Bytes)> {
+fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> Option<(Lane, Bytes)> {
     let mut items = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
         let Part::ToolResult { id, name, text, .. } = part else { continue };
-        match asked.and_then(|entry| sent_id(origin, &entry.message, id)) {
-            Some(sent) => items.push(format!(
+        match asked(origin, live.asked, id) {
+            Some(asked) => items.push(format!(
                 r#"{{"type":"function_call_output","call_id":{},"output":{}}}"#,
-                json::string(sent),
-                json::string(if text.is_empty() { "(no output)" } else { text })
+                json::string(asked.native.unwrap_or(&asked.id.0)),
+                json::string(output(text))
             )),
-            // An outcome whose call is not in the window would be refused.
-            None => orphans.push(format!("[outcome of {}] {}", json::string(name), json::string(text))),
+            None => orphans.push(orphan(name, text)),
         }
     }
     let lane = if items.is_empty() { Lane::User } else { Lane::Outcomes };
     items.extend(user(&orphans.join("\n")));
     list(lane, items)
-}
-
-/// The id that the call was (or will be) sent with.
-fn sent_id<'a>(origin: &Origin, asked: &'a ModelMessage, call: &CallId) -> Option<&'a str> {
-    let (index, (id, ..)) = asked.calls().enumerate().find(|(_, (id, ..))| *id == call)?;
-    match matching(origin, asked) {
-        Some(native) => native.call_ids.get(index).map(String::as_str),
-        None => Some(&id.0),
-    }
 }

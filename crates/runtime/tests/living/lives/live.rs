@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitKind};
 use agent::config::AgentConfig;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
-use agent::life::{Lease, Standing, Waking};
-use agent::port::{Accept, Accepted, BoxFuture, Clock, Due, RequestKey, Store, StoreError, Waken};
+use agent::life::{Lease, Standing};
+use agent::port::{Clock, Store};
 use agent::prompt::Prompt;
-use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
 use scenario::world::World;
 use serde_json::json;
@@ -19,8 +18,9 @@ use testkit::hands::{Counters, Gate};
 
 use super::checks;
 use super::life::{Deed, Life, Moment, Part};
+use crate::between::{Behind, Between, Committed};
 use crate::play::{One, done, ground, inbox, send, step};
-use crate::prefix::Cutting;
+use crate::prefix::cutting;
 
 pub(super) const NEVER: i64 = 1_000_000;
 
@@ -91,8 +91,8 @@ async fn begin(life: &Life, cut: Cut, flaw: Flaw) -> Lived {
     let model = Arc::new(model);
     let counter = Arc::clone(&left);
     let wrap = move |inner| {
-        let inner = Arc::new(Flawed { inner, flaw }) as Arc<dyn Store>;
-        Arc::new(Cutting::new(inner, Arc::clone(&counter), cut.written)) as Arc<dyn Store>
+        let inner = Arc::new(Behind { inner, by: Flawed(flaw) });
+        cutting(inner, Arc::clone(&counter), cut.written)
     };
     let (world, counters, gate) = ground(Arc::new(One(Arc::clone(&model))), wrap, life.slow);
     assert!(clock.set(Arc::clone(world.clock())).is_ok());
@@ -275,59 +275,14 @@ impl Lived {
     }
 }
 
-/// A store that leaves something out.
-struct Flawed {
-    inner: Arc<dyn Store>,
-    flaw: Flaw,
-}
+/// Leaves something out.
+struct Flawed(Flaw);
 
-impl Store for Flawed {
-    fn accept(
-        &self,
-        what: Accept,
-        request: Option<RequestKey>,
-    ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        self.inner.accept(what, request)
-    }
-
-    fn due(
-        &self,
-        now: Timestamp,
-        after: Option<Due>,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        self.inner.due(now, after, limit)
-    }
-
-    fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        self.inner.next_due(now)
-    }
-
-    fn wake(
-        &self,
-        agent: AgentId,
-        now: Timestamp,
-        known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        self.inner.wake(agent, now, known)
-    }
-
-    fn commit(&self, lease: Lease, mut changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
-        if self.flaw == Flaw::Unmarked && changes.kind == CommitKind::Start {
+impl Between for Flawed {
+    fn commit<'a>(&'a self, store: &'a dyn Store, lease: Lease, mut changes: Changes) -> Committed<'a> {
+        if self.0 == Flaw::Unmarked && changes.kind == CommitKind::Start {
             changes.call_changes.clear();
         }
-        self.inner.commit(lease, changes)
-    }
-
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
-        self.inner.glance(lease)
-    }
-
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.set_apart(agent, why)
-    }
-
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        self.inner.fire_due(now, limit)
+        store.commit(lease, changes)
     }
 }

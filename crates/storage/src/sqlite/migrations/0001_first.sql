@@ -85,8 +85,7 @@ CREATE UNIQUE INDEX message_uuid ON message(uuid);
 CREATE INDEX message_rev ON message(space, rev);
 CREATE INDEX message_cycle ON message(cycle) WHERE cycle IS NOT NULL;
 
--- The ledger: every accepted event, for ever, in one state. A row with `range_of` was collapsed
--- into the range event of that seq and has that row's state; its own state column is not read.
+-- The ledger: every accepted event, for ever, in one state.
 CREATE TABLE event (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
@@ -102,13 +101,11 @@ CREATE TABLE event (
   root ANY NOT NULL,
   hop INTEGER NOT NULL,
   space INTEGER,                       -- what is said: the space,
-  from_seq INTEGER,                    --   the (first) message,
-  to_seq INTEGER,                      --   the last one of a range
+  from_seq INTEGER,                    --   the message
   data TEXT,                           -- everything else, as JSON
   cycle BLOB,                          -- lived: where
   step INTEGER,
   reason TEXT,                         -- skipped, dead: why
-  range_of INTEGER,
   cites ANY,                           -- the processed event that an operator sent again as this one
   release_at INTEGER,                  -- held: when time alone lets it go
   addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
@@ -116,7 +113,7 @@ CREATE TABLE event (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
-CREATE INDEX event_range ON event(agent, range_of) WHERE range_of IS NOT NULL;
+CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
 CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
@@ -124,10 +121,10 @@ CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 CREATE TABLE waiting (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
-  tier INTEGER NOT NULL,               -- 0 people and mentions, 1 outcomes, 2 plans, timers, services, 3 agents
   urgent INTEGER NOT NULL,
   not_before INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0,
+  attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
+  deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed
   taken INTEGER NOT NULL DEFAULT 0,    -- by the open cycle
   boot INTEGER NOT NULL,               -- the start of the store during which it was accepted
   PRIMARY KEY (agent, seq)
@@ -155,9 +152,7 @@ CREATE TABLE life (
   head_seq INTEGER NOT NULL DEFAULT 0,
   cycles INTEGER NOT NULL DEFAULT 0,
   skips INTEGER NOT NULL DEFAULT 0,
-  facts_seen INTEGER NOT NULL DEFAULT 0,
   active_space INTEGER,
-  batch_cap INTEGER,
   failures INTEGER NOT NULL DEFAULT 0,
   usage_input INTEGER,
   usage_cached INTEGER,
@@ -166,6 +161,8 @@ CREATE TABLE life (
   cost_micros INTEGER,                 -- what its receipts cost together; NULL: no receipt has a price
   unpriced INTEGER NOT NULL DEFAULT 0, -- receipts whose cost is unknown
   open_cycle BLOB,
+  step INTEGER,                        -- of the open cycle
+  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store that lives it; 0: it rests
   requesters TEXT,                     -- of the open cycle, read by every accept
   notice TEXT,
   open TEXT
@@ -206,9 +203,18 @@ CREATE TABLE call (
   PRIMARY KEY (agent, cycle, step, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX call_id ON call(id);
-CREATE INDEX call_outside ON call(agent, cycle) WHERE outside = 1;
+CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1;
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
 CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
+
+-- Receipts of the steps of open cycles; a run holds those of its own.
+CREATE TABLE step (
+  agent INTEGER NOT NULL,
+  cycle BLOB NOT NULL,
+  step INTEGER NOT NULL,
+  receipt TEXT NOT NULL,
+  PRIMARY KEY (agent, cycle, step)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE view (
   agent INTEGER NOT NULL,

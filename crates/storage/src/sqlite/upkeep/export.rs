@@ -39,15 +39,16 @@ const fn table(name: &'static str, order: &'static str, local: &'static [&'stati
 }
 
 /// In the order in which they are written.
-pub(super) const TABLES: [Table; 15] = [
+pub(super) const TABLES: [Table; 16] = [
     table("agent", "id", &["id", "facts_rev"]),
     table("config_rev", "rev", &["agent"]),
-    table("life", "agent", &["agent", "active_space", "facts_seen"]),
+    table("life", "agent", &["agent", "active_space", "boot"]),
     table("inbox_head", "agent", &["agent"]),
     table("entry", "seq", &["agent"]),
-    table("event", "seq", &["agent", "space", "from_seq", "to_seq"]),
+    table("event", "seq", &["agent", "space", "from_seq"]),
     table("waiting", "seq", &["agent", "boot"]),
     table("call", "cycle, step, idx", &["agent"]),
+    table("step", "cycle, step", &["agent"]),
     table("layer", "request, idx", &["agent"]),
     table("view", "rev", &["agent"]),
     table("commits", "n", &["agent"]),
@@ -166,7 +167,7 @@ impl Writing<'_> {
         while let Some(row) = rows.next()? {
             let event = event_at(row)?;
             let mut shown = object(row, columns, NEXT)?;
-            if matches!(event.data, EventData::Said { .. } | EventData::SaidRange { .. }) {
+            if matches!(event.data, EventData::Said { .. }) {
                 shown["data"] = Value::String(to_json(&event.data)?);
             }
             self.record("event", shown)?;

@@ -71,10 +71,10 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
         }
     }
     let lines = lines()?;
-    let opened = open_dir(dir)?;
+    let opened = open_dir(dir, None)?;
     let db = &opened.db;
     if !opened.opening.noted {
-        note(db, opened.opening.boot).map_err(|error| StoreError::from(Fault::Sql(error)))?;
+        note(db, opened.opening.boot, None).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
     let done = within(db, lines, file, name).map_err(StoreError::from);
     if !db.is_autocommit() {

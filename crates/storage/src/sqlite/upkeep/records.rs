@@ -93,22 +93,15 @@ impl<'a> Tables<'a> {
         let at = |name: &str| names.iter().position(|known| known == name);
         let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
         let Cell::Text(text) = &cells[data] else { return Err(damaged("wanted a text as `data`")) };
-        let told = match from_json::<EventData>(text, "its `data`")? {
-            EventData::Said { space, seq, message } => Some((space, seq, None, Some(bytes(message.0)))),
-            EventData::SaidRange { space, from, to } => Some((space, from, Some(to), None)),
-            _ => None,
-        };
-        let Some((space, from, to, message)) = told else { return Ok(()) };
+        let EventData::Said { space, seq, message } = from_json(text, "its `data`")? else { return Ok(()) };
         // The same message, not only one of that number: a house may have gone on otherwise.
         let sql = "SELECT s.id FROM space s JOIN message m ON m.space = s.id AND m.seq = ?1 \
-                   WHERE s.uuid = ?2 AND m.uuid = coalesce(?3, m.uuid)";
-        let here = first(self.db, sql, params![int(to.unwrap_or(from)), bytes(space.0), message], |row| {
-            Ok(row.get::<_, i64>(0)?)
-        })?;
+                   WHERE s.uuid = ?2 AND m.uuid = ?3";
+        let here = params![int(seq), bytes(space.0), bytes(message.0)];
+        let here = first(self.db, sql, here, |row| Ok(row.get::<_, i64>(0)?))?;
         let unsettled = matches!(cells[state], Cell::Integer(0 | 1));
-        let alone = at("range_of").is_none_or(|at| cells[at] == Cell::Null);
         let Some(here) = here else {
-            if unsettled && alone {
+            if unsettled {
                 return Err(damaged(format!(
                     "it waits, and what was said is in the space `{space}`, which is not here: let the agent \
                      read it where it is, or take it back there, and export it again"
@@ -116,8 +109,7 @@ impl<'a> Tables<'a> {
             }
             return Ok(());
         };
-        let to = to.map_or(Cell::Null, |to| int(to).into());
-        for (name, value) in [("space", here.into()), ("from_seq", int(from).into()), ("to_seq", to)] {
+        for (name, value) in [("space", here.into()), ("from_seq", int(seq).into())] {
             names.push(name.into());
             cells.push(value);
         }

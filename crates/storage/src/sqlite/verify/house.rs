@@ -12,7 +12,7 @@ use crate::sqlite::schema::open_memory;
 use crate::sqlite::sums;
 
 /// Tables of which each row is some agent's.
-const OF_AGENTS: [&str; 14] = [
+const OF_AGENTS: [&str; 15] = [
     "call",
     "commits",
     "config_rev",
@@ -25,6 +25,7 @@ const OF_AGENTS: [&str; 14] = [
     "memory",
     "plan",
     "run",
+    "step",
     "view",
     "waiting",
 ];

@@ -22,9 +22,8 @@ struct Counted {
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
     let (mut last, mut counted) = (0, Counted::default());
     let sql = format!(
-        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, e.range_of, x.range_of, x.seq, w.urgent, w.taken, e.space \
-         FROM event e LEFT JOIN event x ON x.agent = e.agent AND x.seq = e.range_of \
-         LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
+        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space \
+         FROM event e LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
     );
     walk.each("event", &sql, [life.agent], |walk, row| {
         let seq = u64_at(row, 0)?;
@@ -59,27 +58,17 @@ fn event(
     counted: &mut Counted,
 ) -> Outcome<()> {
     let seq = u64_at(row, 0)?;
-    let taken: Option<bool> = row.get(NEXT + 8)?;
+    let taken: Option<bool> = row.get(NEXT + 5)?;
     if let Some(taken) = taken {
         counted.waiting += 1;
         counted.taken += u64::from(taken);
         walk.hold(!taken || life.has_taken(seq), "waiting", seq, || "it is taken by no open cycle".into());
     }
     let event = event_at(row)?;
-    if let Some(urgent) = row.get::<_, Option<bool>>(NEXT + 7)? {
+    if let Some(urgent) = row.get::<_, Option<bool>>(NEXT + 4)? {
         walk.hold(urgent == event.urgent, "waiting", seq, || "its urgency is not the event's".into());
     }
     said(walk, row, seq, &event.data)?;
-    if let Some(range) = row.get::<_, Option<i64>>(NEXT + 4)? {
-        walk.hold(taken.is_none(), "waiting", seq, || format!("it waits, but was put into event {range}"));
-        if row.get::<_, Option<i64>>(NEXT + 6)?.is_none() {
-            return Err(damaged(format!("it was put into event {range}, which is not there")));
-        }
-        if row.get::<_, Option<i64>>(NEXT + 5)?.is_some() {
-            return Err(damaged(format!("it was put into event {range}, which is in another itself")));
-        }
-        return Ok(());
-    }
     let fate = fate_at(row, NEXT)?;
     counted.held += u64::from(fate == Fate::Held);
     if (fate == Fate::Waiting) != taken.is_some() {
@@ -97,23 +86,17 @@ fn event(
 
 /// What it refers to must be there.
 fn said(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData) -> Outcome<()> {
-    let space: Option<i64> = row.get(NEXT + 9)?;
+    let space: Option<i64> = row.get(NEXT + 6)?;
     // What was imported tells of spaces that may be elsewhere.
     if space.is_none() {
         return Ok(());
     }
-    let ends = match data {
-        EventData::Said { seq, .. } => [*seq, *seq],
-        EventData::SaidRange { from, to, .. } => [*from, *to],
-        _ => return Ok(()),
-    };
-    for end in ends {
-        let sql = "SELECT count(*) FROM message WHERE space = ? AND seq = ?";
-        let there = walk.number("message", sql, params![space, int(end)]);
-        walk.hold(there == Some(1), "event", seq, || {
-            format!("it tells of message {end}, which is not there")
-        });
-    }
+    let EventData::Said { seq: message, .. } = data else { return Ok(()) };
+    let sql = "SELECT count(*) FROM message WHERE space = ? AND seq = ?";
+    let there = walk.number("message", sql, params![space, int(*message)]);
+    walk.hold(there == Some(1), "event", seq, || {
+        format!("it tells of message {message}, which is not there")
+    });
     Ok(())
 }
 

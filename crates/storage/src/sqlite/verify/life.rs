@@ -3,15 +3,16 @@
 
 use agent::changes::CommitKind;
 use agent::config::Urgency;
-use agent::id::{ContentRef, CycleId};
-use agent::life::{GoalStatus, Layer, LayerRef, OpenCycle, Requester, Schedule, Standing};
+use agent::id::CycleId;
+use agent::life::{GoalStatus, OpenCycle, Requester, Schedule, Standing};
+use agent::run::StepReceipt;
 use rusqlite::types::Value;
 
 use super::{Walk, follows, ledger, log, words};
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::reader_lives::{RUN, run_at};
 use crate::sqlite::rows::{
-    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at,
+    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at, uuid_at,
     uuid_or_none, wake_on_at,
 };
 use crate::sqlite::wake::{self, open_at};
@@ -40,9 +41,9 @@ impl Row {
         self.open.as_ref().is_some_and(|open| open.id == cycle)
     }
 
-    /// Whether the open cycle has taken the event, or shows it.
+    /// Whether the open cycle has taken the event.
     pub(super) fn has_taken(&self, seq: u64) -> bool {
-        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq) || open.shown.contains(&seq))
+        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
     }
 }
 
@@ -58,6 +59,7 @@ pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     configs(walk, &life);
     commits(walk, &life);
     runs(walk, &life);
+    steps(walk, &life);
     notes(walk, &life);
     if let Some(open) = &life.open {
         layers(walk, &life, open);
@@ -188,6 +190,19 @@ fn runs(walk: &mut Walk<'_>, life: &Row) {
     });
 }
 
+/// Receipts of steps: of the open cycle, and of none that is still to come.
+fn steps(walk: &mut Walk<'_>, life: &Row) {
+    let sql = "SELECT step, cycle, receipt FROM step WHERE agent = ? ORDER BY cycle, step";
+    walk.each("step", sql, [life.agent], |walk, row| {
+        let (step, cycle) = (u32_at(row, 0)?, CycleId(uuid_at(row, 1)?));
+        let open = life.open.as_ref().filter(|open| open.id == cycle);
+        walk.hold(open.is_some_and(|open| step <= open.step), "step", step, || {
+            "it is of no cycle that is open, or of a step that is still to come".into()
+        });
+        from_json::<StepReceipt>(&row.get::<_, String>(2)?, "a receipt").map(drop)
+    });
+}
+
 /// Rows that are valid from one commit up to another: one at a time, and none from the future.
 fn notes(walk: &mut Walk<'_>, life: &Row) {
     for (table, key) in [("memory", "key"), ("goal", "id"), ("plan", "id")] {
@@ -225,14 +240,7 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
 
 /// What the open cycle was sent besides its entries.
 fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
-    let named =
-        |layer: Layer| LayerRef { after: layer.after, content: ContentRef::of(layer.text.as_bytes()) };
-    match wake::layers(walk.db, life.agent, open.id) {
-        Ok(kept) => {
-            let kept: Vec<LayerRef> = kept.into_iter().map(named).collect();
-            let what = || "its layers are not what it names".into();
-            walk.hold(kept == open.layers, "life", "open", what);
-        }
-        Err(fault) => walk.flaw("life", "open", words(fault)),
+    if let Err(fault) = wake::layers(walk.db, life.agent, open.id) {
+        walk.flaw("life", "open", words(fault));
     }
 }

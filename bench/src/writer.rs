@@ -1,0 +1,374 @@
+//! What one command costs the writer's thread in a store that is full of other things, and what waking up
+//! reads of it: 100 000 rows of a ledger, 10 000 spaces, 100 payloads of 250 KB that wait.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use agent::call::{CallRow, CallState, Effect, Outcome};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Named};
+use agent::config::{AgentConfig, WakeOn};
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::life::{Lease, OpenCycle};
+use agent::port::{Accept, Clock, Ids, NewAgent, NewHuman, NewSpace, Registry, Store};
+use agent::run::{Ending, Run, Usage};
+use agent::space::NewMessage;
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use runtime::clock::{SystemClock, SystemIds};
+use rusqlite::{Connection, params};
+use storage::sqlite::Sqlite;
+use tokio::task::JoinSet;
+
+use crate::Bench;
+use crate::house;
+use crate::measure::{Samples, short, thread_cpu_us};
+use crate::report::{Goal, Metric};
+
+/// Rows of the ledger of the agent that is measured.
+const LEDGER: u64 = 100_000;
+/// Spaces that it is a member of.
+const SPACES: usize = 10_000;
+/// Payloads that wait for it, and their bytes.
+const PAYLOADS: usize = 100;
+const PAYLOAD_BYTES: usize = 250_000;
+/// Commands of each kind.
+const COMMANDS: usize = 1_000;
+/// Events that one `done` names.
+const NAMED: u64 = 200;
+/// Held events in each of the spaces in which a person speaks.
+const HELD: u64 = 100;
+/// Steps of the cycle that is resumed, and the bytes of each outcome.
+const STEPS: u32 = 50;
+const OUTCOME_BYTES: usize = 2_000_000;
+/// The most that one command may cost, in microseconds.
+const MOST_US: f64 = 5_000.0;
+/// The name of the store's writer thread.
+const WRITER: &str = "viv-writer";
+
+/// A store with one agent and one person.
+struct Scene {
+    store: Sqlite,
+    clock: Arc<dyn Clock>,
+    ids: SystemIds,
+    you: EntityId,
+    agent: AgentId,
+    spaces: Vec<SpaceId>,
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
+    let threads = house::threads()?;
+    let dir = bench.scratch()?;
+    let mut metrics = vec![threads.block_on(commands(&dir.path().join("full")))?];
+    metrics.push(threads.block_on(resumed(&dir.path().join("long")))?);
+    Ok(metrics)
+}
+
+async fn commands(data: &Path) -> Result<Metric> {
+    let (spaces, agent) = {
+        let scene = Scene::open(data, None).await?;
+        let scene = scene.with_spaces(SPACES).await?;
+        scene.store.close().await?;
+        (scene.spaces, (scene.you, scene.agent))
+    };
+    fill(data, agent.1, spaces.len())?;
+    let mut scene = Scene::open(data, Some(agent)).await?;
+    scene.spaces = spaces;
+    for n in 0..PAYLOADS {
+        scene.payload(n).await?;
+    }
+    let kinds: [(&str, Samples); 4] = [
+        ("decide with done(200 ids)", scene.decisions().await?),
+        ("accept into a full inbox", scene.accepts().await?),
+        ("release of held events", scene.releases().await?),
+        ("fire_due", scene.firings().await?),
+    ];
+    let read = scene.reads().await?;
+    scene.store.close().await?;
+    let worst = kinds.iter().map(|(_, times)| times.quantile(1.0)).fold(0.0, f64::max);
+    let words: Vec<String> = kinds
+        .iter()
+        .map(|(kind, times)| {
+            format!("{kind}: at most {} us, p50 {}", short(times.quantile(1.0)), short(times.median()))
+        })
+        .collect();
+    let note = format!(
+        "CPU of the writer's thread per command, the most of {COMMANDS} of each kind, behind {LEDGER} rows of the \
+         ledger, {SPACES} spaces and {PAYLOADS} payloads of {PAYLOAD_BYTES} B; {}; {read}",
+        words.join("; ")
+    );
+    Ok(Metric::new("fair.writer", (worst, "us"), MOST_US, Goal::ValueAtMost(MOST_US), note))
+}
+
+/// Resuming a cycle reads the outcomes of its last step, and of none before.
+async fn resumed(data: &Path) -> Result<Metric> {
+    let scene = Scene::open(data, None).await?.with_spaces(1).await?;
+    let outcome = "x".repeat(OUTCOME_BYTES);
+    scene.payload(0).await?;
+    let mut life = scene.life().await?;
+    for step in 0..STEPS {
+        let id = CallId::derive(scene.agent, life.open.id, step, 0);
+        let row = CallRow {
+            id,
+            cycle: life.open.id,
+            step,
+            index: 0,
+            tool: "look".into(),
+            arguments: "{}".into(),
+            effect: Effect::ReadOnly,
+            tool_version: "1".into(),
+            awaited: true,
+            state: CallState::Done,
+            outcome: Some(Outcome::ok(outcome.clone())),
+        };
+        let mut changes = life.changes(CommitKind::Decide, scene.clock.now());
+        changes.calls = vec![row];
+        life.open.lived = true;
+        // The last step's calls are what is still to be told.
+        life.open.step = if step + 1 == STEPS { step } else { step + 1 };
+        changes.open = Some(life.open.clone());
+        life.commit(&scene.store, changes).await?;
+    }
+    let waking = scene.store.wake(scene.agent, scene.clock.now(), None).await?.context("an agent")?;
+    let bytes: usize = waking.calls.iter().filter_map(|row| row.outcome.as_ref()).map(|o| o.text.len()).sum();
+    scene.store.close().await?;
+    let note = format!(
+        "bytes of outcomes read by resuming a cycle of {STEPS} steps with an outcome of {OUTCOME_BYTES} B each; \
+         floor: those of one step"
+    );
+    let value = (bytes as f64, "B");
+    Ok(Metric::new("fair.resume", value, OUTCOME_BYTES as f64, Goal::RatioAtMost(1.0), note))
+}
+
+/// A cycle of the agent as its commits go on.
+struct Life {
+    lease: Lease,
+    n: u64,
+    open: OpenCycle,
+}
+
+impl Life {
+    fn changes(&self, kind: CommitKind, at: Timestamp) -> Changes {
+        let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, at);
+        changes.open = Some(self.open.clone());
+        changes
+    }
+
+    async fn commit(&mut self, store: &Sqlite, changes: Changes) -> Result<()> {
+        match store.commit(self.lease, changes).await?.0 {
+            CommitOutcome::Committed { n, .. } => self.n = n,
+            other => bail!("wanted a commit, got {other:?}"),
+        }
+        Ok(())
+    }
+}
+
+impl Scene {
+    async fn open(data: &Path, known: Option<(EntityId, AgentId)>) -> Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = Sqlite::open(data, Arc::clone(&clock)).context("the store does not open")?;
+        let ids = SystemIds;
+        let (you, agent) = known.unwrap_or((EntityId(ids.uuid()), AgentId(ids.uuid())));
+        if known.is_none() {
+            let at = clock.now();
+            let (name, display_name) = ("you".to_owned(), "You".to_owned());
+            store.create_human(NewHuman { id: you, name, display_name, external_id: None, at }).await?;
+            let config = AgentConfig::default();
+            let (name, display_name) = ("ada".to_owned(), "Ada".to_owned());
+            store.create_agent(NewAgent { id: agent, name, display_name, config, at }).await?;
+        }
+        Ok(Self { store, clock, ids, you, agent, spaces: Vec::new() })
+    }
+
+    async fn with_spaces(mut self, count: usize) -> Result<Self> {
+        let mut made = JoinSet::new();
+        for n in 0..count {
+            let id = SpaceId(self.ids.uuid());
+            self.spaces.push(id);
+            let new = NewSpace {
+                id,
+                name: format!("space-{n}"),
+                display_name: format!("Space {n}"),
+                description: String::new(),
+                wake_on: WakeOn::All,
+                members: vec![self.you, self.agent.entity()],
+                at: self.clock.now(),
+            };
+            let store = self.store.clone();
+            made.spawn(async move { store.open_space(new).await });
+            while made.len() >= 256 {
+                made.join_next().await.context("a space")???;
+            }
+        }
+        while let Some(done) = made.join_next().await {
+            done??;
+        }
+        Ok(self)
+    }
+
+    /// A service event that waits; its place in the inbox is the order in which it came.
+    async fn payload(&self, n: usize) -> Result<EventId> {
+        let id = EventId(format!("payload-{n}"));
+        let envelope = Envelope {
+            principal: Principal::Credential("bench".into()),
+            channel: Channel::Api,
+            trust: Trust::Outside,
+            root: RootId(id.0.clone()),
+            hop: 0,
+        };
+        let payload = serde_json::json!("x".repeat(PAYLOAD_BYTES));
+        let event = Event {
+            id: id.clone(),
+            kind: EventKind::Service,
+            urgent: false,
+            at: self.clock.now(),
+            envelope,
+            data: EventData::Service { name: "load".into(), payload },
+            cites: None,
+        };
+        self.store.accept(Accept::Event(self.agent, event), None).await?;
+        Ok(id)
+    }
+
+    /// A cycle that is opened over nothing that waits.
+    async fn life(&self) -> Result<Life> {
+        let waking = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
+        let lease = Lease { agent: self.agent, epoch: waking.life.epoch + 1 };
+        let id = CycleId(self.ids.uuid());
+        let open = OpenCycle::new(id, waking.config_rev, self.clock.now());
+        let mut life = Life { lease, n: waking.life.commit_n, open };
+        let changes = life.changes(CommitKind::Open, self.clock.now());
+        life.commit(&self.store, changes).await?;
+        Ok(life)
+    }
+
+    async fn decisions(&self) -> Result<Samples> {
+        let mut times = Samples::default();
+        for n in 0..COMMANDS {
+            let mut life = self.life().await?;
+            let mut changes = life.changes(CommitKind::Decide, self.clock.now());
+            let first = (n as u64 * 97) % (LEDGER - NAMED);
+            changes.addressed =
+                (first..first + NAMED).map(|n| Named::Id(EventId(format!("old-{n}")))).collect();
+            changes.open = None;
+            changes.run = Some(self.run(&life, n as u64 + 1));
+            let before = thread_cpu_us(WRITER)?;
+            life.commit(&self.store, changes).await?;
+            times.push(thread_cpu_us(WRITER)? - before);
+        }
+        Ok(times)
+    }
+
+    fn run(&self, life: &Life, ordinal: u64) -> Run {
+        let at = self.clock.now();
+        Run {
+            id: life.open.id,
+            agent: self.agent,
+            ordinal,
+            woke_for: String::new(),
+            events: 0,
+            opened_at: at,
+            ended_at: at,
+            steps: Vec::new(),
+            usage: Usage::default(),
+            cost_micros: None,
+            model: "none".into(),
+            config_rev: 1,
+            ending: Ending::Rested,
+            reason: None,
+            summary: None,
+        }
+    }
+
+    fn message(&self, space: SpaceId) -> NewMessage {
+        let id = MessageId(self.ids.uuid());
+        NewMessage {
+            id,
+            space,
+            sender: self.you,
+            text: "What do you make of this?".into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at: self.clock.now(),
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(self.you),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        }
+    }
+
+    async fn say_in(&self, space: SpaceId) -> Result<f64> {
+        let message = self.message(space);
+        let before = thread_cpu_us(WRITER)?;
+        self.store.accept(Accept::Say(message), None).await?;
+        Ok(thread_cpu_us(WRITER)? - before)
+    }
+
+    /// Words in one space, nothing of which was held, with more waiting than the inbox takes of services.
+    async fn accepts(&self) -> Result<Samples> {
+        let space = *self.spaces.last().context("a space")?;
+        let mut times = Samples::default();
+        for _ in 0..COMMANDS {
+            times.push(self.say_in(space).await?);
+        }
+        Ok(times)
+    }
+
+    /// A person's word in a space in which much is held.
+    async fn releases(&self) -> Result<Samples> {
+        let mut times = Samples::default();
+        for space in self.spaces.iter().take(COMMANDS) {
+            times.push(self.say_in(*space).await?);
+        }
+        Ok(times)
+    }
+
+    async fn firings(&self) -> Result<Samples> {
+        let mut times = Samples::default();
+        for _ in 0..COMMANDS {
+            let before = thread_cpu_us(WRITER)?;
+            self.store.fire_due(self.clock.now(), agent::limits::DUE_BATCH).await?;
+            times.push(thread_cpu_us(WRITER)? - before);
+        }
+        Ok(times)
+    }
+
+    /// What waking and glancing read.
+    async fn reads(&self) -> Result<String> {
+        let waking = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
+        let bytes = |waiting: &[agent::event::Waiting]| -> usize {
+            waiting.iter().map(|waiting| format!("{:?}", waiting.event.data).len()).sum()
+        };
+        let woken = (waking.waiting.len(), bytes(&waking.waiting), waking.facts.spaces.len());
+        let life = self.life().await?;
+        let news = self.store.glance(life.lease).await?.context("a lease")?;
+        let seen = (news.oldest.len(), bytes(&news.oldest), news.facts.spaces.len());
+        Ok(format!(
+            "wake reads {} events of {} B in all and {} spaces, glance {} of {} B and {}",
+            woken.0, woken.1, woken.2, seen.0, seen.1, seen.2
+        ))
+    }
+}
+
+/// Rows that took years to come: a long ledger, held events in the first spaces, plans that are due.
+fn fill(data: &Path, agent: AgentId, spaces: usize) -> Result<()> {
+    let db = Connection::open(data.join("vivarium.db"))?;
+    let row: i64 =
+        db.query_row("SELECT id FROM entity WHERE uuid = ?", [agent.0.into_bytes()], |row| row.get(0))?;
+    let held = COMMANDS.min(spaces) as u64 * HELD;
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
+               INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, principal_kind, principal, \
+               channel, trust, root, hop, data) SELECT ?1, i, 'old-' || (i - 1), 2, 0, 1000, 2, zeroblob(16), 0, 1, 'c', \
+               1, 0, 'r', 0, '{\"type\":\"heartbeat\"}' FROM n";
+    db.execute(sql, params![row, LEDGER as i64])?;
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
+               INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, channel, trust, root, hop, \
+               space, from_seq) SELECT ?1, ?3 + i, 'held-' || i, 0, 0, 1000, 1, 3, 0, 1, 'r', 9, 1 + (i - 1) / ?4, 1 FROM n";
+    db.execute(sql, params![row, held as i64, LEDGER as i64, HELD as i64])?;
+    let sql = "UPDATE inbox_head SET head_seq = ?, held = ? WHERE agent = ?";
+    db.execute(sql, params![(LEDGER + held) as i64, held as i64, row])?;
+    Ok(())
+}

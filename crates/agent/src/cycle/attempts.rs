@@ -1,0 +1,153 @@
+//! What failed before, and how the next activation goes about it: the one mechanism that keeps a poisonous
+//! event from stopping all others, and that blames none for what was not its doing.
+//!
+//! | what happened since the opening | counts | for |
+//! |---|---|---|
+//! | the model's reply failed by its content | an attempt | each taken event; the step, once something is lived |
+//! | the activation panicked | an attempt | the same |
+//! | the process died | a death | the same |
+//! | it died while a model was waited for, and that was noted | nothing | |
+//! | the provider or the store failed, the node stopped | nothing | |
+//!
+//! | has | is tried |
+//! |---|---|
+//! | 2 attempts or 2 deaths | alone |
+//! | 1 death | with half of those that have it too |
+//! | failed alone, `max_attempts` or [`limits::DEATHS_MAX`] times in all | no more: it is dead |
+
+use crate::changes::Tried;
+use crate::event::Waiting;
+use crate::life::OpenCycle;
+use crate::limits;
+
+/// How an activation ended that closed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Died,
+    Panicked,
+    /// Something else, which is no event's fault.
+    Blameless,
+}
+
+impl End {
+    pub(super) fn of(open: &OpenCycle, died: bool, panicked: bool) -> Self {
+        match (died, panicked) {
+            (true, _) if open.asked => Self::Blameless,
+            (true, _) => Self::Died,
+            (false, true) => Self::Panicked,
+            (false, false) => Self::Blameless,
+        }
+    }
+}
+
+/// Counts it on the events that the activation had taken.
+pub(super) fn count(waiting: &mut [Waiting], taken: &[u64], end: End) -> Vec<Tried> {
+    let had = waiting.iter_mut().filter(|waiting| taken.contains(&waiting.seq) && end != End::Blameless);
+    let counted = had.map(|waiting| {
+        waiting.attempts = waiting.attempts.saturating_add(u32::from(end == End::Panicked));
+        waiting.deaths = waiting.deaths.saturating_add(u32::from(end == End::Died));
+        Tried { seq: waiting.seq, attempts: waiting.attempts, deaths: waiting.deaths }
+    });
+    counted.collect()
+}
+
+/// How many of these, the first ones, may be tried together.
+pub(super) fn together(waiting: &[Waiting]) -> u32 {
+    let alone = |waiting: &Waiting| {
+        waiting.attempts >= limits::ALONE_AFTER_ATTEMPTS || waiting.deaths >= limits::ALONE_AFTER_DEATHS
+    };
+    let run = |deaths: bool| {
+        waiting.iter().take_while(|waiting| !alone(waiting) && (waiting.deaths > 0) == deaths).count()
+    };
+    let many = match waiting.first() {
+        Some(first) if alone(first) => 1,
+        Some(first) if first.deaths > 0 => run(true).div_ceil(2),
+        _ => run(false),
+    };
+    u32::try_from(many).unwrap_or(u32::MAX)
+}
+
+/// Why an event is dead that has just been counted as failed alone.
+pub(super) fn given_up(tried: &[Tried], end: End, max_attempts: u32) -> Option<String> {
+    let [alone] = tried else { return None };
+    match end {
+        End::Died if alone.deaths >= limits::DEATHS_MAX => Some(died(alone.deaths)),
+        End::Panicked if alone.attempts >= max_attempts => {
+            Some(format!("failed {} times, the last ones alone", alone.attempts))
+        }
+        _ => None,
+    }
+}
+
+/// In words for operators.
+pub(super) fn died(deaths: u32) -> String {
+    format!("the process died {deaths} times while it was processed, the last ones alone")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::service;
+    use super::*;
+
+    fn waiting(rows: &[(u32, u32)]) -> Vec<Waiting> {
+        let row = |(at, (attempts, deaths)): (usize, &(u32, u32))| Waiting {
+            deaths: *deaths,
+            ..service(at as u64 + 1, *attempts)
+        };
+        rows.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn who_is_tried_together_is_as_the_table_says() {
+        for (rows, together_) in [
+            (&[(0, 0), (0, 0), (0, 0)][..], 3),
+            (&[(1, 0), (0, 0), (1, 0)], 3),
+            (&[(2, 0), (0, 0)], 1),
+            (&[(0, 0), (2, 0), (0, 0)], 1),
+            (&[(0, 1), (0, 1), (0, 1), (0, 1), (0, 0)], 2),
+            (&[(0, 1), (0, 1), (0, 1)], 2),
+            (&[(0, 1), (0, 0)], 1),
+            (&[(0, 0), (0, 0), (0, 1), (0, 1)], 2),
+            (&[(0, 2), (0, 1)], 1),
+            (&[(0, 1), (0, 2), (0, 1)], 1),
+            (&[], 0),
+        ] {
+            assert_eq!(together(&waiting(rows)), together_, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn what_counts_is_as_the_table_says() {
+        let open = |asked| OpenCycle { asked, ..super::super::tests::left_open(&[1, 2]) };
+        for (asked, died, panicked, counted) in [
+            (false, true, false, (0, 1)),
+            (true, true, false, (0, 0)),
+            (false, false, true, (1, 0)),
+            (true, false, true, (1, 0)),
+            (false, false, false, (0, 0)),
+        ] {
+            let mut events = waiting(&[(0, 0), (0, 0), (0, 0)]);
+            let tried = count(&mut events, &[1, 2], End::of(&open(asked), died, panicked));
+            let counts: Vec<_> = events.iter().map(|event| (event.attempts, event.deaths)).collect();
+            assert_eq!(counts, [counted, counted, (0, 0)]);
+            assert_eq!(tried.len(), if counted == (0, 0) { 0 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn only_what_failed_alone_is_given_up() {
+        let tried = |attempts, deaths| Tried { seq: 1, attempts, deaths };
+        let max = limits::DEATHS_MAX;
+        for (tried, end, dead) in [
+            (vec![tried(0, max)], End::Died, true),
+            (vec![tried(0, max - 1)], End::Died, false),
+            (vec![tried(0, max), tried(0, max)], End::Died, false),
+            (vec![tried(5, 0)], End::Panicked, true),
+            (vec![tried(4, 0)], End::Panicked, false),
+            (vec![tried(5, 0), tried(5, 0)], End::Panicked, false),
+            (vec![tried(5, max)], End::Blameless, false),
+        ] {
+            assert_eq!(given_up(&tried, end, 5).is_some(), dead, "{tried:?} {end:?}");
+        }
+    }
+}

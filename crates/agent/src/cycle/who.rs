@@ -1,0 +1,113 @@
+//! What is fixed for one activation, and the life row as the next commit finds it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Setup;
+use crate::config::AgentConfig;
+use crate::entity::Entity;
+use crate::id::{AgentId, SpaceId};
+use crate::port::ModelInfo;
+use crate::tool::ToolSpec;
+use crate::view::Budget;
+use crate::workspace;
+
+/// Bytes per token, for what is never counted (system, tools, layers). Low, so that it bounds.
+const BYTES_PER_TOKEN: u64 = 3;
+
+/// Fixed for an activation.
+#[derive(Debug)]
+pub(super) struct Who {
+    pub(super) agent: AgentId,
+    pub(super) entity: Entity,
+    pub(super) config: Arc<AgentConfig>,
+    pub(super) setup: Setup,
+    pub(super) system: Arc<str>,
+    /// Tokens of system and tools, estimated from above.
+    pub(super) fixed_tokens: u64,
+    /// Milliseconds of the open cycle's earlier activations.
+    pub(super) awake_before: u64,
+}
+
+/// The life row as the next commit finds it, but for the open cycle.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) epoch: u64,
+    pub(super) commit_n: u64,
+    pub(super) cycles: u64,
+    pub(super) failures: u32,
+    pub(super) notice: Option<String>,
+    pub(super) active_space: Option<SpaceId>,
+}
+
+impl Who {
+    pub(super) fn new(
+        agent: AgentId,
+        entity: Entity,
+        config: Arc<AgentConfig>,
+        setup: Setup,
+        awake_before: u64,
+    ) -> Self {
+        let system = workspace::system(&entity, &config.instructions, &config.description);
+        let size = |tool: &ToolSpec| tool.name.len() + tool.description.len() + json_size(&tool.schema);
+        let fixed_tokens = estimate(system.len() + setup.tools.iter().map(size).sum::<usize>());
+        Self { agent, entity, config, setup, system: system.into(), fixed_tokens, awake_before }
+    }
+
+    /// What is known of a model that the config names; `None` is the agent's own.
+    pub(super) fn model(&self, voice: Option<&str>) -> &ModelInfo {
+        let other = voice.and_then(|voice| self.setup.others.iter().find(|(name, _)| name == voice));
+        other.map_or(&self.setup.model, |(_, info)| info)
+    }
+
+    /// Room for entries with that model, beside `shown` bytes that are sent and never kept.
+    pub(super) fn budget(&self, voice: Option<&str>, shown: usize) -> Budget {
+        let model = self.model(voice);
+        Budget::of(model.context_window, model.max_output, self.fixed_tokens, estimate(shown))
+    }
+
+    /// Bytes of events that may be shown at once: a quarter of the window.
+    pub(super) fn batch_bytes(&self, voice: Option<&str>) -> usize {
+        batch_bytes(self.model(voice))
+    }
+}
+
+/// Bytes of events that may be shown at once to that model: a quarter of its window.
+pub(super) fn batch_bytes(model: &ModelInfo) -> usize {
+    let room = Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4;
+    usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX)
+}
+
+pub(super) fn estimate(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+/// About as many bytes as a value takes as JSON, without writing it down: it stands on the path of
+/// every activation.
+fn json_size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| json_size(item) + 1).sum::<usize>(),
+        Value::Object(fields) => {
+            2 + fields.iter().map(|(name, value)| name.len() + 4 + json_size(value)).sum::<usize>()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_size_of_a_schema_is_known_without_writing_it() {
+        let schema = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 65536},
+            "mentions": {"type": "array", "items": {"type": "string"}}, "urgent": {"type": "boolean", "default": null}},
+            "required": ["text"], "additionalProperties": false});
+        let (guess, written) = (json_size(&schema), schema.to_string().len());
+        assert!(guess >= written && guess < written + 40, "{guess} for {written}");
+    }
+}

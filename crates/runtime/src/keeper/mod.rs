@@ -1,0 +1,339 @@
+//! The keeper: one per node. Sees everything that can wake the node, and nothing else does.
+//!
+//! Nobody is spawned at start: work is found by index, and an agent that sleeps costs no task, no
+//! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
+
+mod alarms;
+mod ended;
+mod sweep;
+mod turns;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::cycle::Rested;
+use agent::id::{AgentId, CallId};
+use agent::limits;
+use agent::port::{Due, StoreError, Waken};
+use jiff::Timestamp;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::Ports;
+use crate::beyond::Beyond;
+use crate::breaker::Breakers;
+use crate::health::Health;
+use crate::living::{House, Lived, Unwritten, live};
+use crate::node::{Node, Signal};
+use crate::permits::Permits;
+use crate::turn::Turn;
+use crate::waits::Wait;
+use crate::warm::Warm;
+use alarms::Alarms;
+use turns::Turns;
+
+/// Everything that can wake the node.
+enum Event {
+    Signal(Signal),
+    Tick,
+    /// The store takes commits again.
+    StoreWorks,
+    /// Somebody is called for a permit, or takes no place any more.
+    Stirred,
+    /// The suspect that lives now has shown that it is none.
+    Cleared,
+    Finished(AgentId, Result<Lived, Unwritten>),
+    Broke(tokio::task::Id, JoinError),
+    Stop,
+}
+
+/// What came of a waking: whose, and how it went.
+type Finished = (AgentId, Result<Lived, Unwritten>);
+
+struct Awake {
+    task: AbortHandle,
+    knock: Arc<Notify>,
+    /// Something was signalled meanwhile: look again when it rests.
+    again: bool,
+}
+
+/// The running keeper of a node.
+pub struct Keeper {
+    node: Node,
+    stopping: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Starts the keeper of a node.
+pub fn start(ports: Ports) -> Keeper {
+    let (sender, signals) = mpsc::channel(limits::SIGNALS_MAX);
+    let node = Node::new(sender, Arc::clone(&ports.live));
+    let stopping = CancellationToken::new();
+    let breakers = Breakers::new(Arc::clone(&ports.clock), Arc::clone(&ports.ids));
+    let beyond = Beyond::new(ports.clone(), node.clone());
+    let permits = Arc::new(Permits::new(ports.bounds.requests_per_provider));
+    let house = Arc::new(House {
+        ports,
+        breakers,
+        beyond,
+        node: node.clone(),
+        warm: Warm::new(limits::WARM_MAX_BYTES),
+        health: Arc::new(Health::default()),
+        permits,
+        stopping: stopping.clone(),
+    });
+    let keeping = Keeping {
+        house,
+        signals,
+        awake: HashMap::new(),
+        tasks: JoinSet::new(),
+        turns: Turns::default(),
+        watch: None,
+        found_to: None,
+        alarms: Alarms::default(),
+        next_sweep: 0,
+        taken_up: None,
+    };
+    let task = tokio::spawn(keeping.run());
+    Keeper { node, stopping, task }
+}
+
+impl Keeper {
+    /// The handle for doors.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Stops: steps in hand are finished or parked within [`limits::DRAIN_MS`], then dropped; what
+    /// was dropped resumes from its last commit at the next start.
+    pub async fn stop(self) {
+        self.stopping.cancel();
+        // The keeper's task only ends by itself; a panic in it is a programmer's error that must
+        // not keep the process from closing its store.
+        let _ = self.task.await;
+    }
+
+    /// Ends at once, as a crash would: nothing is parked.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+}
+
+/// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
+/// others live on.
+async fn lived(
+    house: &House,
+    turn: Turn,
+    watch: Option<DropGuard>,
+    knock: &Notify,
+) -> Result<Lived, Unwritten> {
+    let agent = turn.agent;
+    let why = match live(house, turn, watch, knock).await {
+        Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
+        lived => return lived,
+    };
+    tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
+    house.ports.store.set_apart(agent, why.clone()).await?;
+    house.ports.live.rest(agent, Some(why));
+    Ok(Lived::Rested(Rested::Idle))
+}
+
+struct Keeping {
+    house: Arc<House>,
+    signals: mpsc::Receiver<Signal>,
+    awake: HashMap<AgentId, Awake>,
+    tasks: JoinSet<Finished>,
+    /// Due, and not awake yet.
+    turns: Turns,
+    /// Ends when the suspect that lives now has shown that it is none.
+    watch: Option<CancellationToken>,
+    /// Behind whom the look for due work goes on; begins again where it is `None`.
+    found_to: Option<Due>,
+    alarms: Alarms,
+    /// Monotonic time of the next look for due work.
+    next_sweep: u64,
+    /// Behind which call the next look for calls that nobody runs goes on.
+    taken_up: Option<CallId>,
+}
+
+impl Keeping {
+    async fn run(mut self) {
+        loop {
+            match self.next_event().await {
+                Event::Signal(Signal::Due(waken)) => self.signalled(waken),
+                Event::Signal(Signal::Look(agent)) => self.look(agent),
+                Event::Signal(Signal::Resume(agent)) => {
+                    self.house.breakers.grant(agent);
+                    self.turns.hurry(agent);
+                    self.look(agent);
+                }
+                Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
+                Event::Tick => self.tick().await,
+                Event::StoreWorks => {
+                    self.house.ports.live.store_refuses(None);
+                    self.turns.store_works();
+                    self.admit();
+                }
+                Event::Stirred => {
+                    self.house.permits.called().into_iter().for_each(|agent| self.call(agent));
+                    self.admit();
+                }
+                Event::Cleared => {
+                    self.watch = None;
+                    self.turns.cleared();
+                    self.admit();
+                }
+                Event::Finished(agent, result) => {
+                    self.finished(agent, result);
+                    self.refill().await;
+                }
+                Event::Broke(task, error) => {
+                    self.broke(task, &error);
+                    self.refill().await;
+                }
+                Event::Stop => return self.drain().await,
+            }
+        }
+    }
+
+    async fn next_event(&mut self) -> Event {
+        let pause = self.pause();
+        let stopping = self.house.stopping.clone();
+        let sleep = self.house.ports.clock.sleep(pause);
+        let house = Arc::clone(&self.house);
+        let watch = self.watch.clone();
+        let cleared = async {
+            match watch {
+                Some(watch) => watch.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopping.cancelled() => Event::Stop,
+            Some(ended) = self.tasks.join_next_with_id() => match ended {
+                Ok((_, (agent, result))) => Event::Finished(agent, result),
+                Err(error) => Event::Broke(error.id(), error),
+            },
+            () = house.health.works() => Event::StoreWorks,
+            () = house.permits.stirred() => Event::Stirred,
+            () = cleared => Event::Cleared,
+            Some(signal) = self.signals.recv() => Event::Signal(signal),
+            () = sleep => Event::Tick,
+        }
+    }
+
+    /// Until the next alarm, turn or sweep.
+    fn pause(&self) -> Duration {
+        let next = [self.alarms.next(), self.turns.next_at()].into_iter().flatten().min();
+        let next = next.map_or(self.next_sweep, |next| next.min(self.next_sweep));
+        Duration::from_millis(next.saturating_sub(self.clock_ms()))
+    }
+
+    /// The clock that never jumps.
+    fn clock_ms(&self) -> u64 {
+        self.house.ports.clock.monotonic_ms()
+    }
+
+    /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
+    /// the agent back otherwise.
+    fn signalled(&mut self, waken: Waken) {
+        failpoint::hit!("accept.signalled");
+        let Waken { agent, at, urgent } = waken;
+        match self.awake.get(&agent) {
+            Some(awake) if urgent => awake.knock.notify_one(),
+            _ => {}
+        }
+        self.due(agent, at);
+    }
+
+    fn due(&mut self, agent: AgentId, at: Timestamp) {
+        if self.turns.rests(agent, self.clock_ms()) || self.house.permits.waits(agent) {
+            return;
+        }
+        match self.ahead(at) {
+            0 => self.activate(agent),
+            ahead => self.alarms.set(agent, self.clock_ms() + ahead),
+        }
+    }
+
+    /// Milliseconds until then.
+    fn ahead(&self, at: Timestamp) -> u64 {
+        let now = self.house.ports.clock.now().as_millisecond();
+        u64::try_from(at.as_millisecond() - now).unwrap_or(0)
+    }
+
+    /// Something about an agent changed: tell its waking, or see whether there is one to begin.
+    fn look(&mut self, agent: AgentId) {
+        match self.awake.get_mut(&agent) {
+            Some(awake) => {
+                awake.again = true;
+                awake.knock.notify_one();
+            }
+            None => self.activate(agent),
+        }
+    }
+
+    fn activate(&mut self, agent: AgentId) {
+        if let Some(awake) = self.awake.get_mut(&agent) {
+            awake.again = true;
+            return;
+        }
+        self.turns.join(agent, self.clock_ms());
+        self.admit();
+        self.tell_in_line(agent);
+    }
+
+    /// Whoever stands in line waits for a place, or for the store, as all do while it refuses.
+    fn tell_in_line(&self, agent: AgentId) {
+        if self.turns.in_line(agent) {
+            self.house.ports.live.wait(agent, Wait::Place(self.house.ports.bounds.awake));
+        }
+    }
+
+    /// The agent has got what it waited for.
+    fn call(&mut self, agent: AgentId) {
+        match self.awake.get_mut(&agent) {
+            Some(awake) => awake.again = true,
+            None => self.turns.call(agent),
+        }
+    }
+
+    /// Wakes those whose turn it is, as many as may be awake.
+    fn admit(&mut self) {
+        loop {
+            let bound = self.house.ports.bounds.awake;
+            let beside = self.turns.beside() + self.house.permits.inside().min(bound);
+            let awake = self.awake.len().saturating_sub(beside);
+            let turn = self.turns.next(self.clock_ms(), awake < bound);
+            let Some(turn) = turn else { return };
+            self.begin(turn);
+        }
+    }
+
+    fn begin(&mut self, turn: Turn) {
+        let (agent, knock) = (turn.agent, Arc::new(Notify::new()));
+        let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
+        let watch = turn.alone.then(CancellationToken::new);
+        let guard = watch.clone().map(CancellationToken::drop_guard);
+        self.watch = watch.or(self.watch.take());
+        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, guard, &hear).await) });
+        self.awake.insert(agent, Awake { task, knock, again: false });
+    }
+
+    async fn drain(mut self) {
+        let deadline = self.house.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
+        // Who is done at the last moment is not late.
+        tokio::select! {
+            biased;
+            () = async {
+                while self.tasks.join_next().await.is_some() {}
+                self.house.beyond.idle().await;
+            } => {}
+            () = deadline => self.tasks.abort_all(),
+        }
+        self.house.beyond.let_go();
+    }
+}
