@@ -19,10 +19,14 @@ VIV_RELEASE := $(abspath $(TARGET_DIR))/release/viv
 # The build with named points at which it can be made to die: for tests only, under another name. It
 # shares all but our own crates with the build beside it, since it resolves the same features of
 # everything else; `viv` is built again behind it, so that nobody takes the one for the other.
-define with-failpoints
-$(CARGO) build --locked --workspace --bin viv --features cli/failpoints $(1)
-cp -f $(abspath $(TARGET_DIR))/$(2)/viv $(abspath $(TARGET_DIR))/$(2)/viv-failpoints
-endef
+with-failpoints = $(CARGO) build --locked --workspace --bin viv --features cli/failpoints $(1) && \
+	cp -f $(abspath $(TARGET_DIR))/$(2)/viv $(abspath $(TARGET_DIR))/$(2)/viv-failpoints
+
+# One stage of `make test`: its name, then what it runs. How long each took is told behind it, and all
+# together at the end.
+STAGES := $(abspath $(TARGET_DIR))/stages
+stage = @echo '$(2)' && $(2) && mkdir -p $(dir $(STAGES)) && \
+	printf '%-12s %5d s\n' '$(1)' "$$SECONDS" | tee -a $(STAGES)
 
 # Tests that start the real binary find it here.
 export VIV_BIN ?= $(VIV)
@@ -44,20 +48,23 @@ chat: viv ## Speak to the agent that `make run` started
 run-local: viv ## Start it with a real small model, fetched once; no key needed
 	@VIV=$(VIV) exec scripts/run-local.sh $(ARGS)
 
+# Each test in a process of its own where there is nextest for it.
+TEST = $(if $(shell $(CARGO) nextest --version 2>/dev/null),nextest run,test --tests)
+
 test: check ## Check everything, then run every test
-	$(call with-failpoints,,debug)
-	$(CARGO) build --locked --workspace --bins
-	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		set -x; $(CARGO) nextest run --locked --workspace && $(CARGO) test --locked --workspace --doc --quiet; \
-	else \
-		set -x; $(CARGO) test --locked --workspace; \
-	fi
+	$(call stage,failpoints,$(call with-failpoints,,debug))
+	$(call stage,build,$(CARGO) build --locked --workspace --bins)
+	$(call stage,test build,$(CARGO) $(TEST) --locked --workspace --no-run)
+	$(call stage,tests,$(CARGO) $(TEST) --locked --workspace)
+	$(call stage,doc tests,$(CARGO) test --locked --workspace --doc --quiet)
+	@awk '{ print; all += $$(NF - 1) } END { printf "%-12s %5d s\n", "in all", all }' $(STAGES)
 
 check: needs ## Formatting and lints, warnings are errors
-	$(CARGO) fmt --all --check
+	@rm -f $(STAGES)
+	$(call stage,format,$(CARGO) fmt --all --check)
 	@# Fetches every platform's crates: the tidy test reads their licences without a network.
-	$(CARGO) fetch --locked --quiet
-	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+	$(call stage,fetch,$(CARGO) fetch --locked --quiet)
+	$(call stage,clippy,$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings)
 
 docs: needs ## Write the pages that are generated from the code
 	VIV_WRITE_DOCS=1 $(CARGO) test --locked --quiet -p cli --test docs -- errors:: tables::

@@ -9,18 +9,16 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
 use agent::port::{
-    Accept, Accepted, Bus, Clock, Credential, CredentialKind, Heard, Ids, Listener, NewAgent, NewCredential,
-    NewHuman, NewSpace, Registry, Store, Toolbox, Voices, Waken,
+    Accept, Accepted, Clock, Credential, CredentialKind, Heard, Listener, NewAgent, NewCredential, NewHuman,
+    NewSpace, Reader, Registry, Store, Voices, Waken,
 };
 use agent::run::Ending;
 use agent::space::NewMessage;
 use agent::update::{Topic, Update};
 use anyhow::{Context, Result, bail};
-use runtime::bus::LocalBus;
 use runtime::clock::{SystemClock, SystemIds};
-use runtime::live::Live;
 use runtime::{Bounds, Keeper, Ports};
-use server::{Doors, Options, keys};
+use server::{Options, keys};
 use storage::sqlite::{Sqlite, Stats};
 use testkit::hands::{Counters, TestToolbox, fire, look, put};
 use tokio::net::TcpListener;
@@ -39,11 +37,7 @@ pub(crate) struct House {
     pub(crate) marks: Arc<Marks>,
     store: Sqlite,
     keeper: Keeper,
-    bus: Arc<LocalBus>,
-    clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
-    voices: Arc<dyn Voices>,
-    toolbox: Arc<dyn Toolbox>,
+    ports: Ports,
     shutdown: CancellationToken,
 }
 
@@ -66,31 +60,33 @@ pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
 impl House {
     /// Opens the store in `dir` and starts the keeper. Called within a runtime.
     pub(crate) fn build(dir: &Path, voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>) -> Result<Self> {
+        Self::within(dir, Bounds::default(), voices)
+    }
+
+    /// The same within these bounds.
+    pub(crate) fn within(
+        dir: &Path,
+        bounds: Bounds,
+        voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>,
+    ) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let ids: Arc<dyn Ids> = Arc::new(SystemIds);
         let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
         let marks = Arc::new(Marks::default());
         let watched = Arc::new(Watched::new(store.clone(), Arc::clone(&marks)));
-        let bus = Arc::new(LocalBus::new());
         let counters = Counters::new();
         let toolbox = TestToolbox::new(Arc::new(tools::prebuilt()));
         let toolbox = toolbox.with(look(&counters)).with(put(&counters)).with(fire(&counters));
-        let toolbox: Arc<dyn Toolbox> = Arc::new(toolbox);
-        let voices: Arc<dyn Voices> =
-            Arc::new(WatchedVoices { inner: voices(Arc::clone(&clock)), marks: Arc::clone(&marks) });
-        let keeper = runtime::start(Ports {
-            store: watched.clone(),
-            calls: Arc::new(store.clone()),
-            lookup: Arc::new(store.clone()),
-            voices: Arc::clone(&voices),
-            toolbox: Arc::clone(&toolbox),
-            clock: Arc::clone(&clock),
-            ids: Arc::clone(&ids),
-            live: Arc::new(Live::new(bus.clone())),
-            bounds: Bounds::default(),
-        });
-        let shutdown = CancellationToken::new();
-        Ok(Self { watched, marks, store, keeper, bus, clock, ids, voices, toolbox, shutdown })
+        let voices = Arc::new(WatchedVoices { inner: voices(Arc::clone(&clock)), marks: Arc::clone(&marks) });
+        let shared = Arc::new(store.clone());
+        let ports = Ports::new(shared, voices, Arc::new(toolbox), clock, Arc::new(SystemIds));
+        let ports = Ports { store: watched.clone(), bounds, ..ports };
+        let keeper = runtime::start(ports.clone());
+        Ok(Self { watched, marks, store, keeper, ports, shutdown: CancellationToken::new() })
+    }
+
+    /// Cycles that are open.
+    pub(crate) async fn open_cycles(&self) -> Result<u64> {
+        Ok(self.store.totals().await?.open_cycles)
     }
 
     /// Figures of the store's writer.
@@ -100,10 +96,10 @@ impl House {
 
     /// Makes a home called after `name`, with an agent of that config.
     pub(crate) async fn home(&self, name: &str, config: AgentConfig) -> Result<Home> {
-        let at = self.clock.now();
-        let you = EntityId(self.ids.uuid());
-        let agent = AgentId(self.ids.uuid());
-        let space = SpaceId(self.ids.uuid());
+        let at = self.ports.clock.now();
+        let you = EntityId(self.ports.ids.uuid());
+        let agent = AgentId(self.ports.ids.uuid());
+        let space = SpaceId(self.ports.ids.uuid());
         let (person, room) = (format!("you-{name}"), format!("home-{name}"));
         let human = NewHuman { id: you, name: person, display_name: "You".to_owned(), external_id: None, at };
         self.store.create_human(human).await?;
@@ -124,7 +120,7 @@ impl House {
 
     /// A new message of the person.
     pub(crate) fn message(&self, home: &Home, text: &str) -> NewMessage {
-        let id = MessageId(self.ids.uuid());
+        let id = MessageId(self.ports.ids.uuid());
         NewMessage {
             id,
             space: home.space,
@@ -132,7 +128,7 @@ impl House {
             text: text.to_owned(),
             mentions: Vec::new(),
             urgent: false,
-            at: self.clock.now(),
+            at: self.ports.clock.now(),
             cycle: None,
             call: None,
             data: None,
@@ -169,42 +165,39 @@ impl House {
 
     /// Tells whoever watches the topic.
     pub(crate) fn tell(&self, topic: Topic, update: Update) {
-        self.bus.publish(&[topic], Arc::new(update));
+        self.ports.live.bus().publish(&[topic], Arc::new(update));
     }
 
     /// Hears of the agent from now on.
     pub(crate) fn listen(&self, agent: AgentId) -> Ears {
-        Ears(self.bus.subscribe(Topic::Agent(agent)))
+        Ears(self.ports.live.bus().subscribe(Topic::Agent(agent)))
     }
 
     /// Hangs the doors on a free port of the loopback; its address and a key of the person.
     pub(crate) async fn open_doors(&self, home: &Home) -> Result<(SocketAddr, String)> {
-        let key = keys::key(&[7; 32]);
+        // Another one each time that the same data is opened.
+        let mut secret = [7; 32];
+        secret[..16].copy_from_slice(self.ports.ids.uuid().as_bytes());
+        let key = keys::key(&secret);
         let credential = Credential {
-            id: CredentialId(self.ids.uuid()),
+            id: CredentialId(self.ports.ids.uuid()),
             kind: CredentialKind::Entity(home.you),
             label: "bench".to_owned(),
         };
-        let (secret_hash, at) = (keys::hash(&key), self.clock.now());
+        let (secret_hash, at) = (keys::hash(&key), self.ports.clock.now());
         self.store
             .add_credential(NewCredential { credential, secret_hash, at, replace_label: false })
             .await?;
-        let doors = Doors {
-            store: self.watched.clone(),
-            registry: Arc::new(self.store.clone()),
-            reader: Arc::new(self.store.clone()),
-            bus: self.bus.clone(),
-            node: self.keeper.node().clone(),
-            clock: Arc::clone(&self.clock),
-            ids: Arc::clone(&self.ids),
-            voices: Arc::clone(&self.voices),
-            toolbox: Arc::clone(&self.toolbox),
-            // Nobody makes keys here.
-            key_source: Box::new(|| [0; 32]),
-        };
-        let options = Options { shutdown: self.shutdown.clone(), ..Options::default() };
-        let router = server::router(Arc::new(doors), options);
+        // Nobody makes keys here.
+        let options = Options { shutdown: self.shutdown.clone(), ..Options::new(|| [0; 32]) };
+        let router = server::router(self.ports.clone(), self.keeper.node().clone(), options);
         Ok((serve(router, self.shutdown.clone()).await?, key))
+    }
+
+    /// Ends at once, as a crash would: the store is not closed.
+    pub(crate) async fn kill(self) {
+        self.shutdown.cancel();
+        self.keeper.kill();
     }
 
     /// Shuts everything.

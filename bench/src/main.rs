@@ -3,8 +3,8 @@
 //!
 //! Prints a table and writes `target/bench.json`, a list of `{metric, value, unit, floor, ratio,
 //! goal, met}` with a `note` on how it was measured. Names of groups (`wake`, `accepts`, `cycles`,
-//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `density` and its parts) as
-//! arguments measure only those and write nothing.
+//! `steps`, `history`, `stream`, `crowd`, `weight`, `interrupt`, `process`, `fair` and `density` and their
+//! parts) as arguments measure only those and write nothing.
 //!
 //! One module per group; `house` puts a server together as `viv up` does, `watched` and `stub`
 //! notice when something passes them, `measure` and `machine` hold clocks and the disk's own speed.
@@ -13,6 +13,7 @@ mod accepts;
 mod crowd;
 mod cycles;
 mod density;
+mod fair;
 mod floor;
 mod history;
 mod house;
@@ -41,7 +42,7 @@ use crate::report::Metric;
 type Group = (&'static str, fn(&Bench) -> Result<Vec<Metric>>);
 
 /// What is measured, in the order of the table.
-const GROUPS: [Group; 16] = [
+const GROUPS: [Group; 19] = [
     ("wake", wake::measure),
     ("accepts", accepts::measure),
     ("cycles", cycles::measure),
@@ -52,7 +53,10 @@ const GROUPS: [Group; 16] = [
     ("weight", weight::measure),
     ("interrupt", interrupt::measure),
     ("process", process::measure),
-    ("writer", writer::measure),
+    ("fair.writer", writer::measure),
+    ("fair.store_failure", fair::store_failure::measure),
+    ("fair.after_crash", fair::after_crash::measure),
+    ("fair.silent_provider", fair::silent_provider::measure),
     ("density.years", density::years::measure),
     ("density.hibernated", density::hibernated::measure),
     ("density.neighbour", density::neighbour::measure),

@@ -1,10 +1,11 @@
 //! A store and voices that notice when something passes them: the stages of a waking, and the
 //! openings held back to prove that no request waits for them. They change nothing else.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{
@@ -79,17 +80,24 @@ pub(crate) struct Watched {
     marks: Arc<Marks>,
     /// Whether openings wait.
     held: watch::Sender<bool>,
+    /// Whether commits are refused.
+    refuses: AtomicBool,
 }
 
 impl Watched {
     /// Watches `inner`.
     pub(crate) fn new(inner: Sqlite, marks: Arc<Marks>) -> Self {
-        Self { inner, marks, held: watch::Sender::new(false) }
+        Self { inner, marks, held: watch::Sender::new(false), refuses: AtomicBool::new(false) }
     }
 
     /// Whether openings wait from now on; those that wait go on when they may.
     pub(crate) fn hold_openings(&self, hold: bool) {
         self.held.send_replace(hold);
+    }
+
+    /// Whether every commit is refused from now on, as on a full disk.
+    pub(crate) fn refuse(&self, refuse: bool) {
+        self.refuses.store(refuse, Ordering::SeqCst);
     }
 }
 
@@ -167,8 +175,15 @@ impl Store for Watched {
         })
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         Box::pin(async move {
+            if self.refuses.load(Ordering::SeqCst) {
+                return Err(StoreError::Full("on purpose".to_owned()));
+            }
             let kind = changes.kind;
             if kind == CommitKind::Open {
                 // The sender lives as long as this store: the wait ends by the value alone.
@@ -180,7 +195,7 @@ impl Store for Watched {
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         self.inner.glance(lease)
     }
 

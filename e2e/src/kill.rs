@@ -326,8 +326,8 @@ impl<'a> House<'a> {
         }
     }
 
-    /// What agents said to each other beyond their bound is held until a person speaks there (SYSTEM.md
-    /// §9). Here one does, until nothing is held: what is held even then is judged as lost.
+    /// What agents said to each other beyond their bound is held until a person speaks there.
+    /// Here one does, until nothing is held: what is held even then is judged as lost.
     async fn let_go(&self, client: &Client) -> Result<()> {
         for _ in 0..WORDS {
             let mut held = 0;

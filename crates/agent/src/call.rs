@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, CycleId};
 use crate::limits;
 
-/// What repeating a call would do. Decides what happens to it after a crash (SYSTEM.md §3).
+/// What repeating a call would do. Decides what happens to it after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {

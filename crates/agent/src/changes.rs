@@ -1,5 +1,5 @@
 //! One value for everything that one commit may change, and what comes of it. One write path means
-//! one place for atomicity, crash recovery, fencing, audit and contract tests (HOUSE.md).
+//! one place for atomicity, crash recovery, fencing, audit and contract tests.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

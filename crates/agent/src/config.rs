@@ -1,4 +1,4 @@
-//! The agent's config: every key, its type, default and bound (SYSTEM.md §13). Revisions are
+//! The agent's config: every key, its type, default and bound. Revisions are
 //! append-only and pinned at a cycle's opening, so an edit is live at the next cycle.
 //!
 //! Only keys that do something are known; an unknown one is an error that names the nearest.

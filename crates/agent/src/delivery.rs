@@ -1,5 +1,5 @@
 //! Who gets what: which events a message causes, what is urgent, what is held. Pure functions that
-//! the store calls inside the transaction that accepts the message (SYSTEM.md §§2, 9).
+//! the store calls inside the transaction that accepts the message.
 //!
 //! This module must not know how members or counts are stored.
 

@@ -63,7 +63,7 @@ pub struct Entry {
 }
 
 /// What of the log is sent to the model: a summary, chosen ranges, and everything from `tail` on.
-/// A view is a row of its own; the log is untouched by it (SYSTEM.md §6).
+/// A view is a row of its own; the log is untouched by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// 0 for the whole log, then one more for each view row of the agent.

@@ -1,5 +1,5 @@
 //! Events: facts addressed to one agent, with the whole envelope of where they come from, and the
-//! states that an accepted event can be in (SYSTEM.md §2).
+//! states that an accepted event can be in.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -95,7 +95,7 @@ impl GoalId {
     }
 }
 
-/// Identity of an accepted event, unique per agent for ever (SYSTEM.md §2): a message's id,
+/// Identity of an accepted event, unique per agent for ever: a message's id,
 /// `plan:<id>:<time>`, `result:<call id>`, `api:<credential>:<Idempotency-Key>` or a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -113,7 +113,8 @@ impl fmt::Display for EventId {
 pub struct CallId(pub String);
 
 impl CallId {
-    /// A hash of agent, cycle, step and index (SYSTEM.md §3): stable over every replay of a step.
+    /// A hash of agent, cycle, step and index: stable over every replay of a step, so that a tool recognises
+    /// a repeat.
     pub fn derive(agent: AgentId, cycle: CycleId, step: u32, index: u32) -> Self {
         let place = format!("{agent}/{cycle}/{step}/{index}");
         Self(format!("c{}", &hex(&Sha256::digest(place.as_bytes()))[..24]))
@@ -144,8 +145,8 @@ impl fmt::Display for ContentRef {
     }
 }
 
-/// The happening that a chain of messages goes back to; agent messages are counted per root
-/// (SYSTEM.md §9). Text, since roots are message ids, event ids and cycle ids alike.
+/// The happening that a chain of messages goes back to; agent messages are counted per root,
+/// so that no two agents answer each other for ever. Text, since roots are message ids, event ids and cycle ids alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RootId(pub String);

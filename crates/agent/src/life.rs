@@ -403,8 +403,10 @@ pub struct Plan {
 pub struct SpaceFacts {
     /// The space.
     pub space: Space,
-    /// Its members, this agent among them.
+    /// Its members, this agent among them; of many the first that were made.
     pub members: Vec<Member>,
+    /// Members besides these.
+    pub more_members: usize,
 }
 
 /// What the workspace is rendered from and inward tools are checked against.
@@ -412,8 +414,10 @@ pub struct SpaceFacts {
 pub struct Facts {
     /// Raised by whatever changes them.
     pub rev: u64,
-    /// The spaces that the agent is a member of.
+    /// The spaces that the agent is a member of: the active one, then those in which something was said last.
     pub spaces: Vec<SpaceFacts>,
+    /// Its spaces besides these, as far as they are counted ([`crate::limits::SPACES_COUNTED_MAX`]).
+    pub more_spaces: usize,
     /// Its memories, most recent first.
     pub memories: Vec<Memory>,
     /// Its goals, highest priority first.
@@ -449,13 +453,14 @@ impl Facts {
     }
 
     /// A space of the agent by id, handle or display name (both case-insensitive). A display name
-    /// that several of them have names none.
+    /// that several of them have names none; nor does any where it has spaces that are not here, since it may
+    /// be a handle of one of those.
     pub fn find_space(&self, text: &str) -> Option<&SpaceFacts> {
         let by_id = text.parse::<SpaceId>().ok().and_then(|id| self.space(id));
         let lower = text.trim().to_lowercase();
         by_id.or_else(|| self.spaces.iter().find(|facts| facts.space.name == lower)).or_else(|| {
             let mut named = self.spaces.iter().filter(|f| f.space.display_name.to_lowercase() == lower);
-            named.next().filter(|_| named.next().is_none())
+            named.next().filter(|_| named.next().is_none() && self.more_spaces == 0)
         })
     }
 }

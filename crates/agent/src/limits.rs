@@ -122,6 +122,14 @@ pub const RUNS_SHOWN_MAX: u32 = 50;
 /// A list of names (spaces, members, keys) in a tool's reply or error.
 pub const LISTED_MAX_BYTES: usize = 4 * 1024;
 
+/// Spaces of one agent that its workspace and its tools know; others are found by id or handle.
+pub const SPACES_SHOWN_MAX: usize = 64;
+/// Its newest spaces, among which those are sought in which something was said last.
+pub const SPACES_LOOK: usize = 256;
+/// Its spaces that are counted.
+pub const SPACES_COUNTED_MAX: usize = 1_000;
+/// Members of each that are known.
+pub const MEMBERS_SHOWN_MAX: usize = 32;
 /// The workspace, rendered.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
 /// Requests of one agent of which is kept what models were sent besides the log.
@@ -207,6 +215,8 @@ pub const FAULT_PAUSE_MAX_MS: u64 = 60_000;
 pub const STORE_PROBE_MS: u64 = 1_000;
 /// Agents that one look for due work returns.
 pub const DUE_BATCH: u32 = 256;
+/// Such looks that one agent which comes to rest causes.
+pub const DUE_PAGES: u32 = 8;
 /// The sweep that finds due work where every signal was lost.
 pub const SWEEP_MS: u64 = 5_000;
 /// Time that a graceful stop gives to the steps in hand.

@@ -12,10 +12,14 @@ pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     if waiting.event.kind == EventKind::Mention || waiting.event.cites.is_some() {
         return true;
     }
-    let Some(space) = facts.space(space).filter(|space| space.members.len() > 2) else { return true };
+    let Some(space) = facts.space(space).filter(|space| space.members.len() + space.more_members > 2) else {
+        return true;
+    };
     if waiting.event.envelope.trust == Trust::Agent {
         return false;
     }
     let named = waiting.said.as_ref().map_or(&[][..], |said| &said.mentions);
-    !space.members.iter().any(|member| member.entity.id != me.id && named.contains(&member.entity.id))
+    // Whoever has left is nobody else, as far as all are known.
+    let there = |id| space.more_members > 0 || space.members.iter().any(|member| member.entity.id == id);
+    !named.iter().any(|id| *id != me.id && there(*id))
 }

@@ -22,7 +22,7 @@ pub enum Topic {
     House,
 }
 
-/// What an agent is doing, derived and never stored twice (SYSTEM.md §1).
+/// What an agent is doing, derived and never stored twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {
@@ -260,6 +260,24 @@ impl Update {
             Self::Commit { .. } => "commit",
             Self::EventStage { .. } => "event.stage",
             Self::CycleEnded { .. } => "cycle.ended",
+        }
+    }
+
+    /// The agent that did it; none where people or the space itself are at work.
+    pub fn agent(&self) -> Option<AgentId> {
+        match self {
+            Self::Draft { agent, .. }
+            | Self::DraftReset { agent, .. }
+            | Self::State { agent, .. }
+            | Self::ToolInput { agent, .. }
+            | Self::ToolStarted { agent, .. }
+            | Self::ToolDone { agent, .. }
+            | Self::ToolError { agent, .. }
+            | Self::Thought { agent, .. }
+            | Self::Commit { agent, .. }
+            | Self::EventStage { agent, .. }
+            | Self::CycleEnded { agent, .. } => Some(*agent),
+            Self::Message { .. } | Self::Member { .. } => None,
         }
     }
 

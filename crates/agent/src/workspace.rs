@@ -2,7 +2,7 @@
 //! part of the consciousness. Rendered once per cycle.
 //!
 //! Each component is a function from facts to lines; ids stand beside names, so that tools can be
-//! given them (PREDECESSOR.md 41).
+//! given them.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::config::WakeOn;
 use crate::entity::Entity;
 use crate::goals::{self, Branch};
 use crate::id::SpaceId;
-use crate::life::{Facts, GoalStatus, Schedule};
+use crate::life::{Facts, GoalStatus, Schedule, SpaceFacts};
 use crate::limits;
 use crate::quote::quoted;
 
@@ -65,8 +65,7 @@ fn cut_lines(body: &str, room: usize) -> String {
 
 fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
     let mut lines = Vec::new();
-    for facts in &facts.spaces {
-        let space = &facts.space;
+    for SpaceFacts { space, members, more_members } in &facts.spaces {
         let marks = match (active == Some(space.id), space.closed) {
             (true, _) => ", active",
             (false, true) => ", closed",
@@ -82,8 +81,7 @@ fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
             space.name,
             space.id
         ));
-        let members: Vec<String> = facts
-            .members
+        let members: Vec<String> = members
             .iter()
             .map(|member| {
                 let entity = &member.entity;
@@ -91,7 +89,19 @@ fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
                 format!("{} (@{}, {}{you})", quoted(&entity.display_name), entity.name, entity.kind.as_str())
             })
             .collect();
-        lines.push(format!("  members: {}", members.join(", ")));
+        let more = match more_members {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        lines.push(format!("  members: {}{more}", members.join(", ")));
+    }
+    if facts.more_spaces > 0 {
+        let at_least = if facts.spaces.len() + facts.more_spaces < limits::SPACES_COUNTED_MAX {
+            ""
+        } else {
+            "at least "
+        };
+        lines.push(format!("({at_least}{} more: name one by its handle or id)", facts.more_spaces));
     }
     if lines.is_empty() {
         return "none; nobody can hear you until you are made a member of a space".to_owned();
@@ -174,7 +184,7 @@ mod tests {
     use super::*;
     use crate::entity::{EntityKind, Member, Space};
     use crate::id::{EntityId, GoalId};
-    use crate::life::{Goal, Memory, SpaceFacts};
+    use crate::life::{Goal, Memory};
     use uuid::Uuid;
 
     fn entity(n: u128, name: &str, kind: EntityKind) -> Entity {
@@ -203,7 +213,7 @@ mod tests {
         };
         let members =
             vec![member(entity(1, "ada", EntityKind::Agent)), member(entity(2, "husam", EntityKind::Human))];
-        Facts { spaces: vec![SpaceFacts { space, members }], ..Facts::default() }
+        Facts { spaces: vec![SpaceFacts { space, members, more_members: 0 }], ..Facts::default() }
     }
 
     #[test]
@@ -218,6 +228,11 @@ mod tests {
         quiet.spaces[0].space.wake_on = WakeOn::Mention;
         let text = render(&me, &quiet, None, Timestamp::UNIX_EPOCH);
         assert!(text.contains("000000000009 | your messages wake other agents here only if"), "{text}");
+        let mut many = facts();
+        (many.more_spaces, many.spaces[0].more_members) = (5, 3);
+        let text = render(&me, &many, None, Timestamp::UNIX_EPOCH);
+        assert!(text.contains("\"HUSAM\" (@husam, human) and 3 more"), "{text}");
+        assert!(text.contains("(5 more: name one by its handle or id)"), "{text}");
     }
 
     #[test]

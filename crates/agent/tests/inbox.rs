@@ -371,6 +371,7 @@ fn event() -> impl Strategy<Value = Waiting> {
         |(id, (kind, data, said), by, trust, at, cites)| Waiting {
             seq: 0,
             attempts: 0,
+            deaths: 0,
             event: Event {
                 id: EventId(id),
                 kind,

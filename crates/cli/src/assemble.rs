@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use agent::port::{Clock, Ids, Store, Toolbox, Voices};
-use runtime::bus::LocalBus;
-use runtime::live::Live;
-use runtime::{Bounds, Keeper, Ports};
-use server::{Doors, Options};
+use agent::port::{Clock, Voices};
+use runtime::clock::SystemIds;
+use runtime::{Keeper, Ports};
+use server::Options;
 use storage::sqlite::Sqlite;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::errors::{Exit, Failure, Result};
 
@@ -18,68 +16,38 @@ use crate::errors::{Exit, Failure, Result};
 pub(crate) struct House {
     store: Sqlite,
     keeper: Keeper,
-    doors: Arc<Doors>,
+    ports: Ports,
     options: Options,
 }
 
-/// Puts it together and starts the keeper; the doors stay shut until [`House::open_doors`].
-pub(crate) fn assemble(
-    store: Sqlite,
-    clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
-    voices: Arc<dyn Voices>,
-    hosts: Vec<String>,
-    bounds: Bounds,
-) -> House {
-    let bus = Arc::new(LocalBus::new());
-    let live = Arc::new(Live::new(bus.clone()));
+/// The ports over that store, with the tools of every server.
+pub(crate) fn ports(store: &Sqlite, clock: Arc<dyn Clock>, voices: Arc<dyn Voices>) -> Ports {
     let kit = tools::prebuilt();
     #[cfg(feature = "failpoints")]
     let kit = crate::torture::with_counted(kit);
-    let toolbox: Arc<dyn Toolbox> = Arc::new(kit);
-    let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let keeper = runtime::start(Ports {
-        store: Arc::clone(&shared),
-        calls: Arc::new(store.clone()),
-        lookup: Arc::new(store.clone()),
-        voices: Arc::clone(&voices),
-        toolbox: Arc::clone(&toolbox),
-        clock: Arc::clone(&clock),
-        ids: Arc::clone(&ids),
-        live,
-        bounds,
-    });
-    let doors = Doors {
-        store: shared,
-        registry: Arc::new(store.clone()),
-        reader: Arc::new(store.clone()),
-        bus,
-        node: keeper.node().clone(),
-        clock,
-        ids,
-        voices,
-        toolbox,
-        key_source: Box::new(|| {
-            let mut random = [0u8; 32];
-            // A machine without randomness cannot make keys at all: end this request.
-            getrandom::fill(&mut random).expect("the operating system gives randomness");
-            random
-        }),
-    };
-    let shutdown = CancellationToken::new();
-    let options = Options { hosts, shutdown, version: env!("CARGO_PKG_VERSION").to_owned() };
-    House { store, keeper, doors: Arc::new(doors), options }
+    Ports::new(Arc::new(store.clone()), voices, Arc::new(kit), clock, Arc::new(SystemIds))
 }
 
 impl House {
-    /// What doors open to.
-    pub(crate) fn doors(&self) -> &Doors {
-        &self.doors
+    /// Starts the keeper; the doors stay shut until [`House::open_doors`].
+    pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>) -> Self {
+        let keeper = runtime::start(ports.clone());
+        let options = Options {
+            hosts,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Options::new(|| {
+                let mut random = [0u8; 32];
+                // A machine without randomness cannot make keys at all: end this request.
+                getrandom::fill(&mut random).expect("the operating system gives randomness");
+                random
+            })
+        };
+        Self { store, keeper, ports, options }
     }
 
     /// Serves on the listener until the house is stopped.
     pub(crate) fn open_doors(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
-        let router = server::router(Arc::clone(&self.doors), self.options.clone());
+        let router = server::router(self.ports.clone(), self.keeper.node().clone(), self.options.clone());
         tokio::spawn(server::serve(listener, router, self.options.shutdown.clone()))
     }
 

@@ -92,7 +92,8 @@ impl Scale {
         let mut out = String::new();
         let mut at: u64 = 0;
         while at <= self.total {
-            let (cell, label) = (self.cell(at), format!("{mark}{}", time(at)));
+            let cell = self.cell(at);
+            let label = format!("{mark}{}", time(at));
             if cell + columns(&label) > self.cells {
                 break;
             }

@@ -6,8 +6,8 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::credentials::{self, Credentials};
@@ -18,6 +18,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 const REQUEST: Duration = Duration::from_secs(40);
 /// The server pings every 15 s: after three missed ones the connection is dead.
 const SILENCE: Duration = Duration::from_secs(45);
+
+/// Where a request says everything by its path.
+const NO_BODY: Option<&()> = None;
 
 /// A client of one server.
 pub(crate) struct Client {
@@ -63,7 +66,7 @@ impl Client {
 
     /// A question.
     pub(crate) async fn get(&self, path: &str) -> Result<Value> {
-        self.ask(Method::GET, path, None, None).await
+        self.ask(Method::GET, path, NO_BODY, None).await
     }
 
     /// A question with a typed answer.
@@ -72,18 +75,23 @@ impl Client {
     }
 
     /// A request that changes something; `key` makes repeating it harmless.
-    pub(crate) async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> Result<Value> {
+    pub(crate) async fn post(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<Value> {
         self.ask(Method::POST, path, Some(body), key).await
     }
 
+    /// The same where the path says it all.
+    pub(crate) async fn post_bare(&self, path: &str) -> Result<Value> {
+        self.ask(Method::POST, path, NO_BODY, None).await
+    }
+
     /// A change to what is there.
-    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
+    pub(crate) async fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value> {
         self.ask(Method::PATCH, path, Some(body), None).await
     }
 
     /// Takes something away.
     pub(crate) async fn delete(&self, path: &str) -> Result<()> {
-        self.ask(Method::DELETE, path, None, None).await.map(|_| ())
+        self.ask(Method::DELETE, path, NO_BODY, None).await.map(|_| ())
     }
 
     /// All rows of a paged list, at most `most`.
@@ -127,7 +135,7 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Option<&impl Serialize>,
         key: Option<&str>,
     ) -> Result<Value> {
         let server = self.server();

@@ -122,7 +122,8 @@ async fn is_viv(address: SocketAddr) -> bool {
 }
 
 fn other_viv(listen: &Setting, data_dir: &Path) -> Failure {
-    let (listen, dir) = (shown(listen), data_dir.display());
+    let listen = shown(listen);
+    let dir = data_dir.display();
     let message =
         format!("another viv listens on {listen} already, with another data directory than `{dir}`");
     Failure::new(Exit::Refused, "port_taken", message)

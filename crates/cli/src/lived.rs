@@ -10,8 +10,8 @@ use agent::life::RestReason;
 use agent::run::Ending;
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use server::api::{Agent, LoggedEvent, RunDetail};
+use serde_json::Value;
+use server::api::{Agent, LoggedEvent, NewMessage, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -40,10 +40,12 @@ pub(crate) fn fresh_id() -> Result<MessageId> {
 
 /// Says it. A server that just restarts is asked again for a while, under the same id.
 pub(crate) async fn post(client: &Client, place: &Place, id: MessageId, text: &str) -> Result<Value> {
-    let mut body = json!({"text": text, "id": id});
-    if let Some(sender) = &place.sender {
-        body["sender"] = json!(sender);
-    }
+    let body = NewMessage {
+        text: text.to_owned(),
+        sender: place.sender.clone(),
+        id: Some(id.0),
+        ..NewMessage::default()
+    };
     let path = format!("/v1/spaces/{}/messages", place.space.id);
     let key = id.to_string();
     let end = Instant::now() + OFFER;

@@ -39,7 +39,9 @@ impl Progress {
         if screen.json || screen.quiet || dumb || !std::io::stderr().is_terminal() {
             return Self { state, task: None };
         }
-        let (utf8, what, shared) = (screen.utf8, screen.clean_line(&what.into()), Arc::clone(&state));
+        let utf8 = screen.utf8;
+        let what = screen.clean_line(&what.into());
+        let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             let began = Instant::now();
             tokio::time::sleep(PATIENCE).await;

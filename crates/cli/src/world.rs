@@ -5,10 +5,10 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    AgentCard, Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace,
-    Registry,
+    AgentCard, Credential, CredentialKind, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
 };
 use agent::port::{RegistryError, StoreError};
+use runtime::Ports;
 use server::keys;
 
 use crate::credentials::Secret;
@@ -32,95 +32,83 @@ pub(crate) const AGENT: &str = "ada";
 /// The first space.
 pub(crate) const SPACE: &str = "home";
 
-/// What makes keys and ids here.
-pub(crate) struct Founder<'a> {
-    /// Where they are kept.
-    pub(crate) registry: &'a dyn Registry,
-    /// Time.
-    pub(crate) clock: &'a dyn Clock,
-    /// Ids.
-    pub(crate) ids: &'a dyn Ids,
+/// Makes the first world, once per store; without its agent where agents are brought as files, or were
+/// imported before: these are in the first space then. Returns the admin key then, and never again.
+pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -> Result<Option<Secret>> {
+    let with_agent = with_agent && here.is_empty();
+    let at = ports.clock.now();
+    let (key, admin) = admin(ports, "admin", false)?;
+    let human = EntityId(ports.ids.uuid());
+    let agent = with_agent.then(|| AgentId(ports.ids.uuid()));
+    let config = AgentConfig {
+        description: "the first agent of this place".to_owned(),
+        instructions: INSTRUCTIONS.to_owned(),
+        ..AgentConfig::default()
+    };
+    let founding = Founding {
+        human: NewHuman {
+            id: human,
+            name: "you".to_owned(),
+            display_name: "You".to_owned(),
+            external_id: None,
+            at,
+        },
+        agent: agent.map(|id| NewAgent {
+            id,
+            name: AGENT.to_owned(),
+            display_name: "Ada".to_owned(),
+            config,
+            at,
+        }),
+        space: NewSpace {
+            id: SpaceId(ports.ids.uuid()),
+            name: SPACE.to_owned(),
+            display_name: "Home".to_owned(),
+            description: if with_agent { "where you and Ada talk" } else { "where you are" }.to_owned(),
+            wake_on: WakeOn::All,
+            members: std::iter::once(human)
+                .chain(agent.map(AgentId::entity))
+                .chain(
+                    here.iter()
+                        .filter(|card| card.standing != Standing::Retired)
+                        .map(|card| card.id.entity()),
+                )
+                .collect(),
+            at,
+        },
+        admin,
+    };
+    let founded = ports.registry.found(founding).await.map_err(unwritten)?;
+    Ok(founded.then_some(key))
 }
 
-impl Founder<'_> {
-    /// Makes the first world, once per store; without its agent where agents are brought as files, or were
-    /// imported before: these are in the first space then. Returns the admin key then, and never again.
-    pub(crate) async fn found(&self, with_agent: bool, here: &[AgentCard]) -> Result<Option<Secret>> {
-        let with_agent = with_agent && here.is_empty();
-        let at = self.clock.now();
-        let (key, admin) = self.admin("admin", false)?;
-        let human = EntityId(self.ids.uuid());
-        let agent = with_agent.then(|| AgentId(self.ids.uuid()));
-        let config = AgentConfig {
-            description: "the first agent of this place".to_owned(),
-            instructions: INSTRUCTIONS.to_owned(),
-            ..AgentConfig::default()
-        };
-        let founding = Founding {
-            human: NewHuman {
-                id: human,
-                name: "you".to_owned(),
-                display_name: "You".to_owned(),
-                external_id: None,
-                at,
-            },
-            agent: agent.map(|id| NewAgent {
-                id,
-                name: AGENT.to_owned(),
-                display_name: "Ada".to_owned(),
-                config,
-                at,
-            }),
-            space: NewSpace {
-                id: SpaceId(self.ids.uuid()),
-                name: SPACE.to_owned(),
-                display_name: "Home".to_owned(),
-                description: if with_agent { "where you and Ada talk" } else { "where you are" }.to_owned(),
-                wake_on: WakeOn::All,
-                members: std::iter::once(human)
-                    .chain(agent.map(AgentId::entity))
-                    .chain(
-                        here.iter()
-                            .filter(|card| card.standing != Standing::Retired)
-                            .map(|card| card.id.entity()),
-                    )
-                    .collect(),
-                at,
-            },
-            admin,
-        };
-        let founded = self.registry.found(founding).await.map_err(unwritten)?;
-        Ok(founded.then_some(key))
+/// Makes the key of this start for the commands on this machine; the one before is void. `None` where the
+/// disk has no room for one: the one before is good then.
+pub(crate) async fn local_key(ports: &Ports) -> Result<Option<Secret>> {
+    let (key, credential) = admin(ports, CLI_LABEL, true)?;
+    match ports.registry.add_credential(credential).await {
+        Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
+        added => added.map(|()| Some(key)).map_err(unwritten),
     }
+}
 
-    /// Makes the key of this start for the commands on this machine; the one before is void. `None` where the
-    /// disk has no room for one: the one before is good then.
-    pub(crate) async fn local_key(&self) -> Result<Option<Secret>> {
-        let (key, credential) = self.admin(CLI_LABEL, true)?;
-        match self.registry.add_credential(credential).await {
-            Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
-            added => added.map(|()| Some(key)).map_err(unwritten),
-        }
-    }
-
-    fn admin(&self, label: &str, replace_label: bool) -> Result<(Secret, NewCredential)> {
-        let mut random = [0u8; 32];
-        getrandom::fill(&mut random).map_err(|error| {
-            Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
-        })?;
-        let key = keys::key(&random);
-        let credential = NewCredential {
-            credential: Credential {
-                id: CredentialId(self.ids.uuid()),
-                kind: CredentialKind::Admin,
-                label: label.to_owned(),
-            },
-            secret_hash: keys::hash(&key),
-            at: self.clock.now(),
-            replace_label,
-        };
-        Ok((Secret::new(key), credential))
-    }
+fn admin(ports: &Ports, label: &str, replace_label: bool) -> Result<(Secret, NewCredential)> {
+    let mut random = [0u8; 32];
+    getrandom::fill(&mut random).map_err(|error| {
+        Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
+    })?;
+    let key = keys::key(&random);
+    let credential = NewCredential {
+        credential: Credential {
+            id: CredentialId(ports.ids.uuid()),
+            kind: CredentialKind::Admin,
+            label: label.to_owned(),
+        },
+        secret_hash: keys::hash(&key),
+        at: ports.clock.now(),
+        replace_label,
+    };
+    Ok((Secret::new(key), credential))
 }
 
 fn unwritten(error: RegistryError) -> Failure {

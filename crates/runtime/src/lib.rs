@@ -8,6 +8,7 @@ pub mod clock;
 pub mod live;
 pub mod node;
 pub mod trace;
+pub mod waits;
 
 mod beyond;
 mod breaker;
@@ -16,20 +17,23 @@ mod failure;
 mod hands;
 mod health;
 mod keeper;
+mod line;
 mod living;
 mod permits;
 mod stage;
 mod think;
+mod turn;
 mod warm;
 
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Calls, Clock, Ids, Lookup, Store, Toolbox, Voices};
+use agent::port::{Calls, Clock, Ids, Lookup, Reader, Registry, Store, Toolbox, Voices};
 
 pub use keeper::{Keeper, start};
 
-/// Everything that living asks of the world.
+/// The ports of one process, put together once: the keeper, the doors and a scenario's world all stand
+/// on the same.
 #[derive(Clone)]
 pub struct Ports {
     /// The durable truth.
@@ -38,6 +42,10 @@ pub struct Ports {
     pub calls: Arc<dyn Calls>,
     /// Reading on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
+    /// Makes and changes agents, entities, spaces and keys: for doors, never for the living.
+    pub registry: Arc<dyn Registry>,
+    /// Answers questions: for doors, never for the living.
+    pub reader: Arc<dyn Reader>,
     /// The voices.
     pub voices: Arc<dyn Voices>,
     /// The hands.
@@ -46,10 +54,39 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Novelty.
     pub ids: Arc<dyn Ids>,
-    /// What watchers are shown.
+    /// What watchers are shown, and the bus that carries it.
     pub live: Arc<live::Live>,
     /// How much goes on at once.
     pub bounds: Bounds,
+}
+
+impl Ports {
+    /// The ports over one store that keeps everything, with a bus that nobody listens to yet and the usual
+    /// bounds.
+    pub fn new<S>(
+        store: Arc<S>,
+        voices: Arc<dyn Voices>,
+        toolbox: Arc<dyn Toolbox>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Self
+    where
+        S: Store + Calls + Lookup + Registry + Reader + 'static,
+    {
+        Self {
+            calls: Arc::<S>::clone(&store),
+            lookup: Arc::<S>::clone(&store),
+            registry: Arc::<S>::clone(&store),
+            reader: Arc::<S>::clone(&store),
+            store,
+            voices,
+            toolbox,
+            clock,
+            ids,
+            live: Arc::default(),
+            bounds: Bounds::default(),
+        }
+    }
 }
 
 /// How much goes on at once on one node.

@@ -12,6 +12,9 @@ use agent::port::Bus;
 use agent::update::{AgentState, Topic, Update};
 use jiff::Timestamp;
 
+use crate::bus::LocalBus;
+use crate::waits::{Wait, Waiters};
+
 /// What one awake agent does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
@@ -47,6 +50,7 @@ struct State {
     activities: HashMap<AgentId, Activity>,
     drafts: HashMap<MessageId, Draft>,
     rests: HashMap<AgentId, Rest>,
+    waits: Waiters,
 }
 
 /// Why an agent rests.
@@ -78,6 +82,13 @@ pub struct Live {
     bus: Arc<dyn Bus>,
 }
 
+impl Default for Live {
+    /// Nothing is live, on a bus of this process.
+    fn default() -> Self {
+        Self::new(Arc::new(LocalBus::new()))
+    }
+}
+
 impl Live {
     /// Nothing is live.
     pub fn new(bus: Arc<dyn Bus>) -> Self {
@@ -101,6 +112,31 @@ impl Live {
         let rest = state.rests.get(&agent);
         // Rows count milliseconds.
         rest.filter(|rest| rest.until.as_millisecond() == until.as_millisecond()).map(|rest| rest.why.clone())
+    }
+
+    /// What the agent waits for that has something to do and is not awake.
+    pub fn waits(&self, agent: AgentId) -> Option<Wait> {
+        self.lock().waits.of(agent)
+    }
+
+    /// The agent has something to do, and waits for that before it is awake.
+    pub fn wait(&self, agent: AgentId, wait: Wait) {
+        let mut all = self.lock();
+        if all.waits.begin(agent, wait)
+            && let Some(wait) = all.waits.of(agent)
+        {
+            self.tell_asleep(agent, &BTreeSet::new(), Some(wait.words()), None);
+        }
+    }
+
+    /// The agent does not wait any more, whether it was seen at work or not.
+    pub fn go_on(&self, agent: AgentId) {
+        self.lock().waits.end(agent);
+    }
+
+    /// The store refuses whatever is to be written, or does not any more.
+    pub(crate) fn store_refuses(&self, why: Option<String>) {
+        self.lock().waits.refused(why);
     }
 
     /// Everyone who is awake on this node.
@@ -136,6 +172,7 @@ impl Live {
     pub fn enter(&self, agent: AgentId, cycle: CycleId, state: AgentState, spaces: &[SpaceId]) {
         let mut all = self.lock();
         all.rests.remove(&agent);
+        all.waits.end(agent);
         let activity = all.activities.entry(agent).or_insert_with(|| Activity {
             agent,
             state,

@@ -23,12 +23,13 @@ use crate::choir::Choir;
 use crate::failure;
 use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
-use crate::keeper::Turn;
 use crate::node::Node;
 use crate::permits::Permits;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
+use crate::turn::Turn;
+use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
 /// Why wakings end when the node does.
@@ -122,6 +123,8 @@ pub(crate) async fn live(
     // A suspect goes on alone, and what is canceled needs no model.
     let waits = !turn.alone && read.cancel.is_none();
     if waits && !house.permits.reserve(&choir.own().provider, agent) {
+        let provider = choir.own().provider.clone();
+        ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
         let (memo, model) = choir.into_memo();
         house.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
         return Ok(Lived::Full);

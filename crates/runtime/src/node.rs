@@ -54,6 +54,12 @@ impl Node {
     /// a while. Never waits.
     pub fn resume(&self, agent: AgentId) {
         self.over(agent);
+        self.reconsider(agent);
+    }
+
+    /// Tells the keeper that what kept the agent from its work may be mended: it tries now, where it may live.
+    /// Never waits.
+    pub fn reconsider(&self, agent: AgentId) {
         if !failpoint::on!("signals-lost") {
             let _ = self.signals.try_send(Signal::Resume(agent));
         }

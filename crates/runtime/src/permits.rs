@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::id::AgentId;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::keeper::Line;
+use crate::line::Line;
 
 /// The permits of one node, by provider.
 pub(crate) struct Permits {

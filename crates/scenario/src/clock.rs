@@ -25,6 +25,11 @@ const TURNS_MAX: u32 = 1_000_000;
 /// and again would otherwise never end.
 const JUMPS_MAX: u32 = 10_000;
 
+/// Milliseconds from one moment to a later one.
+pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
+}
+
 /// A sleeper's place: when it is due (milliseconds since the start), then the order of registering.
 type Place = (u64, u64);
 
@@ -211,7 +216,8 @@ impl SimClock {
         place: &str,
         future: &mut Pin<&mut F>,
     ) -> Result<Option<F::Output>, Stuck> {
-        let (mut quiet, mut seen) = (0, self.lock().touches);
+        let mut quiet = 0;
+        let mut seen = self.lock().touches;
         for _ in 0..TURNS_MAX {
             if let Poll::Ready(output) = futures_util::poll!(future.as_mut()) {
                 return Ok(Some(output));

@@ -7,6 +7,7 @@
 pub mod bounds;
 pub mod clock;
 pub mod file;
+pub mod flaw;
 mod lived;
 pub mod model;
 mod outage;

@@ -38,7 +38,8 @@ impl Scripts {
     /// One voice for each agent that has a script.
     pub fn of(scenario: &Scenario, clock: &Arc<dyn Clock>) -> Self {
         let scripted = scenario.agents.iter().filter_map(|actor| {
-            let (name, rules) = (voice_of(&actor.name), actor.script.clone()?);
+            let name = voice_of(&actor.name);
+            let rules = actor.script.clone()?;
             Some((name.clone(), Arc::new(Scripted::new(name, rules, Arc::clone(clock)))))
         });
         Self(scripted.collect())
@@ -94,7 +95,8 @@ impl Model for Scripted {
     }
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
-        let (prompt, acts) = (request.prompt, self.acts(request.prompt));
+        let prompt = request.prompt;
+        let acts = self.acts(request.prompt);
         let mut beats = VecDeque::new();
         if !acts.iter().any(|act| matches!(act, Act::Wait(_))) {
             beats.push_back(Beat::Pause(STEP_TAKES));

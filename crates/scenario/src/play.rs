@@ -14,6 +14,7 @@ use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::bounds;
+use crate::clock::since;
 use crate::lived::{Lived, Names};
 use crate::model::voice_of;
 use crate::scene::{Happening, Provider, Scenario, Server, What, When};
@@ -99,10 +100,6 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
     let runs = lived.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
     Outcome { unmet, broken_off, transcript, took, cycles, tokens, runs }
-}
-
-pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {
-    u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
 }
 
 struct Player {
@@ -298,7 +295,8 @@ impl Player {
     async fn happen(&mut self, what: &What) -> Result<(), Stopped> {
         match what {
             What::Says { who, space, text, id } => {
-                let (who, space) = (self.actor(who)?, self.space(space)?);
+                let who = self.actor(who)?;
+                let space = self.space(space)?;
                 let message = self.message(id.as_deref())?;
                 self.world.say_as(message, who, space, text).await?;
             }
@@ -312,13 +310,16 @@ impl Player {
                 self.note(format!("{service} calls {agent}: {payload}"));
             }
             What::Joins { who, space } => {
-                let (entity, id, at) = (self.actor(who)?, self.space(space)?, self.world.clock().now());
+                let entity = self.actor(who)?;
+                let id = self.space(space)?;
+                let at = self.world.clock().now();
                 let role = Member::ROLE.to_owned();
                 self.world.registry().add_member(id, entity, role, at).await.map_err(stopped)?;
                 self.note(format!("{who} joins {space}"));
             }
             What::Leaves { who, space } => {
-                let (entity, id) = (self.actor(who)?, self.space(space)?);
+                let entity = self.actor(who)?;
+                let id = self.space(space)?;
                 self.world.registry().remove_member(id, entity).await.map_err(stopped)?;
                 self.note(format!("{who} leaves {space}"));
             }
@@ -342,7 +343,8 @@ impl Player {
     }
 
     async fn stand(&mut self, agent: &str, standing: Standing, word: &str) -> Result<(), Stopped> {
-        let (id, at) = (self.agent(agent)?, self.world.clock().now());
+        let id = self.agent(agent)?;
+        let at = self.world.clock().now();
         self.world.registry().set_standing(id, standing, at).await.map_err(stopped)?;
         self.suspended.retain(|known| *known != id);
         if standing == Standing::Suspended {

@@ -8,7 +8,7 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::run::Ending;
 use serde_json::Value;
 
-use crate::file::Place;
+use crate::flaw::Place;
 
 /// One scenario.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,8 +8,8 @@ use agent::message::Part;
 use agent::run::{Ending, Run};
 use jiff::Timestamp;
 
+use crate::clock::since;
 use crate::lived::{AgentLog, Lived};
-use crate::play::since;
 
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub(crate) fn of(lived: &Lived, happened: &[(Timestamp, String)], begun: Timesta
     let mut lines: Vec<(Timestamp, Line)> = Vec::new();
     let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: Deed| {
         let since = Duration::from_millis(since(begun, at));
-        let (space, who) = (space.map(str::to_owned), who.map(str::to_owned));
-        lines.push((at, Line { at: since, space, who, what }));
+        let line = Line { at: since, space: space.map(str::to_owned), who: who.map(str::to_owned), what };
+        lines.push((at, line));
     };
     for (at, what) in happened {
         add(*at, None, None, Deed::Happened(what.clone()));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::file::Place;
+use crate::flaw::Place;
 use crate::lived::{AgentLog, Lived};
 use crate::scene::{Count, Expectation, Expected, Words};
 
@@ -29,8 +29,8 @@ pub(crate) fn unmet(
 ) -> Vec<Unmet> {
     let unmet = |expectation: &Expectation| {
         let Gap { wanted, got, nearest } = gap(&expectation.what, lived, ids)?;
-        let (place, sentence) = (expectation.place, expectation.sentence.clone());
-        Some(Unmet { place, sentence, wanted, got, nearest })
+        let sentence = expectation.sentence.clone();
+        Some(Unmet { place: expectation.place, sentence, wanted, got, nearest })
     };
     expectations.iter().filter_map(unmet).collect()
 }
@@ -67,7 +67,8 @@ fn gap(expected: &Expected, lived: &Lived, ids: &HashMap<String, String>) -> Opt
             }
             let wanted: Vec<String> = cycles.iter().map(ToString::to_string).collect();
             let shown = |run: &agent::run::Run| {
-                let (steps, ended) = (run.steps.len(), run.ending.as_str());
+                let steps = run.steps.len();
+                let ended = run.ending.as_str();
                 format!("{{events: {}, steps: {steps}, ended: {ended}}}", run.events)
             };
             let got: Vec<String> = runs.iter().map(shown).collect();

@@ -10,19 +10,13 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Entity;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::port::{
-    Accept, Accepted, Calls, Clock, Ids, Lookup, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry,
-    Store, Toolbox, Voices,
-};
+use agent::port::{Accept, Accepted, Clock, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry};
 use agent::space::{Message, NewMessage};
-use runtime::bus::LocalBus;
-use runtime::live::Live;
-use runtime::{Bounds, Keeper, Ports};
+use runtime::{Keeper, Ports};
 use serde_json::Value;
 
-use crate::clock::{SimClock, SimIds};
+use crate::clock::{SimClock, since};
 use crate::outage::Outage;
-use crate::play::since;
 use crate::witness::Witness;
 
 /// The keeper's pause between two looks for due work, while nothing else is to be done.
@@ -30,54 +24,11 @@ const SWEEP: Duration = Duration::from_millis(agent::limits::SWEEP_MS);
 /// Simulated time that is lived moment by moment before it is asked whether anybody is awake.
 const STRIDE: Duration = SWEEP;
 
-/// What a world stands on.
-pub struct Ground {
-    /// The durable truth.
-    pub store: Arc<dyn Store>,
-    /// Answers to calls that go on beyond their cycle.
-    pub calls: Arc<dyn Calls>,
-    /// Reading on an agent's behalf.
-    pub lookup: Arc<dyn Lookup>,
-    /// Making people, agents, spaces.
-    pub registry: Arc<dyn Registry>,
-    /// Looking at everything.
-    pub reader: Arc<dyn Reader>,
-    /// The voices.
-    pub voices: Arc<dyn Voices>,
-    /// The hands.
-    pub toolbox: Arc<dyn Toolbox>,
-}
-
-/// How time passes in a world, and what novelty and sizes are.
-pub struct Time {
-    clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
-    simulated: Option<SimClock>,
-}
-
-impl Time {
-    /// Simulated time: nothing is waited for, and every run is the same.
-    pub fn simulated(clock: SimClock, seed: u64) -> Self {
-        Self {
-            ids: Arc::new(SimIds::new(seed, clock.clone())),
-            clock: Arc::new(clock.clone()),
-            simulated: Some(clock),
-        }
-    }
-
-    /// Real time.
-    pub fn real(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
-        Self { clock, ids, simulated: None }
-    }
-}
-
 /// A running world. Its methods stop with the reason when the world does not do what it must:
 /// whoever plays a scenario wants to hear that at once.
 pub struct World {
     simulated: Option<SimClock>,
     ports: Ports,
-    registry: Arc<dyn Registry>,
-    reader: Arc<dyn Reader>,
     keeper: Option<Keeper>,
     /// The line to the voices.
     outage: Outage,
@@ -96,33 +47,24 @@ pub(crate) fn stopped(error: impl std::fmt::Display) -> Stopped {
 }
 
 impl World {
-    /// A world on `ground` in simulated time, its keeper running. Must be called on a current-thread
-    /// executor.
-    pub fn new(ground: Ground, clock: SimClock, seed: u64) -> Self {
-        Self::on(ground, Time::simulated(clock, seed))
+    /// A world on `ports` in the simulated time of their clock, its keeper running: nothing is waited for,
+    /// and every run is the same. Must be called on a current-thread executor.
+    pub fn new(ports: Ports, clock: SimClock) -> Self {
+        Self::on(ports, Some(clock), None)
     }
 
-    /// A world on `ground` in the time given, its keeper running. Simulated time wants a
-    /// current-thread executor.
-    pub fn on(ground: Ground, time: Time) -> Self {
-        let Time { clock, ids, simulated } = time;
-        let witness =
-            simulated.is_none().then(|| Witness::of(Arc::clone(&ground.voices), Arc::clone(&clock)));
-        let voices = witness.clone().map_or(ground.voices, |witness| Arc::new(witness) as Arc<dyn Voices>);
-        let outage = Outage::of(voices);
-        let ports = Ports {
-            store: ground.store,
-            calls: ground.calls,
-            lookup: ground.lookup,
-            voices: Arc::new(outage.clone()),
-            toolbox: ground.toolbox,
-            clock,
-            ids,
-            live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
-            bounds: Bounds::default(),
-        };
+    /// A world on `ports` in real time, its keeper running.
+    pub fn real(mut ports: Ports) -> Self {
+        let witness = Witness::of(Arc::clone(&ports.voices), Arc::clone(&ports.clock));
+        ports.voices = Arc::new(witness.clone());
+        Self::on(ports, None, Some(witness))
+    }
+
+    fn on(mut ports: Ports, simulated: Option<SimClock>, witness: Option<Witness>) -> Self {
+        let outage = Outage::of(Arc::clone(&ports.voices));
+        ports.voices = Arc::new(outage.clone());
         let keeper = Some(runtime::start(ports.clone()));
-        Self { simulated, ports, registry: ground.registry, reader: ground.reader, keeper, outage, witness }
+        Self { simulated, ports, keeper, outage, witness }
     }
 
     /// The clock of this world.
@@ -157,36 +99,50 @@ impl World {
 
     /// Looking at everything.
     pub fn reader(&self) -> &Arc<dyn Reader> {
-        &self.reader
+        &self.ports.reader
     }
 
     /// Making and ending things.
     pub fn registry(&self) -> &Arc<dyn Registry> {
-        &self.registry
+        &self.ports.registry
     }
 
     /// A person.
     pub async fn human(&self, name: &str) -> Result<EntityId, Stopped> {
-        let (id, at) = (EntityId(self.ports.ids.uuid()), self.ports.clock.now());
-        let display_name = capitalised(name);
-        let new = NewHuman { id, name: name.into(), display_name, external_id: None, at };
-        Ok(self.registry.create_human(new).await.map_err(stopped)?.id)
+        let new = NewHuman {
+            id: EntityId(self.ports.ids.uuid()),
+            name: name.into(),
+            display_name: capitalised(name),
+            external_id: None,
+            at: self.ports.clock.now(),
+        };
+        Ok(self.ports.registry.create_human(new).await.map_err(stopped)?.id)
     }
 
     /// A living agent.
     pub async fn agent(&self, name: &str, config: AgentConfig) -> Result<AgentId, Stopped> {
-        let (id, at) = (AgentId(self.ports.ids.uuid()), self.ports.clock.now());
-        let new = NewAgent { id, name: name.into(), display_name: capitalised(name), config, at };
-        Ok(self.registry.create_agent(new).await.map_err(stopped)?.id.agent())
+        let new = NewAgent {
+            id: AgentId(self.ports.ids.uuid()),
+            name: name.into(),
+            display_name: capitalised(name),
+            config,
+            at: self.ports.clock.now(),
+        };
+        Ok(self.ports.registry.create_agent(new).await.map_err(stopped)?.id.agent())
     }
 
     /// A space with its first members.
     pub async fn space(&self, name: &str, members: &[EntityId]) -> Result<SpaceId, Stopped> {
-        let (id, at) = (SpaceId(self.ports.ids.uuid()), self.ports.clock.now());
-        let (name, display_name) = (name.to_lowercase(), capitalised(name));
-        let (members, description) = (members.to_vec(), String::new());
-        let new = NewSpace { id, name, display_name, description, wake_on: WakeOn::All, members, at };
-        Ok(self.registry.open_space(new).await.map_err(stopped)?.id)
+        let new = NewSpace {
+            id: SpaceId(self.ports.ids.uuid()),
+            name: name.to_lowercase(),
+            display_name: capitalised(name),
+            description: String::new(),
+            wake_on: WakeOn::All,
+            members: members.to_vec(),
+            at: self.ports.clock.now(),
+        };
+        Ok(self.ports.registry.open_space(new).await.map_err(stopped)?.id)
     }
 
     /// A person says something; returns once it is durable.
@@ -304,7 +260,7 @@ impl World {
     pub async fn quiet(&self) -> Result<(), Stopped> {
         for _ in 0..3_600 {
             self.pass(Duration::from_millis(100)).await?;
-            let totals = self.reader.totals().await.map_err(stopped)?;
+            let totals = self.ports.reader.totals().await.map_err(stopped)?;
             if totals.waiting == 0 && totals.open_cycles == 0 {
                 return Ok(());
             }
@@ -336,8 +292,7 @@ impl World {
 
     /// Starts a keeper on what is durable.
     pub fn start(&mut self) {
-        let bus = Arc::new(LocalBus::new());
-        self.ports.live = Arc::new(Live::new(bus));
+        self.ports.live = Arc::default();
         self.keeper = Some(runtime::start(self.ports.clone()));
     }
 
@@ -358,31 +313,31 @@ impl World {
 
     /// Everything said in a space as stored, oldest first.
     pub async fn messages(&self, space: SpaceId) -> Result<Vec<Message>, Stopped> {
-        self.reader.messages(space, Some(0), None, agent::limits::PAGE_MAX).await.map_err(stopped)
+        self.ports.reader.messages(space, Some(0), None, agent::limits::PAGE_MAX).await.map_err(stopped)
     }
 
     /// An entity by id.
     pub async fn entity(&self, id: EntityId) -> Result<Entity, Stopped> {
-        let entity = self.reader.entity(id.to_string()).await.map_err(stopped)?;
+        let entity = self.ports.reader.entity(id.to_string()).await.map_err(stopped)?;
         entity.ok_or_else(|| stopped(format!("no entity {id}")))
     }
 
     /// An agent's runs, oldest first.
     pub async fn runs(&self, agent: AgentId) -> Result<Vec<agent::run::Run>, Stopped> {
         let page = PageRequest { cursor: None, limit: agent::limits::PAGE_MAX };
-        let mut runs = self.reader.runs(agent, page).await.map_err(stopped)?.items;
+        let mut runs = self.ports.reader.runs(agent, page).await.map_err(stopped)?.items;
         runs.reverse();
         Ok(runs)
     }
 
     /// An agent's log.
     pub async fn mind(&self, agent: AgentId) -> Result<Vec<agent::entry::Entry>, Stopped> {
-        self.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.map_err(stopped)
+        self.ports.reader.entries(agent, 0, agent::limits::PAGE_MAX).await.map_err(stopped)
     }
 
     /// What became of an event of an agent.
     pub async fn fate(&self, agent: AgentId, event: &str) -> Result<Fate, Stopped> {
-        let row = self.reader.event(agent, EventId(event.into())).await.map_err(stopped)?;
+        let row = self.ports.reader.event(agent, EventId(event.into())).await.map_err(stopped)?;
         row.map(|row| row.fate).ok_or_else(|| stopped(format!("no event {event}")))
     }
 }

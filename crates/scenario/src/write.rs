@@ -45,7 +45,8 @@ pub fn written(scenario: &Scenario) -> String {
 fn agent(out: &mut String, actor: &Actor) {
     let _ = writeln!(out, "  {}:", actor.name);
     let before = out.len();
-    let (config, default) = (actor.config.to_json(), AgentConfig::default().to_json());
+    let config = actor.config.to_json();
+    let default = AgentConfig::default().to_json();
     for (key, value) in changed(&config, &default) {
         let value = value.as_str().map_or_else(|| value.to_string(), |text| block(text, 6));
         let _ = writeln!(out, "    {key}: {value}");
@@ -272,7 +273,8 @@ fn steers(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Place, read};
+    use crate::file::read;
+    use crate::flaw::Place;
 
     /// Where something stands is no part of what is meant.
     fn bare(mut scenario: Scenario) -> Scenario {

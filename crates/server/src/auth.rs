@@ -1,21 +1,22 @@
 //! Who may pass: the access policy of each route, and the guard that enforces it before the handler
 //! runs and before the body is read. Must not know what the routes do.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use agent::entity::{Entity, Member, Space};
 use agent::id::EntityId;
 use agent::limits;
 use agent::port::{Credential, CredentialKind};
 use axum::RequestExt;
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::hall::Hall;
 use crate::problem::{Code, Problem};
-use crate::{Hall, extract, keys};
+use crate::{extract, keys};
 
 /// The access policy of a route. A route cannot be added without one (invariant 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +64,27 @@ impl Caller {
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| Problem::internal(&"a public route asks for its caller"))
+    }
+}
+
 /// The space of a [`Access::Member`] route, resolved and checked.
 #[derive(Clone, Debug)]
 pub(crate) struct InSpace(pub(crate) Arc<Space>);
+
+impl<S: Send + Sync> FromRequestParts<S> for InSpace {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let space = parts.extensions.get::<Self>().cloned();
+        space.ok_or_else(|| Problem::internal(&"a route asks for a space that its policy does not name"))
+    }
+}
 
 /// What the guard of one route needs.
 #[derive(Clone)]
@@ -117,13 +136,13 @@ pub(crate) async fn membership(
     space: &Space,
     entity: EntityId,
 ) -> Result<Option<Member>, Problem> {
-    let members = hall.doors.reader.members(space.id).await?;
+    let members = hall.ports.reader.members(space.id).await?;
     Ok(members.into_iter().find(|member| member.entity.id == entity))
 }
 
 async fn named_space(hall: &Hall, request: &mut Request) -> Result<Space, Problem> {
     let name = space_name(request).await?;
-    let space = hall.doors.reader.space(name.clone()).await?;
+    let space = hall.ports.reader.space(name.clone()).await?;
     space.ok_or_else(|| Problem::not_found("space", &name))
 }
 
@@ -162,71 +181,21 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
 
 /// The credential of that hash, from the cache or the registry.
 pub(crate) async fn known(hall: &Hall, hash: &str) -> Result<Option<Credential>, Problem> {
-    let now = hall.doors.clock.monotonic_ms();
+    let now = hall.ports.clock.monotonic_ms();
     if let Some(credential) = hall.keys.get(hash, now) {
         return Ok(Some(credential));
     }
-    let found = hall.doors.registry.credential(hash.to_owned()).await?;
+    let found = hall.ports.registry.credential(hash.to_owned()).await?;
     if let Some(credential) = &found {
         hall.keys.put(hash, credential, now);
     }
     Ok(found)
 }
 
-/// Keys seen to be good a moment ago, so that not every request asks the store. Bounded in size and
-/// in time: revoking a key holds after [`limits::KEY_CACHE_MS`].
-#[derive(Debug, Default)]
-pub(crate) struct KeyCache(Mutex<VecDeque<Remembered>>);
-
-#[derive(Debug)]
-struct Remembered {
-    hash: String,
-    credential: Credential,
-    since_ms: u64,
-}
-
-impl KeyCache {
-    fn get(&self, hash: &str, now: u64) -> Option<Credential> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter()
-            .find(|known| {
-                keys::same(&known.hash, hash) && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS
-            })
-            .map(|known| known.credential.clone())
-    }
-
-    fn put(&self, hash: &str, credential: &Credential, now: u64) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|known| known.hash != hash && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS);
-        if all.len() >= limits::KEY_CACHE_MAX {
-            all.pop_front();
-        }
-        all.push_back(Remembered { hash: hash.to_owned(), credential: credential.clone(), since_ms: now });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::id::CredentialId;
     use axum::http::HeaderValue;
-    use uuid::Uuid;
-
-    fn credential() -> Credential {
-        Credential { id: CredentialId(Uuid::nil()), kind: CredentialKind::Admin, label: String::new() }
-    }
-
-    #[test]
-    fn the_cache_forgets_in_time_and_is_bounded() {
-        let cache = KeyCache::default();
-        cache.put("a", &credential(), 0);
-        assert!(cache.get("a", limits::KEY_CACHE_MS - 1).is_some());
-        assert!(cache.get("a", limits::KEY_CACHE_MS).is_none());
-        for i in 0..2 * limits::KEY_CACHE_MAX {
-            cache.put(&i.to_string(), &credential(), 5);
-        }
-        assert_eq!(cache.0.lock().unwrap().len(), limits::KEY_CACHE_MAX);
-    }
 
     #[test]
     fn only_one_bearer_header_with_a_key_will_do() {

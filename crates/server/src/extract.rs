@@ -1,8 +1,6 @@
 //! Reading requests: every rejection is a problem with a stable code. Must not know routes.
 
-use std::sync::Arc;
-
-use agent::id::hex;
+use agent::id::{CredentialId, hex};
 use agent::limits;
 use agent::port::{PageRequest, RequestKey};
 use axum::extract::rejection::PathRejection;
@@ -13,28 +11,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::Hall;
-use crate::auth::{Caller, InSpace};
 use crate::json;
 use crate::problem::{Code, Problem};
-
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| Problem::internal(&"a public route asks for its caller"))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for InSpace {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let space = parts.extensions.get::<Self>().cloned();
-        space.ok_or_else(|| Problem::internal(&"a route asks for a space that its policy does not name"))
-    }
-}
 
 /// What the path names.
 pub(crate) struct At<T>(pub(crate) T);
@@ -173,13 +151,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Idempotency {
 
 impl Idempotency {
     /// The store's form of it: the same request is the same `act` with the same body.
-    pub(crate) fn request(&self, caller: &Caller, act: &str, raw: &[u8]) -> Option<RequestKey> {
+    pub(crate) fn request(&self, credential: CredentialId, act: &str, raw: &[u8]) -> Option<RequestKey> {
         let key = self.0.clone()?;
         let mut hash = Sha256::new();
         hash.update(act.as_bytes());
         hash.update([0]);
         hash.update(raw);
-        Some(RequestKey { credential: caller.credential.id, key, body_hash: hex(&hash.finalize()) })
+        Some(RequestKey { credential, key, body_hash: hex(&hash.finalize()) })
     }
 }
 
@@ -220,6 +198,3 @@ where
 {
     tokio::spawn(work).await.unwrap_or_else(|error| Err(Problem::internal(&error)))
 }
-
-/// The state of every handler.
-pub(crate) type HallState = axum::extract::State<Arc<Hall>>;

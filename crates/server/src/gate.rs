@@ -14,7 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::Hall;
+use crate::hall::Hall;
 use crate::problem::{Code, Problem};
 
 /// Puts the gate around all routes. A panic in a handler becomes an answer; the process lives.
@@ -28,7 +28,7 @@ async fn gate(State(hall): State<Arc<Hall>>, request: Request, next: Next) -> Re
     if let Err(problem) = admit(&hall, &request) {
         return problem.into_response();
     }
-    let limit = hall.doors.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
+    let limit = hall.ports.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
     // Bounds the time to the head of the answer, body of the request included. An event stream has
     // its head at once; its body is not bounded by this.
     let mut response = tokio::select! {

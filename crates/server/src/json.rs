@@ -47,7 +47,9 @@ fn only_object(text: &str) -> Result<(), Problem> {
 
 /// Whether the JSON text nests deeper than the bound; needs no valid JSON.
 fn too_deep(raw: &[u8]) -> bool {
-    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    let mut depth = 0usize;
+    let mut in_text = false;
+    let mut escaped = false;
     for byte in raw {
         match byte {
             _ if escaped => escaped = false,

@@ -5,13 +5,16 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::{Method, Uri};
 use axum::middleware;
 use bytes::Bytes;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::auth::{Access, Guard, guard};
-use crate::{Hall, handlers, openapi};
+use crate::hall::Hall;
+use crate::openapi;
+use crate::problem::{Code, Problem};
 
 /// Routes so far.
 pub(crate) struct Routes {
@@ -47,9 +50,21 @@ impl Routes {
     pub(crate) fn finish(self) -> (Router, Bytes) {
         let (router, document) = self.router.split_for_parts();
         let router = router
-            .fallback(handlers::no_route)
-            .method_not_allowed_fallback(handlers::no_method)
+            .fallback(no_route)
+            .method_not_allowed_fallback(no_method)
             .with_state(Arc::clone(&self.hall));
         (router, openapi::finish(document, &self.hall.options.version))
     }
+}
+
+/// What answers where no route is.
+async fn no_route(uri: Uri) -> Problem {
+    let shown: String = uri.path().chars().take(80).collect();
+    Problem::new(Code::NoRoute, format!("there is no route `{shown}`")).hint("see /openapi.json")
+}
+
+/// What answers where the route has no such method.
+async fn no_method(method: Method, uri: Uri) -> Problem {
+    let shown: String = uri.path().chars().take(80).collect();
+    Problem::new(Code::MethodNotAllowed, format!("the route `{shown}` has no method `{method}`"))
 }

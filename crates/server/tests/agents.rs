@@ -6,6 +6,7 @@ use agent::life::Requester;
 use agent::update::AgentState;
 use axum::http::Method;
 use runtime::node::Signal;
+use runtime::waits::Wait;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -50,6 +51,28 @@ async fn a_suspended_agent_sleeps_for_that_reason_and_the_node_is_told() {
     assert_eq!((dead.status, dead.code()), (409, "agent_retired"), "{dead:?}");
     let event = world.post("/v1/agents/muhammad/events", json!({"service": "a"})).await;
     assert_eq!((event.status, event.code()), (409, "agent_retired"), "{event:?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_in_the_memory_of_this_node_says_for_what_and_until_when() {
+    let world = World::new().await;
+    let (live, now) = (&world.ports.live, world.ports.clock.now());
+    let until = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+    let card = async || world.get("/v1/agents/muhammad").await.json;
+    for (wait, reason, until) in [
+        (Wait::Place(256), "place", None),
+        (Wait::Requests("anthropic".into(), 128), "requests", None),
+        (Wait::Crash, "crash", None),
+        (Wait::Store("no room".into(), Some(until)), "store", Some(until)),
+        (Wait::Broke(until), "broke", Some(until)),
+    ] {
+        live.wait(world.agent, wait.clone());
+        let card = card().await;
+        assert_eq!((&card["reason"], &card["why"]), (&json!(reason), &json!(wait.words())));
+        assert_eq!(card.get("not_before"), until.map(|until| json!(until)).as_ref());
+    }
+    live.go_on(world.agent);
+    assert_eq!(card().await.get("reason"), None);
 }
 
 #[tokio::test]
@@ -98,7 +121,7 @@ async fn the_recent_past_is_readable_as_far_as_it_is_asked_for() {
 async fn an_awake_agent_is_shown_as_it_lives() {
     let world = World::new().await;
     let cycle = CycleId(Uuid::from_u128(5));
-    world.doors.node.live().enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
+    world.ports.live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
     let agent = world.get("/v1/agents/muhammad").await;
     assert_eq!((&agent.json["state"], &agent.json["cycle"]), (&json!("thinking"), &json!(cycle)));
 }

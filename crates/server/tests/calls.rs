@@ -22,8 +22,8 @@ async fn calling(world: &World) -> CallId {
     let sent = json!({"service": "jira", "payload": {"issue": 7}});
     world.post("/v1/agents/muhammad/events", sent).await;
     open_cycle(world, cycle, &[1]).await;
-    let now = world.doors.clock.now();
-    let waking = world.doors.store.wake(world.agent, now, None).await.unwrap().unwrap();
+    let now = world.ports.clock.now();
+    let waking = world.ports.store.wake(world.agent, now, None).await.unwrap().unwrap();
     let open = OpenCycle { lived: true, ..waking.life.open.unwrap() };
     let mut decide = Changes::new(CommitKind::Decide, cycle, 0, 1, now);
     let id = CallId::derive(world.agent, cycle, 0, 0);
@@ -68,8 +68,8 @@ async fn calling(world: &World) -> CallId {
     decide.calls = vec![row];
     decide.open = Some(open);
     let lease = Lease { agent: world.agent, epoch: 1 };
-    let done = world.doors.store.commit(lease, decide).await.unwrap();
-    assert!(matches!(done, agent::changes::CommitOutcome::Committed { .. }), "{done:?}");
+    let done = world.ports.store.commit(lease, decide).await.unwrap();
+    assert!(matches!(done.0, agent::changes::CommitOutcome::Committed { .. }), "{done:?}");
     id
 }
 
@@ -80,7 +80,7 @@ async fn an_open_call_is_listed_and_taken_back_and_watchers_see_its_message_chan
     let id = calling(&world).await;
     let open = world.get(CALLS).await.json["items"].clone();
     assert_eq!((&open[0]["id"], &open[0]["state"]), (&json!(id), &json!("planned")));
-    let mut listener = world.doors.bus.subscribe(Topic::Space(world.home));
+    let mut listener = world.ports.live.bus().subscribe(Topic::Space(world.home));
     world.signals();
     let path = format!("{CALLS}/{id}/cancel");
     let canceled = world.ask(Method::POST, &path, ADMIN, None).await;

@@ -27,9 +27,9 @@ async fn sent(world: &World) -> String {
 /// Opens a cycle over the first event and ends it with that fate.
 async fn ends(world: &World, fate: Fate) {
     open_cycle(world, cycle(), &[1]).await;
-    let mut end = Changes::new(CommitKind::Close, cycle(), 0, 1, world.doors.clock.now());
+    let mut end = Changes::new(CommitKind::Close, cycle(), 0, 1, world.ports.clock.now());
     end.settle = vec![Settlement { seq: 1, fate }];
-    world.doors.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
+    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
 }
 
 async fn act(world: &World, event: &str, verb: &str) -> Answer {

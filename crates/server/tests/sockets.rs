@@ -82,7 +82,7 @@ async fn a_refresh_and_a_second_tab_in_mid_message_show_the_text_so_far_and_what
     let head = format!(
         "GET /v1/spaces/home/stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\n\r\n"
     );
-    let live = world.doors.node.live();
+    let live = &world.ports.live;
     let [text, input] = [6, 7].map(|n| MessageId(Uuid::from_u128(n)));
     live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
     let mut first = connect(&served, &head).await;
@@ -190,10 +190,10 @@ async fn a_client_that_hangs_up_is_listened_for_no_more() {
     let topic = Topic::Space(served.world.home);
     let mut socket = connect(&served, &stream_of_home()).await;
     line_with(&mut socket, "event: snapshot").await;
-    assert_eq!(served.world.doors.bus.listeners(topic), 1);
+    assert_eq!(served.world.ports.live.bus().listeners(topic), 1);
     drop(socket);
     let gone = async {
-        while served.world.doors.bus.listeners(topic) > 0 {
+        while served.world.ports.live.bus().listeners(topic) > 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -217,7 +217,7 @@ async fn no_update_waits_for_the_next_one() {
     }
     for chars in 1..=2_000 {
         let update = Update::Draft { space, message, agent, delta: "x".to_owned(), chars };
-        let bus = Arc::clone(&world.doors.bus);
+        let bus = Arc::clone(world.ports.live.bus());
         tokio::spawn(async move { bus.publish(&[Topic::Space(space)], Arc::new(update)) });
         for socket in &mut sockets {
             assert_eq!(data_of(socket, "draft").await["chars"], chars);
@@ -309,7 +309,7 @@ async fn whatever_way_updates_take_to_a_socket_each_arrives_once_and_in_order() 
         all.push((socket, rev));
     }
     let draft = MessageId(Uuid::from_u128(6));
-    let live = world.doors.node.live();
+    let live = &world.ports.live;
     live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
     let speaking = async {
         for n in 0..300 {
@@ -416,7 +416,7 @@ async fn whoever_comes_while_the_others_wait_for_a_draft_hears_only_of_what_come
     let world = &served.world;
     let mut crowd = crowd(&served).await;
     let draft = MessageId(Uuid::from_u128(6));
-    let live = world.doors.node.live();
+    let live = &world.ports.live;
     live.enter(world.agent, CycleId(Uuid::from_u128(5)), AgentState::Thinking, &[world.home]);
     live.draft(world.agent, world.home, draft, "S");
     for socket in &mut crowd {
@@ -451,13 +451,13 @@ async fn what_is_read_from_the_store_is_shown_to_nobody_who_was_sent_away_before
         let mut socket = connect(&served, &stream_of_home_as(&key)).await;
         line_with(&mut socket, "event: snapshot").await;
         let _crowd = crowd(&served).await;
-        world.doors.node.live().draft(world.agent, world.home, MessageId(Uuid::from_u128(6)), "S");
+        world.ports.live.draft(world.agent, world.home, MessageId(Uuid::from_u128(6)), "S");
         line_with(&mut socket, "event: draft").await;
         // Two speak at once, and the second is told first: what is missing is read from the store.
         let [one, two] = [world.slip("one").await, world.slip("two").await];
         world.publish(world.by_you(two));
         world.publish(world.by_you(one));
-        let removed = || world.doors.registry.remove_member(world.home, world.you);
+        let removed = || world.ports.registry.remove_member(world.home, world.you);
         if late {
             // Nobody told the others of it.
             removed().await.unwrap();

@@ -116,13 +116,13 @@ async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waite
     say(&world, "hello?").await;
     let cycle = CycleId(Uuid::from_u128(5));
     open_cycle(&world, cycle, &[1]).await;
-    let now = world.doors.clock.now();
+    let now = world.ports.clock.now();
     let until = now.checked_add(SignedDuration::from_secs(60)).unwrap();
     let mut back = Changes::new(CommitKind::Close, cycle, 0, 1, now);
     back.settle = vec![Settlement { seq: 1, fate: Fate::Waiting }];
     back.rest = Some(Rest { not_before: Some(until), reason: Some(RestReason::Provider) });
     let lease = Lease { agent: world.agent, epoch: 1 };
-    let outcome = world.doors.store.commit(lease, back).await.unwrap();
+    let (outcome, _) = world.ports.store.commit(lease, back).await.unwrap();
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     let resting = async |path: &str, key: &str| {
         let snapshot = Stream::open(&world, path, key, None).await.named("snapshot").await;
@@ -132,7 +132,7 @@ async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waite
     assert_eq!(resting(HOME, ADMIN).await, expected);
     assert_eq!(resting("/v1/spaces/other/stream", ADMIN).await, Value::Null);
     // In words it is told to operators, as long as the node knows them.
-    let (live, rest) = (world.doors.node.live(), Resting { reason: RestReason::Provider, until });
+    let (live, rest) = (&world.ports.live, Resting { reason: RestReason::Provider, until });
     live.keep_back(world.agent, "auth: no such key".to_owned(), rest, &[world.home]);
     let told =
         json!([{"agent": world.agent, "reason": "provider", "until": until, "why": "auth: no such key"}]);
@@ -153,7 +153,7 @@ async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
     let world = World::new().await;
     say(&world, "before").await;
     let (cycle, draft) = (CycleId(Uuid::from_u128(5)), MessageId(Uuid::from_u128(6)));
-    let live = world.doors.node.live();
+    let live = &world.ports.live;
     live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
     live.draft(world.agent, world.home, draft, "Sal");
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
@@ -245,7 +245,7 @@ async fn updates_published_out_of_order_or_not_at_all_arrive_once_and_in_order()
 async fn whoever_comes_in_mid_message_is_shown_the_text_so_far_on_the_streams_of_agent_and_house_too() {
     let world = World::new().await;
     let (cycle, draft) = (CycleId(Uuid::from_u128(5)), MessageId(Uuid::from_u128(6)));
-    let live = world.doors.node.live();
+    let live = &world.ports.live;
     live.enter(world.agent, cycle, AgentState::Thinking, &[world.home]);
     live.draft(world.agent, world.home, draft, "Sal");
     let expected = json!([{"space": world.home, "message": draft, "agent": world.agent, "text": "Sal"}]);
@@ -287,7 +287,7 @@ async fn a_slow_reader_loses_drafts_but_nothing_durable_and_nobody_waits() {
     let world = World::new().await;
     let mut stream = Stream::open(&world, HOME, ADMIN, None).await;
     stream.named("snapshot").await;
-    let live = world.doors.node.live();
+    let live = &world.ports.live;
     let draft = MessageId(Uuid::from_u128(6));
     // Far more than the buffers of the client and of its listener hold.
     for i in 0..3_000 {
@@ -322,7 +322,7 @@ async fn drafts_that_a_client_has_not_come_to_are_one_draft_for_it() {
         [Stream::open(&world, HOME, ADMIN, None).await, Stream::open(&world, HOME, ADMIN, None).await];
     slow.named("snapshot").await;
     quick.named("snapshot").await;
-    let (live, draft) = (world.doors.node.live(), MessageId(Uuid::from_u128(6)));
+    let (live, draft) = (&world.ports.live, MessageId(Uuid::from_u128(6)));
     for (delta, chars) in [("Sal", 3), ("a", 4), ("m", 5)] {
         live.draft(world.agent, world.home, draft, delta);
         let event = quick.named("draft").await;
@@ -343,7 +343,7 @@ async fn a_crowd_is_sent_drafts_in_batches_and_a_few_are_sent_each_at_once() {
         stream.named("snapshot").await;
         streams.push(stream);
     }
-    let (live, draft) = (world.doors.node.live(), MessageId(Uuid::from_u128(6)));
+    let (live, draft) = (&world.ports.live, MessageId(Uuid::from_u128(6)));
     live.draft(world.agent, world.home, draft, "S");
     for stream in &mut streams {
         assert_eq!(stream.named("draft").await.data["delta"], "S", "the first is sent at once");
@@ -449,7 +449,7 @@ async fn an_agents_stream_replays_its_commits_and_shows_its_thoughts() {
     let commit = stream.named("commit").await;
     assert_eq!((commit.id, &commit.data["kind"]), (Some(1), &json!("open")));
     let thought = Update::Thought { agent, cycle, step: 0, reasoning: false, delta: "hm".to_owned() };
-    world.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(thought));
+    world.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(thought));
     let thought = stream.named("thought").await;
     assert_eq!((thought.id, &thought.data["delta"]), (None, &json!("hm")));
 }
@@ -458,19 +458,19 @@ async fn an_agents_stream_replays_its_commits_and_shows_its_thoughts() {
 async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts() {
     let world = World::new().await;
     let (agent, cycle) = (world.agent, CycleId(Uuid::from_u128(5)));
-    world.doors.node.live().enter(agent, cycle, AgentState::Thinking, &[world.home]);
+    world.ports.live.enter(agent, cycle, AgentState::Thinking, &[world.home]);
     let mut stream = Stream::open(&world, "/v1/stream", ADMIN, None).await;
     let snapshot = stream.named("snapshot").await;
     assert_eq!(snapshot.data["agents"][0]["agent"], json!(agent));
     let thought = Update::Thought { agent, cycle, step: 0, reasoning: false, delta: "hm".to_owned() };
-    world.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(thought));
+    world.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(thought));
     let said = world.post(SAY, json!({"text": "hello", "sender": "you"})).await;
     assert_eq!(said.status, 201);
     let message = stream.next().await.unwrap();
     assert_eq!((message.name.as_str(), message.id), ("message", None), "{message:?}");
     let stage = stream.next().await.unwrap();
     assert_eq!((stage.name.as_str(), &stage.data["stage"]), ("event.stage", &json!("waiting")));
-    world.doors.node.live().rest(agent, None);
+    world.ports.live.rest(agent, None);
     assert_eq!(stream.next().await.unwrap().data["state"], "sleeping");
     let key = world.your_key().await;
     let request = Request::get("/v1/stream").header("host", "localhost");

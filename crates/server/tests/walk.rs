@@ -128,11 +128,11 @@ async fn a_key_that_was_replaced_opens_nothing_any_more() {
     let world = World::new().await;
     let clock = world.clock.clone();
     let add = async |key: &str| {
-        let new = credential(&*world.doors.ids, key, CredentialKind::Admin, &clock);
+        let new = credential(&*world.ports.ids, key, CredentialKind::Admin, &clock);
         let mut of_this_start = new.credential.clone();
         of_this_start.label = "start".to_owned();
         let new = NewCredential { credential: of_this_start, replace_label: true, ..new };
-        world.doors.registry.add_credential(new).await.unwrap();
+        world.ports.registry.add_credential(new).await.unwrap();
     };
     let whoami = async |key: &str| world.ask(Method::GET, "/v1/whoami", key, None).await.status;
     add("viv_first").await;

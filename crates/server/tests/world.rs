@@ -7,10 +7,9 @@ use agent::changes::{Changes, CommitKind};
 use agent::config::{AgentConfig, WakeOn};
 use agent::event::{Principal, Trust};
 use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, RootId, SpaceId};
-use agent::inbox::Batch;
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
-    Accept, Accepted, BoxStream, Bus, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
+    Accept, Accepted, BoxStream, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
     ModelInfo, ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
     Voices,
 };
@@ -20,12 +19,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, Response};
 use futures_util::StreamExt;
-use runtime::bus::LocalBus;
-use runtime::live::Live;
+use runtime::Ports;
 use runtime::node::{Node, Signal};
 use scenario::clock::{SimClock, SimIds};
 use serde_json::{Value, json};
-use server::{Doors, Options, keys, router};
+use server::{Options, keys, router};
 use storage::sqlite::Sqlite;
 use testkit::hands::{Counters, EmptyToolbox, TestToolbox};
 use tokio::sync::mpsc;
@@ -35,7 +33,7 @@ use tower::ServiceExt;
 pub(crate) const ADMIN: &str = "viv_admin";
 
 pub(crate) struct World {
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) ports: Ports,
     pub(crate) router: Router,
     pub(crate) clock: SimClock,
     pub(crate) shutdown: CancellationToken,
@@ -109,29 +107,25 @@ impl World {
         let founding = founding(&ids, &clock);
         let (you, agent, home) = (founding.human.id, founding.agent.as_ref().unwrap().id, founding.space.id);
         assert!(store.found(founding).await.unwrap());
-        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
         let (sender, signals) = mpsc::channel(64);
-        let doors = Arc::new(Doors {
-            store: Arc::new(store.clone()),
-            registry: Arc::new(store.clone()),
-            reader: Arc::new(store),
-            node: Node::new(sender, Arc::new(Live::new(Arc::clone(&bus)))),
-            bus,
-            clock: Arc::new(clock.clone()),
-            ids: Arc::new(ids),
-            voices: Arc::new(Choir),
-            toolbox: Arc::new(TestToolbox::with_all(Arc::new(EmptyToolbox), &Counters::new())),
-            key_source: Box::new(|| [7; 32]),
-        });
+        let toolbox = TestToolbox::with_all(Arc::new(EmptyToolbox), &Counters::new());
+        let ports = Ports::new(
+            Arc::new(store),
+            Arc::new(Choir),
+            Arc::new(toolbox),
+            Arc::new(clock.clone()),
+            Arc::new(ids),
+        );
+        let node = Node::new(sender, Arc::clone(&ports.live));
         let shutdown = CancellationToken::new();
         let options = Options {
             hosts: vec!["viv.example".to_owned()],
             shutdown: shutdown.clone(),
-            ..Options::default()
+            ..Options::new(|| [7; 32])
         };
-        let router = router(Arc::clone(&doors), options);
+        let router = router(ports.clone(), node, options);
         let mut world = Self {
-            doors,
+            ports,
             router,
             clock,
             shutdown,
@@ -196,7 +190,7 @@ impl World {
 
     /// Says something as `you` through the store alone: nobody is told.
     pub(crate) async fn slip(&self, text: &str) -> agent::space::Message {
-        let id = MessageId(self.doors.ids.uuid());
+        let id = MessageId(self.ports.ids.uuid());
         let new = NewMessage {
             id,
             space: self.home,
@@ -213,7 +207,7 @@ impl World {
             root: RootId(id.to_string()),
             hop: 0,
         };
-        match self.doors.store.accept(Accept::Say(new), None).await.unwrap() {
+        match self.ports.store.accept(Accept::Say(new), None).await.unwrap() {
             Accepted::Fresh { message: Some(message), .. } => message,
             other => panic!("{other:?}"),
         }
@@ -227,7 +221,7 @@ impl World {
 
     /// Tells the watchers of `home`.
     pub(crate) fn publish(&self, update: Update) {
-        self.doors.bus.publish(&[Topic::Space(self.home)], Arc::new(update));
+        self.ports.live.bus().publish(&[Topic::Space(self.home)], Arc::new(update));
     }
 
     /// Who was signalled since the last look.
@@ -326,9 +320,9 @@ pub(crate) async fn open_cycle_for(
     taken: &[u64],
     requesters: Vec<agent::life::Requester>,
 ) {
-    let at = world.doors.clock.now();
+    let at = world.ports.clock.now();
     let mut changes = Changes::new(CommitKind::Open, cycle, 0, 0, at);
-    let open = OpenCycle::new(cycle, 1, at, &Batch::default());
+    let open = OpenCycle::new(cycle, 1, at);
     changes.open = Some(OpenCycle { taken: taken.to_vec(), requesters, ..open });
-    world.doors.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
+    world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, changes).await.unwrap();
 }

@@ -171,7 +171,7 @@ async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobod
         };
         let waiting: Vec<String> = waking.waiting.iter().map(|waiting| waiting.words().to_owned()).collect();
         assert!(waiting.iter().any(|text| text.contains("cannot be read")), "{change}: {waiting:?}");
-        let family = store.space("family".into()).await.unwrap().unwrap().id;
+        let family = Reader::space(&store, "family".into()).await.unwrap().unwrap().id;
         let said = Reader::messages(&store, family, None, None, 10).await.unwrap();
         let told = Lookup::messages(&store, ada, family, None, 10).await.unwrap().unwrap().0;
         let said: Vec<String> = said.into_iter().map(|message| message.text).chain(texts(&told)).collect();

@@ -320,6 +320,7 @@ mod tests {
     use agent::event::Said;
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
+    use agent::life::SpaceFacts;
     use agent::port::{Lookup, StoreError};
     use agent::run::Run;
     use futures_util::FutureExt;
@@ -337,6 +338,14 @@ mod tests {
             _before: Option<u64>,
             _limit: u32,
         ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn space(
+            &self,
+            _agent: AgentId,
+            _id_or_name: String,
+        ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
             Box::pin(async { Ok(None) })
         }
 

@@ -124,8 +124,8 @@ pub(crate) fn cut(text: &str) -> String {
 /// reader of the stream would have shown the first and the tool used the last.
 fn parse(arguments: &str) -> Result<Value, String> {
     if arguments.len() > limits::ARGUMENTS_MAX_BYTES {
-        let (max, got) = (limits::ARGUMENTS_MAX_BYTES, arguments.len());
-        return Err(format!("wanted at most {max} bytes, got {got}"));
+        let max = limits::ARGUMENTS_MAX_BYTES;
+        return Err(format!("wanted at most {max} bytes, got {}", arguments.len()));
     }
     if arguments.trim().is_empty() {
         return Ok(Value::Object(Map::new()));

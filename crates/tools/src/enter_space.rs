@@ -34,7 +34,7 @@ impl Hand for EnterSpace {
          there are in all). Not needed to send to a space that you name.";
 
     async fn act(args: EnterSpaceArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
-        let facts = place::named(hands.facts, &args.space)?;
+        let facts = place::named(&hands, &args.space).await?;
         let space = &facts.space;
         let mut reply = json!({
             "success": true,
@@ -49,10 +49,10 @@ impl Hand for EnterSpace {
         }
         let members = facts.members.iter().map(|each| member(each, &hands));
         reply["members"] = Value::Array(fitting(members, limits::LISTED_MAX_BYTES));
-        reply["members_total"] = json!(facts.members.len());
+        reply["members_total"] = json!(facts.members.len() + facts.more_members);
         // What the frame does not use of the bytes that the model is shown is for the messages.
         let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(reply.to_string().len() + 256);
-        let page = told::page(&hands, facts, None, limits::ENTER_HISTORY, room).await?;
+        let page = told::page(&hands, &facts, None, limits::ENTER_HISTORY, room).await?;
         reply["messages"] = Value::Array(page.messages);
         reply["total"] = json!(page.total);
         reply["next_before"] = json!(page.next_before);

@@ -130,7 +130,8 @@ impl<'a> Batch<'a> {
         for (index, arg) in args.iter().enumerate() {
             let id = match given(arg.id.as_ref()) {
                 Some(text) => find(known, text).ok_or_else(|| {
-                    let (text, yours) = (cut(text), yours(known));
+                    let text = cut(text);
+                    let yours = yours(known);
                     format!("no goal of yours has the id `{text}` (leave `id` out to make a goal); {yours}")
                 })?,
                 None => GoalId::of_call(hands.call, index),
@@ -172,7 +173,8 @@ impl<'a> Batch<'a> {
     fn parent(&self, text: &str, known: &[Goal]) -> Result<GoalId, String> {
         let found = self.labels.get(text).copied().or_else(|| find(known, text));
         found.ok_or_else(|| {
-            let (text, yours) = (cut(text), yours(known));
+            let text = cut(text);
+            let yours = yours(known);
             format!("no goal of yours has the id and none of this call the `ref` `{text}`, wanted as `parent_id`; {yours}")
         })
     }
@@ -250,8 +252,8 @@ fn described(text: &str) -> Result<String, String> {
         return Err("wanted a `description` with something in it, got only white space".to_owned());
     }
     if text.len() > limits::GOAL_DESCRIPTION_MAX_BYTES {
-        let (max, got) = (limits::GOAL_DESCRIPTION_MAX_BYTES, text.len());
-        return Err(format!("wanted a `description` of at most {max} bytes, got {got}"));
+        let max = limits::GOAL_DESCRIPTION_MAX_BYTES;
+        return Err(format!("wanted a `description` of at most {max} bytes, got {}", text.len()));
     }
     Ok(text.to_owned())
 }

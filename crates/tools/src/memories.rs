@@ -47,7 +47,8 @@ impl Hand for SetMemories {
 
     async fn act(args: SetMemoriesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
         let mut keys = kept(&hands);
-        let (mut set, mut memories) = (Vec::new(), Vec::with_capacity(args.memories.len()));
+        let mut set = Vec::new();
+        let mut memories = Vec::with_capacity(args.memories.len());
         for Note { key, value } in args.memories {
             let key = key.trim().to_owned();
             fits(&key, &value)?;
@@ -58,7 +59,8 @@ impl Hand for SetMemories {
             memories.push(MemoryChange::Set { key, value });
         }
         if keys.len() > limits::MEMORIES_MAX {
-            let (max, got) = (limits::MEMORIES_MAX, keys.len());
+            let max = limits::MEMORIES_MAX;
+            let got = keys.len();
             return Err(ToolError::new(format!(
                 "nothing was set: wanted at most {max} notes in all, these would make {got}; \
                  use delete_memories or put several facts into one note"

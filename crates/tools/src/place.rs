@@ -1,8 +1,9 @@
 //! Which space and which members a model means by what it writes: ids, handles, display names.
 //! Whatever cannot be resolved is answered with the names that could have been given.
 //!
-//! This module looks at the agent's own facts only; a space that it is not a member of does not
-//! exist here.
+//! A space that the agent is not a member of does not exist here.
+
+use std::borrow::Cow;
 
 use agent::entity::Member;
 use agent::id::{EntityId, SpaceId};
@@ -12,6 +13,7 @@ use agent::port::{Hands, ToolError};
 use serde_json::Value;
 
 use crate::arguments::cut;
+use crate::told::unreadable;
 
 /// The space that is meant where none is named, changes of this step included: the active one, or
 /// the only one where none is active.
@@ -20,41 +22,68 @@ pub(crate) fn here(hands: &Hands<'_>) -> Option<SpaceId> {
 }
 
 /// The space of that id, handle or display name.
-pub(crate) fn named<'a>(facts: &'a Facts, name: &str) -> Result<&'a SpaceFacts, ToolError> {
-    let name = name.trim();
+pub(crate) async fn named<'a>(hands: &Hands<'a>, name: &str) -> Result<Cow<'a, SpaceFacts>, ToolError> {
+    let (facts, name) = (hands.facts, name.trim());
     if let Some(found) = facts.find_space(name) {
-        return Ok(found);
+        return Ok(Cow::Borrowed(found));
+    }
+    if let Some(found) = unlisted(hands, name.to_owned()).await? {
+        return Ok(Cow::Owned(found));
     }
     let called = facts.spaces.iter().filter(|facts| same_text(&facts.space.display_name, name)).count();
-    let wanted = if called > 1 {
-        format!("several of your spaces are called `{}`: give an id or a handle", cut(name))
-    } else {
-        format!("wanted one of your spaces, got `{}`", cut(name))
+    let wanted = match called {
+        0 => format!("wanted one of your spaces, got `{}`", cut(name)),
+        // There may be others of that name among those that are not listed.
+        1 => format!("wanted an id or a handle, got the display name `{}`", cut(name)),
+        _ => format!("several of your spaces are called `{}`: give an id or a handle", cut(name)),
     };
     Err(ToolError::new(format!("{wanted}; {}", spaces(facts))))
 }
 
 /// The named space, or the one that is meant where none is named ([`here`]). Membership is looked at again: an active
 /// space is remembered for longer than a membership may last.
-pub(crate) fn named_or_here<'a>(hands: &Hands<'a>, name: Option<&str>) -> Result<&'a SpaceFacts, ToolError> {
+pub(crate) async fn named_or_here<'a>(
+    hands: &Hands<'a>,
+    name: Option<&str>,
+) -> Result<Cow<'a, SpaceFacts>, ToolError> {
     if let Some(name) = name.filter(|name| !name.trim().is_empty()) {
-        return named(hands.facts, name);
+        return named(hands, name).await;
     }
     let hint = "name a `space` or call enter_space first";
     let Some(id) = here(hands) else {
         return Err(ToolError::new(format!("you are in no space: {hint}; {}", spaces(hands.facts))));
     };
-    hands.facts.space(id).ok_or_else(|| {
+    if let Some(found) = hands.facts.space(id) {
+        return Ok(Cow::Borrowed(found));
+    }
+    unlisted(hands, id.to_string()).await?.map(Cow::Owned).ok_or_else(|| {
         let gone = format!("you are no member of the space that you were in (id {id})");
         ToolError::new(format!("{gone}: {hint}; {}", spaces(hands.facts)))
     })
 }
 
+/// One of the spaces that the facts do not have, by id or handle.
+async fn unlisted(hands: &Hands<'_>, name: String) -> Result<Option<SpaceFacts>, ToolError> {
+    if hands.facts.more_spaces == 0 {
+        return Ok(None);
+    }
+    hands.lookup.space(hands.agent, name).await.map_err(unreadable)
+}
+
 /// The members that are meant, each once, in the order given.
-pub(crate) fn members(space: &SpaceFacts, names: &[String]) -> Result<Vec<EntityId>, ToolError> {
+pub(crate) async fn members(
+    hands: &Hands<'_>,
+    space: &SpaceFacts,
+    names: &[String],
+) -> Result<Vec<EntityId>, ToolError> {
+    let mut space = Cow::Borrowed(space);
     let mut found = Vec::with_capacity(names.len());
     for name in names {
-        let Some(member) = member(space, name) else {
+        if member(&space, name).is_none() && space.more_members > 0 {
+            let all = hands.lookup.space(hands.agent, space.space.id.to_string()).await;
+            space = all.map_err(unreadable)?.map_or(space, Cow::Owned);
+        }
+        let Some(member) = member(&space, name) else {
             let place = quoted(&space.space.display_name);
             let list = listed(space.members.iter().map(shown));
             return Err(ToolError::new(format!(
@@ -76,7 +105,7 @@ fn member<'a>(space: &'a SpaceFacts, name: &str) -> Option<&'a Member> {
     space.members.iter().find(exact).or_else(|| {
         // A display name will do where only one member has it.
         let mut same = space.members.iter().filter(|member| same_text(&member.entity.display_name, &name));
-        same.next().filter(|_| same.next().is_none())
+        same.next().filter(|_| same.next().is_none() && space.more_members == 0)
     })
 }
 
@@ -93,7 +122,11 @@ fn spaces(facts: &Facts) -> String {
         let space = &facts.space;
         format!("`{}` ({}, id {})", space.name, quoted(&space.display_name), space.id)
     });
-    format!("your spaces: {}", listed(each))
+    let more = match facts.more_spaces {
+        0 => String::new(),
+        _ => " and more".to_owned(),
+    };
+    format!("your spaces: {}{more}", listed(each))
 }
 
 fn shown(member: &Member) -> String {

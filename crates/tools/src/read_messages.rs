@@ -38,12 +38,12 @@ impl Hand for ReadMessages {
          `next_before` leads to older ones (null: there are none). Changes nothing.";
 
     async fn act(args: ReadMessagesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_here(&hands, args.space.as_deref())?;
+        let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
         let limit = args.limit.unwrap_or(limits::PAGE_DEFAULT).min(limits::READ_MESSAGES_MAX);
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
         // No seq is larger than what a store can hold.
         let before = args.before.map(|seq| seq.min(i64::MAX.unsigned_abs()));
-        let page = told::page(&hands, facts, before, limit, room).await?;
+        let page = told::page(&hands, &facts, before, limit, room).await?;
         let reply = json!({
             "space": {"id": facts.space.id, "name": facts.space.name},
             "messages": page.messages,

@@ -39,7 +39,7 @@ impl Hand for SendMessage {
          outside of calls is yours alone. The space that you name need not be entered, and the active space \
          stays what it is. Returns the message's id once it is delivered; do not send the same again.";
 
-    fn precheck(arguments: &Value, hands: &Hands<'_>) -> Result<(), ToolError> {
+    async fn precheck(arguments: &Value, hands: &Hands<'_>) -> Result<(), ToolError> {
         let at =
             |name: &str| arguments.as_object().and_then(|given| given.keys().position(|key| key == name));
         let (Some(space), Some(text)) = (at("space"), at("text")) else { return Ok(()) };
@@ -48,7 +48,7 @@ impl Hand for SendMessage {
         }
         // The text was shown there already while it was written: it cannot end elsewhere.
         let name = arguments["space"].as_str();
-        let meant = place::named_or_here(hands, name)?.space.id;
+        let meant = place::named_or_here(hands, name).await?.space.id;
         if place::here(hands) == Some(meant) {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl Hand for SendMessage {
     }
 
     async fn act(args: SendMessageArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_here(&hands, args.space.as_deref())?;
+        let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
         let space = &facts.space;
         if space.closed {
             let name = &space.name;
@@ -73,7 +73,7 @@ impl Hand for SendMessage {
                 format!("wanted a `text` of at most {max} bytes, got {got}: say it in several messages");
             return Err(ToolError::new(text));
         }
-        let mentions = place::members(facts, args.mentions.as_deref().unwrap_or_default())?;
+        let mentions = place::members(&hands, &facts, args.mentions.as_deref().unwrap_or_default()).await?;
         let sender = hands.agent.entity();
         let say = NewMessage {
             id: MessageId::of_call(hands.call),

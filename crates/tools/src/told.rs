@@ -6,10 +6,13 @@
 use agent::call::head_and_tail;
 use agent::entity::EntityKind;
 use agent::event::Said;
+use agent::id::{EntityId, MessageId};
 use agent::life::SpaceFacts;
 use agent::limits;
 use agent::port::{Hands, StoreError, ToolError};
 use agent::space::NewMessage;
+use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// One page of a space's messages.
@@ -45,17 +48,20 @@ pub(crate) async fn page(
     let lines = fresh
         .iter()
         .rev()
-        .map(|say| (None, pending(say, space)))
-        .chain(said.iter().rev().map(|said| (Some(said.seq), told(said, said.sender == own))));
-    let (mut messages, mut room, mut oldest) = (Vec::new(), budget, None);
-    for (seq, line) in lines.take(limit) {
-        let size = line.to_string().len() + 1;
+        .map(|say| pending(say, space))
+        .chain(said.iter().rev().map(|said| told(said, said.sender == own)));
+    let mut messages = Vec::new();
+    let mut room = budget;
+    let mut oldest = None;
+    for line in lines.take(limit) {
+        let shown = json!(line);
+        let size = shown.to_string().len() + 1;
         if size > room && !messages.is_empty() {
             break;
         }
         room = room.saturating_sub(size);
-        oldest = seq.or(oldest);
-        messages.push(line);
+        oldest = line.seq.or(oldest);
+        messages.push(shown);
     }
     messages.reverse();
     // Where only pending ones were shown, everything stored is still to be read.
@@ -69,48 +75,74 @@ pub(crate) fn unreadable(error: StoreError) -> ToolError {
     ToolError { model, operator: Some(error.to_string()) }
 }
 
-fn told(said: &Said, own: bool) -> Value {
-    let mut line = json!({
-        "id": said.id,
-        "seq": said.seq,
-        "at": said.at,
-        "sender": said.sender_name,
-        "sender_id": said.sender,
-        "kind": said.sender_kind,
-    });
-    if own {
-        line["you"] = json!(true);
-    }
-    put_text(&mut line, &said.text);
-    line
+/// One message, as the model reads it.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: MessageId,
+    /// Its place in the space; what this very step says has none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    at: Timestamp,
+    sender: Option<&'a str>,
+    sender_id: EntityId,
+    kind: EntityKind,
+    #[serde(skip_serializing_if = "is_false")]
+    you: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pending: bool,
+    #[serde(flatten)]
+    text: Text,
 }
 
-/// A message of this very step has no place in the space yet.
-fn pending(say: &NewMessage, space: &SpaceFacts) -> Value {
+/// A text, cut to its head and tail where it is long; then its true size stands beside it.
+#[derive(Serialize)]
+struct Text {
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn told(said: &Said, own: bool) -> Line<'_> {
+    Line {
+        id: said.id,
+        seq: Some(said.seq),
+        at: said.at,
+        sender: Some(&said.sender_name),
+        sender_id: said.sender,
+        kind: said.sender_kind,
+        you: own,
+        pending: false,
+        text: cut(&said.text),
+    }
+}
+
+fn pending<'a>(say: &NewMessage, space: &'a SpaceFacts) -> Line<'a> {
     let own = space.members.iter().find(|member| member.entity.id == say.sender);
-    let mut line = json!({
-        "id": say.id,
-        "at": say.at,
-        "sender": own.map(|member| member.entity.display_name.as_str()),
-        "sender_id": say.sender,
-        "kind": EntityKind::Agent,
-        "you": true,
-        "pending": true,
-    });
-    put_text(&mut line, &say.text);
-    line
+    Line {
+        id: say.id,
+        seq: None,
+        at: say.at,
+        sender: own.map(|member| member.entity.display_name.as_str()),
+        sender_id: say.sender,
+        kind: EntityKind::Agent,
+        you: true,
+        pending: true,
+        text: cut(&say.text),
+    }
 }
 
-/// The text, cut to its head and tail where it is long; then its true size stands beside it.
-fn put_text(line: &mut Value, text: &str) {
+fn cut(text: &str) -> Text {
     let mut max = limits::EVENT_SHOWN_MAX_BYTES;
-    line["text"] = json!(head_and_tail(text, max));
+    let mut shown = head_and_tail(text, max);
     // Escapes can make a text up to six times as long.
-    while line["text"].to_string().len() > limits::EVENT_SHOWN_MAX_BYTES * 5 / 4 && max > 1_024 {
+    while json!(shown).to_string().len() > limits::EVENT_SHOWN_MAX_BYTES * 5 / 4 && max > 1_024 {
         max /= 2;
-        line["text"] = json!(head_and_tail(text, max));
+        shown = head_and_tail(text, max);
     }
-    if text.len() > max {
-        line["bytes"] = json!(text.len());
-    }
+    Text { text: shown, bytes: (text.len() > max).then_some(text.len()) }
 }

@@ -27,8 +27,11 @@ pub(crate) trait Hand: Send + Sync + 'static {
     /// For the model: what it does, what comes back, what not to do.
     const DESCRIPTION: &'static str;
     /// What a schema cannot say; sees the arguments in the order in which they were written.
-    fn precheck(_arguments: &Value, _hands: &Hands<'_>) -> Result<(), ToolError> {
-        Ok(())
+    fn precheck(
+        _arguments: &Value,
+        _hands: &Hands<'_>,
+    ) -> impl Future<Output = Result<(), ToolError>> + Send {
+        std::future::ready(Ok(()))
     }
     /// Does it.
     fn act(args: Self::Args, hands: Hands<'_>) -> impl Future<Output = Result<Done, ToolError>> + Send;
@@ -69,7 +72,7 @@ impl<H: Hand> Tool for Typed<H> {
 
     fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async move {
-            H::precheck(&arguments, &hands)?;
+            H::precheck(&arguments, &hands).await?;
             let args = serde_json::from_value(arguments).map_err(|e| ToolError {
                 model: format!("the arguments of `{}` do not fit its schema", H::NAME),
                 operator: Some(e.to_string()),

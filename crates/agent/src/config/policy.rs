@@ -141,7 +141,7 @@ impl Gate {
 pub enum Gates {
     /// In order of their steps, none overlapping another.
     List(Vec<Gate>),
-    /// Reads first, then does everything, then answers (seed 000).
+    /// Reads first, then does everything, then answers.
     ObserveThinkRespond,
 }
 

@@ -83,7 +83,12 @@ impl Cycle {
     pub(super) fn broken_off(&mut self, at: At, reason: &str, now: Timestamp) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         let reason = format!("broken off at step {}: {reason}", self.open.step);
-        self.close_log(&mut changes, &at, &format!("[NOTICE] Your cycle was {}", quote::unbroken(&reason)), now);
+        self.close_log(
+            &mut changes,
+            &at,
+            &format!("[NOTICE] Your cycle was {}", quote::unbroken(&reason)),
+            now,
+        );
         let mut open = self.open.clone();
         match &at {
             At::Step(step) => self.note_undecided(&mut open, step, now),

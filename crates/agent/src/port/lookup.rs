@@ -4,6 +4,7 @@
 use super::{BoxFuture, StoreError};
 use crate::event::Said;
 use crate::id::{AgentId, SpaceId};
+use crate::life::SpaceFacts;
 use crate::run::Run;
 
 /// Messages of a space, oldest first, and how many there are in all.
@@ -20,6 +21,12 @@ pub trait Lookup: Send + Sync {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>>;
+    /// A space of the agent by id or handle, with all of its members; `None` where it is none of its own.
+    fn space(
+        &self,
+        agent: AgentId,
+        id_or_name: String,
+    ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>>;
     /// The agent's newest runs, newest first.
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>>;
 }

@@ -222,7 +222,7 @@ pub enum ModelError {
     },
 }
 
-/// Whose fault a failure is (SYSTEM.md §3).
+/// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The surroundings': counts nothing, the agent parks.

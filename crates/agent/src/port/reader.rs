@@ -198,6 +198,8 @@ pub trait Reader: Send + Sync {
     fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>>;
     /// Members of a space, oldest first (bounded by [`crate::limits::SPACE_MEMBERS_MAX`]).
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>>;
+    /// Whether both are members of one space.
+    fn share_a_space(&self, one: EntityId, other: EntityId) -> BoxFuture<'_, Result<bool, StoreError>>;
     /// Agents that rest at `now` though something of that space waits for them, or their open cycle is
     /// about it; and why, and until when.
     fn resting(

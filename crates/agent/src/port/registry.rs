@@ -217,7 +217,7 @@ pub struct NewCredential {
     pub replace_label: bool,
 }
 
-/// The world of a first start (SYSTEM.md §11): written together, once per store.
+/// The world of a first start: written together, once per store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Founding {
     /// The human `you`.

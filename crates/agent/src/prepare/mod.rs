@@ -1,4 +1,4 @@
-//! What is decided before each step (`prepare_step`, SYSTEM.md §4): what the model is shown besides,
+//! What is decided before each step: what the model is shown besides,
 //! which tools may be called, whose voice answers, and what of the log it is sent.
 //!
 //! One pure function of config, cycle, step and what waits, over policies that each know one thing.

@@ -2,15 +2,13 @@
 //! them. Reads and judges; what becomes of an agent is decided elsewhere.
 
 mod folder;
-mod node;
 mod vet;
 
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
 use agent::limits;
+use scenario::yaml::{self, Is, Node};
 use serde_json::{Map, Value};
-
-use node::Read;
 
 pub(crate) use folder::{Found, Stamp, load, read_one, scan, shown};
 pub(crate) use vet::{Vetting, unknown_tools};
@@ -84,10 +82,9 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let (keys, body) = parts(&text).map_err(|(line, what)| problem(line, what))?;
-    // The first line is the fence.
-    let read = node::read(keys).map_err(|flaw| {
-        let at = |n: u64| usize::try_from(n.max(1)).unwrap_or(usize::MAX);
-        let (line, column) = (Some(at(flaw.place.line) + 1), Some(at(flaw.place.column)));
+    let read = yaml::read(keys).map_err(|flaw| {
+        let line = Some(line_of(flaw.place.line.max(1)));
+        let column = usize::try_from(flaw.place.column.max(1)).ok();
         let what = flaw.hint.map_or(flaw.message.clone(), |hint| format!("{}; {hint}", flaw.message));
         vec![Problem { file: file.to_owned(), line, column, what }]
     })?;
@@ -100,6 +97,11 @@ fn parse(file: &str, stem: &str, bytes: &[u8], vet: &Vet<'_>) -> Result<AgentFil
             Err(judging.problems)
         }
     }
+}
+
+/// The line of the file that is this line of its keys: the first one is the fence.
+fn line_of(line: u64) -> usize {
+    usize::try_from(line).unwrap_or(usize::MAX - 1) + 1
 }
 
 /// The keys and the body.
@@ -127,16 +129,14 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
 
 struct Judging<'a> {
     file: &'a str,
-    read: &'a Read,
+    read: &'a Node,
     problems: Vec<Problem>,
 }
 
 impl Judging<'_> {
     /// The line of a key, else of the one above it.
     fn line(&self, key: &str) -> Option<usize> {
-        let lines = &self.read.lines;
-        let of = |key: &str| lines.iter().find(|(known, _)| known == key).map(|(_, line)| line + 1);
-        of(key).or_else(|| of(key.split('.').next()?))
+        self.read.place_of(key).map(|place| line_of(place.line))
     }
 
     fn problem(&mut self, key: &str, what: String) {
@@ -145,7 +145,11 @@ impl Judging<'_> {
     }
 
     fn agent(&mut self, stem: &str, body: &str, vet: &Vet<'_>) -> Option<AgentFile> {
-        let Value::Object(mut keys) = self.read.value.clone() else {
+        let keys = match self.read.is {
+            Is::Nothing => Value::Object(Map::new()),
+            _ => self.read.json(),
+        };
+        let Value::Object(mut keys) = keys else {
             let what = "wanted keys such as `model: null` between the `---` lines".to_owned();
             self.problems.push(Problem { file: self.file.to_owned(), line: Some(2), column: None, what });
             return None;
@@ -155,7 +159,8 @@ impl Judging<'_> {
         let spaces = self.spaces(keys.remove("spaces"));
         self.instructions(&mut keys, body);
         let config = self.config(keys, vet);
-        let (name, config) = (name?, config?);
+        let name = name?;
+        let config = config?;
         Some(AgentFile {
             file: self.file.to_owned(),
             display_name: display_name.unwrap_or_else(|| name.clone()),

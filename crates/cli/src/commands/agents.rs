@@ -8,7 +8,7 @@ use agent::config::{AgentConfig, KEYS, Kind};
 use agent::life::Standing;
 use agent::limits;
 use serde_json::{Map, Value, json};
-use server::api::Agent;
+use server::api::{Agent, NewAgent, NewMember};
 
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
 use crate::client::{Client, segment, typed};
@@ -100,22 +100,23 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
     let given = [("instructions", &instructions), ("description", &args.description), ("model", &args.model)];
     for (key, value) in given {
         if let Some(value) = value {
-            config.insert(key.to_owned(), json!(value));
+            config.insert(key.to_owned(), Value::from(value.as_str()));
         }
     }
-    let mut body = json!({"name": args.name, "config": config});
-    if let Some(name) = &args.display_name {
-        body["display_name"] = json!(name);
-    }
+    let body =
+        NewAgent { name: args.name, display_name: args.display_name, config: Some(Value::Object(config)) };
     let answer = client.post("/v1/agents", &body, None).await?;
     let made: Agent = typed("/v1/agents", answer.clone())?;
     if let Some(space) = &args.space {
         let path = format!("/v1/spaces/{}/members", segment(space));
-        client.post(&path, &json!({"entity": made.id}), None).await.map_err(|failure| {
-            let message =
-                format!("`{}` was made, but did not join `{space}`: {}", made.name, failure.message);
-            Failure { message, ..failure }.hint(format!("add it with `viv spaces add SPACE {}`", made.name))
-        })?;
+        client.post(&path, &NewMember { entity: made.id.to_string(), role: None }, None).await.map_err(
+            |failure| {
+                let message =
+                    format!("`{}` was made, but did not join `{space}`: {}", made.name, failure.message);
+                Failure { message, ..failure }
+                    .hint(format!("add it with `viv spaces add SPACE {}`", made.name))
+            },
+        )?;
     }
     if screen.json {
         screen.json_line(&answer);
@@ -267,7 +268,7 @@ fn shown(screen: &Screen, agent: &Agent, key: &str) -> String {
 
 async fn stand(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Result<()> {
     let path = format!("/v1/agents/{}/{verb}", segment(agent));
-    let answer = client.post(&path, &json!({}), None).await?;
+    let answer = client.post_bare(&path).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
@@ -287,7 +288,7 @@ async fn stand(client: &Client, screen: &Screen, agent: &str, verb: &str) -> Res
 
 async fn cancel(client: &Client, screen: &Screen, agent: &str) -> Result<()> {
     let found: Agent = client.get_as(&format!("/v1/agents/{}", segment(agent))).await?;
-    let answer = client.post(&agent_path(found.id, "/cancel"), &json!({}), None).await?;
+    let answer = client.post_bare(&agent_path(found.id, "/cancel")).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());

@@ -145,7 +145,8 @@ fn of_agents() -> Vec<Row> {
         row(name, (*kind).to_owned(), (*default).to_owned(), String::new(), "at once", doc)
     });
     let of_config = AGENT_KEYS.iter().map(|key| {
-        let (default, bound) = (key.default().to_string(), key.bound.to_string());
+        let default = key.default().to_string();
+        let bound = key.bound.to_string();
         row(key.name, key.kind.to_string(), default, bound, &key.live.to_string(), key.doc)
     });
     of_file.chain(of_config).collect()

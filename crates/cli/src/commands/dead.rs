@@ -56,7 +56,7 @@ async fn cancel_call(client: &Client, screen: &Screen, call: &str, wanted: Optio
     };
     for agent in agents {
         let path = agent_path(agent.id, &format!("/calls/{call}/cancel"));
-        let answer = match client.post(&path, &json!({}), None).await {
+        let answer = match client.post_bare(&path).await {
             Err(failure) if failure.exit == Exit::NotFound => continue,
             answer => answer?,
         };
@@ -81,7 +81,9 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
         None if client.get_as::<Ready>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
         None => all(client).await?,
     };
-    let (mut rows, mut table, now) = (Vec::new(), Vec::new(), Timestamp::now());
+    let mut rows = Vec::new();
+    let mut table = Vec::new();
+    let now = Timestamp::now();
     for agent in agents {
         for row in client.list(&agent_path(agent.id, "/inbox?state=dead"), MOST).await? {
             let event: LoggedEvent = typed("inbox", row.clone())?;
@@ -187,7 +189,7 @@ async fn each(client: &Client, screen: &Screen, events: &Events, verb: &str) -> 
         let (agent, row) = found(client, event, events.agent.as_deref()).await?;
         let event = row["id"].as_str().unwrap_or(event);
         let path = agent_path(agent.id, &format!("/events/{}/{verb}", segment(event)));
-        let answer = client.post(&path, &json!({}), None).await?;
+        let answer = client.post_bare(&path).await?;
         if screen.json {
             screen.json_line(&answer);
             continue;

@@ -251,7 +251,8 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
 fn resting(agents: &[Value]) -> Option<Check> {
     let mut by_why: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
     for agent in agents {
-        let class = agent["reason"].as_str().filter(|class| matches!(*class, "provider" | "backoff"));
+        let class =
+            agent["reason"].as_str().filter(|class| !matches!(*class, "suspended" | "damaged" | "place"));
         let (Some(name), Some(class)) = (agent["name"].as_str(), class) else { continue };
         by_why.entry(agent["why"].as_str().unwrap_or(class)).or_insert((name, 0)).1 += 1;
     }

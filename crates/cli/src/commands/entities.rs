@@ -1,7 +1,7 @@
 //! `viv entities`: people and agents by name, and the keys of people.
 
 use serde_json::{Value, json};
-use server::api::{Entity, Key};
+use server::api::{Entity, Key, NewEntity, NewKey};
 
 use crate::args::{EntitiesArgs, EntitiesVerb};
 use crate::client::{Client, segment, typed};
@@ -20,13 +20,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EntitiesArgs) -> R
         None => list(&client, &screen, args.kind.map(|kind| kind.as_str())).await?,
         Some(EntitiesVerb::List { kind }) => list(&client, &screen, kind.map(|kind| kind.as_str())).await?,
         Some(EntitiesVerb::Add { name, display_name, external_id }) => {
-            let mut body = json!({"name": name});
-            for (field, value) in [("display_name", display_name), ("external_id", external_id)] {
-                if let Some(value) = value {
-                    body[field] = json!(value);
-                }
-            }
-            add(&client, &screen, &body).await?;
+            add(&client, &screen, &NewEntity { name, display_name, external_id }).await?;
         }
         Some(EntitiesVerb::Key { name, label }) => key(&client, &screen, &name, label).await?,
     }
@@ -62,7 +56,7 @@ async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()
     Ok(())
 }
 
-async fn add(client: &Client, screen: &Screen, body: &Value) -> Result<()> {
+async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
     let answer = client.post("/v1/entities", body, None).await?;
     if screen.json {
         screen.json_line(&answer);
@@ -80,7 +74,7 @@ async fn add(client: &Client, screen: &Screen, body: &Value) -> Result<()> {
 /// The key stands alone on standard output, so that it can be handed on and nothing else with it.
 async fn key(client: &Client, screen: &Screen, name: &str, label: Option<String>) -> Result<()> {
     let path = format!("/v1/entities/{}/keys", segment(name));
-    let answer = client.post(&path, &json!({"label": label}), None).await?;
+    let answer = client.post(&path, &NewKey { label }, None).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());

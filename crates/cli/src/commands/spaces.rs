@@ -2,7 +2,7 @@
 
 use agent::config::WakeOn;
 use serde_json::{Value, json};
-use server::api::{Member, Message, Space};
+use server::api::{Member, Message, NewMember, NewSpace, Space};
 
 use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::client::{Client, segment, typed};
@@ -73,25 +73,17 @@ fn state(space: &Space) -> &'static str {
 }
 
 async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<()> {
-    let mut body = json!({"name": args.name, "members": args.members});
-    if let Some(name) = args.display_name {
-        body["display_name"] = json!(name);
-    }
-    if let Some(description) = args.description {
-        body["description"] = json!(description);
-    }
-    if let Some(rule) = args.wake_on {
-        body["wake_on"] = json!(rule);
-    }
+    let OpenSpaceArgs { name, display_name, description, wake_on, members } = args;
+    let body = NewSpace { name, display_name, description, wake_on, members };
     let answer = client.post("/v1/spaces", &body, None).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
     }
     let space: Space = typed("/v1/spaces", answer)?;
-    let who = match args.members.len() {
+    let who = match body.members.len() {
         0 => "nobody is there yet".to_owned(),
-        _ => format!("there are {}", args.members.join(", ")),
+        _ => format!("there are {}", body.members.join(", ")),
     };
     screen.line(&screen.clean_line(&format!("opened space `{}` ({}): {who}", space.name, space.id)));
     Ok(())
@@ -144,7 +136,7 @@ fn pair(text: &str) -> Result<(&str, &str)> {
 
 async fn close(client: &Client, screen: &Screen, space: &str) -> Result<()> {
     let path = format!("/v1/spaces/{}/close", segment(space));
-    let answer = client.post(&path, &json!({}), None).await?;
+    let answer = client.post_bare(&path).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
@@ -164,10 +156,7 @@ async fn add(
     let path = format!("/v1/spaces/{}/members", segment(space));
     let mut added = Vec::new();
     for member in members {
-        let mut body = json!({"entity": member});
-        if let Some(role) = role {
-            body["role"] = json!(role);
-        }
+        let body = NewMember { entity: member.clone(), role: role.map(str::to_owned) };
         let answer = client.post(&path, &body, None).await?;
         if !screen.json {
             let member: Member = typed(&path, answer.clone())?;

@@ -56,7 +56,8 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
         screen.json_line(&answer);
         return Ok(Exit::Answered);
     }
-    let (from, dir) = (args.backup.display(), dir.display());
+    let from = args.backup.display();
+    let dir = dir.display();
     screen.line(&screen.clean_line(&format!("restored `{from}` into `{dir}`")));
     screen.pairs(&[("holds", holds(&done.verified.figures))]);
     if let Some(aside) = done.aside {

@@ -17,10 +17,9 @@ use std::sync::Arc;
 use agent::entity::{EntityKind, Member, Space};
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::life::Standing;
-use agent::port::{
-    AgentCard, Bus, Clock, Ids, NewAgent, NewSpace, Reader, Registry, RegistryError, StoreError,
-};
+use agent::port::{AgentCard, NewAgent, NewSpace, RegistryError, StoreError};
 use agent::update::{Topic, Update};
+use runtime::Ports;
 
 use crate::agent_file::{AgentFile, Problem};
 use crate::errors::{Exit, Failure, Result};
@@ -35,16 +34,8 @@ const YOU: &str = "you";
 /// What changes agents.
 #[derive(Clone)]
 pub(crate) struct Reconciler {
-    /// Changes them.
-    pub(crate) registry: Arc<dyn Registry>,
-    /// Looks at them.
-    pub(crate) reader: Arc<dyn Reader>,
-    /// Tells watchers who joined a space, once there can be watchers.
-    pub(crate) bus: Option<Arc<dyn Bus>>,
-    /// Time.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Ids.
-    pub(crate) ids: Arc<dyn Ids>,
+    /// Where the agents are, and their watchers.
+    pub(crate) ports: Ports,
     /// Where is kept which agents came from a file.
     pub(crate) data_dir: PathBuf,
 }
@@ -63,7 +54,7 @@ impl Reconciler {
     pub(crate) async fn objections(&self, files: &[AgentFile]) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for file in files {
-            let found = self.reader.entity(file.name.clone()).await.map_err(failed)?;
+            let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
             if found.is_some_and(|entity| entity.kind == EntityKind::Human) {
                 let what = format!("`{}` is a person already; give the agent another `name`", file.name);
                 problems.push(Problem { file: file.file.clone(), line: None, column: None, what });
@@ -90,7 +81,7 @@ impl Reconciler {
     }
 
     async fn settle(&self, file: &AgentFile, record: &mut Record, report: &mut Report) -> Result<()> {
-        let found = self.reader.entity(file.name.clone()).await.map_err(failed)?;
+        let found = self.ports.reader.entity(file.name.clone()).await.map_err(failed)?;
         let (id, rev, fresh) = match found {
             None => (self.create(file).await?, 1, true),
             Some(entity) if entity.kind == EntityKind::Human => {
@@ -103,7 +94,7 @@ impl Reconciler {
             }
             Some(entity) => {
                 let id = AgentId(entity.id.0);
-                let card = self.reader.agent(id).await.map_err(failed)?;
+                let card = self.ports.reader.agent(id).await.map_err(failed)?;
                 let Some(card) = card.filter(|card| card.standing != Standing::Retired) else {
                     let why = "the agent of that name is retired for good; a new one needs another `name`";
                     report.leave(&file.name, &file.file, why);
@@ -122,21 +113,26 @@ impl Reconciler {
         } else {
             report.moved(file, joined, departed);
         }
-        let (name, file_name) = (file.name.clone(), file.file.clone());
-        record.put(Known { id, name, file: file_name, rev, spaces: file.spaces.clone() });
+        record.put(Known {
+            id,
+            name: file.name.clone(),
+            file: file.file.clone(),
+            rev,
+            spaces: file.spaces.clone(),
+        });
         Ok(())
     }
 
     async fn create(&self, file: &AgentFile) -> Result<AgentId> {
-        let id = AgentId(self.ids.uuid());
+        let id = AgentId(self.ports.ids.uuid());
         let new = NewAgent {
             id,
             name: file.name.clone(),
             display_name: file.display_name.clone(),
             config: file.config.clone(),
-            at: self.clock.now(),
+            at: self.ports.clock.now(),
         };
-        self.registry.create_agent(new).await.map_err(refused)?;
+        self.ports.registry.create_agent(new).await.map_err(refused)?;
         Ok(id)
     }
 
@@ -158,8 +154,8 @@ impl Reconciler {
         }
         // All keys are in the patch, so it replaces the config.
         let patch = differs.then(|| file.config.to_json());
-        let now = self.clock.now();
-        match self.registry.amend_agent(card.id, renamed, patch, now).await {
+        let now = self.ports.clock.now();
+        match self.ports.registry.amend_agent(card.id, renamed, patch, now).await {
             Err(RegistryError::Store(StoreError::Damaged(why))) => {
                 let why = why.replace(&card.id.to_string(), &card.entity.name);
                 let why = format!("a record of it is damaged ({why}); `viv verify` lists what is wrong");
@@ -178,7 +174,7 @@ impl Reconciler {
     async fn join(&self, file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
         let mut joined = Vec::new();
         for name in &file.spaces {
-            let found = self.reader.space(name.clone()).await.map_err(failed)?;
+            let found = self.ports.reader.space(name.clone()).await.map_err(failed)?;
             let Some(space) = found else {
                 self.open(name, id).await?;
                 joined.push(name.clone());
@@ -186,9 +182,13 @@ impl Reconciler {
             };
             if !self.is_in(&space, id.entity()).await? {
                 let role = Member::ROLE.to_owned();
-                let now = self.clock.now();
-                let rev =
-                    self.registry.add_member(space.id, id.entity(), role, now).await.map_err(refused)?;
+                let now = self.ports.clock.now();
+                let rev = self
+                    .ports
+                    .registry
+                    .add_member(space.id, id.entity(), role, now)
+                    .await
+                    .map_err(refused)?;
                 self.tell(space.id, id.entity(), true, rev);
                 joined.push(name.clone());
             }
@@ -197,27 +197,27 @@ impl Reconciler {
     }
 
     async fn open(&self, name: &str, id: AgentId) -> Result<()> {
-        let you = self.reader.entity(YOU.to_owned()).await.map_err(failed)?;
+        let you = self.ports.reader.entity(YOU.to_owned()).await.map_err(failed)?;
         let you = you.filter(|you| you.kind == EntityKind::Human).map(|you| you.id);
         let new = NewSpace {
-            id: SpaceId(self.ids.uuid()),
+            id: SpaceId(self.ports.ids.uuid()),
             name: name.to_owned(),
             display_name: name.to_owned(),
             description: String::new(),
             wake_on: agent::config::WakeOn::All,
             members: you.into_iter().chain([id.entity()]).collect(),
-            at: self.clock.now(),
+            at: self.ports.clock.now(),
         };
-        self.registry.open_space(new).await.map(drop).map_err(refused)
+        self.ports.registry.open_space(new).await.map(drop).map_err(refused)
     }
 
     /// Leaves the spaces that the file named before and names no more.
     async fn depart(&self, before: &[String], file: &AgentFile, id: AgentId) -> Result<Vec<String>> {
         let mut departed = Vec::new();
         for name in before.iter().filter(|name| !file.spaces.contains(name)) {
-            let Some(space) = self.reader.space(name.clone()).await.map_err(failed)? else { continue };
+            let Some(space) = self.ports.reader.space(name.clone()).await.map_err(failed)? else { continue };
             if self.is_in(&space, id.entity()).await? {
-                let rev = self.registry.remove_member(space.id, id.entity()).await.map_err(refused)?;
+                let rev = self.ports.registry.remove_member(space.id, id.entity()).await.map_err(refused)?;
                 self.tell(space.id, id.entity(), false, rev);
                 departed.push(name.clone());
             }
@@ -226,15 +226,13 @@ impl Reconciler {
     }
 
     async fn is_in(&self, space: &Space, entity: EntityId) -> Result<bool> {
-        let members = self.reader.members(space.id).await.map_err(failed)?;
+        let members = self.ports.reader.members(space.id).await.map_err(failed)?;
         Ok(members.iter().any(|member| member.entity.id == entity))
     }
 
     fn tell(&self, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
-        if let Some(bus) = &self.bus {
-            let update = Update::Member { space, entity, joined, rev };
-            bus.publish(&[Topic::Space(space)], Arc::new(update));
-        }
+        let update = Update::Member { space, entity, joined, rev };
+        self.ports.live.bus().publish(&[Topic::Space(space)], Arc::new(update));
     }
 
     async fn look_after_the_gone(
@@ -247,12 +245,12 @@ impl Reconciler {
         let gone = |known: &Known| !there.names.contains(&known.name) && !there.broken.contains(&known.file);
         let all: Vec<Known> = record.agents.iter().filter(|known| gone(known)).cloned().collect();
         for known in all {
-            let card = self.reader.agent(known.id).await.map_err(failed)?;
+            let card = self.ports.reader.agent(known.id).await.map_err(failed)?;
             if card.is_none_or(|card| card.standing == Standing::Retired) {
                 record.agents.retain(|other| other.id != known.id);
             } else if prune {
-                let now = self.clock.now();
-                self.registry.set_standing(known.id, Standing::Retired, now).await.map_err(refused)?;
+                let now = self.ports.clock.now();
+                self.ports.registry.set_standing(known.id, Standing::Retired, now).await.map_err(refused)?;
                 record.agents.retain(|other| other.id != known.id);
                 report.retire(&known.name, &known.file);
             } else {

@@ -58,7 +58,8 @@ impl Reconciler {
 
     async fn without_a_file(&self, there: &There, record: &Record) -> Result<Vec<Life>> {
         let mut lives = Vec::new();
-        let (mut cursor, mut looked_at) = (None, 0);
+        let mut cursor = None;
+        let mut looked_at = 0;
         let broken: BTreeSet<_> = record
             .agents
             .iter()
@@ -67,7 +68,7 @@ impl Reconciler {
             .collect();
         loop {
             let page = PageRequest { cursor, limit: PAGE_MAX };
-            let page = self.reader.agents(page).await.map_err(failed)?;
+            let page = self.ports.reader.agents(page).await.map_err(failed)?;
             looked_at += page.items.len();
             lives.extend(page.items.into_iter().filter_map(|card| {
                 let free = card.standing != Standing::Retired

@@ -83,7 +83,8 @@ impl Report {
 
     /// Notes each key that will change.
     pub(super) fn compare(&mut self, file: &AgentFile, card: &AgentCard, amended: bool) {
-        let (old, new) = (card.config.to_json(), file.config.to_json());
+        let old = card.config.to_json();
+        let new = file.config.to_json();
         let pair = |name, old: Value, new: Value| (old != new).then_some((name, old, new));
         let display = pair("display_name", json!(card.entity.display_name), json!(file.display_name));
         let of_config = KEYS.iter().filter_map(|key| {
@@ -94,9 +95,14 @@ impl Report {
         if changes.is_empty() {
             self.unchanged.push(file.name.clone());
         } else {
-            let (name, file) = (file.name.clone(), file.file.clone());
-            let (joined, departed) = (Vec::new(), Vec::new());
-            self.changed.push(Changed { name, file, amended, changes, joined, departed });
+            self.changed.push(Changed {
+                name: file.name.clone(),
+                file: file.file.clone(),
+                amended,
+                changes,
+                joined: Vec::new(),
+                departed: Vec::new(),
+            });
         }
     }
 
@@ -110,8 +116,14 @@ impl Report {
             (changed.joined, changed.departed) = (joined, departed);
             return;
         }
-        let (name, file) = (file.name.clone(), file.file.clone());
-        self.changed.push(Changed { name, file, amended: false, changes: Vec::new(), joined, departed });
+        self.changed.push(Changed {
+            name: file.name.clone(),
+            file: file.file.clone(),
+            amended: false,
+            changes: Vec::new(),
+            joined,
+            departed,
+        });
     }
 
     /// Whether there is anything to say besides that all is as it was.
@@ -204,7 +216,8 @@ fn listed(names: &[String]) -> String {
 
 fn headline(screen: &Screen, style: Style, verb: &str, name: &str, widest: usize, rest: &str) {
     let head = format!("{}  {}", screen.paint(style, &format!("{verb:9}")), screen.paint(Style::Bold, name));
-    let (rest, begun) = (screen.clean_line(rest), 9 + 2 + widest + 2);
+    let rest = screen.clean_line(rest);
+    let begun = 9 + 2 + widest + 2;
     let room = screen.width.map_or(usize::MAX, |width| width.saturating_sub(begun));
     if columns(&rest) <= room {
         screen.line(&format!("{head}{}  {rest}", " ".repeat(widest - name.len())));
@@ -273,7 +286,9 @@ fn changed_lines<'a>(old: &'a str, new: &'a str) -> Vec<(bool, &'a str)> {
             };
         }
     }
-    let (mut i, mut j, mut out) = (0, 0, Vec::new());
+    let mut i = 0;
+    let mut j = 0;
+    let mut out = Vec::new();
     while i < old.len() || j < new.len() {
         if i < old.len() && j < new.len() && old[i] == new[j] {
             (i, j) = (i + 1, j + 1);

@@ -72,7 +72,8 @@ impl Watch {
     }
 
     async fn apply(&mut self, stamps: &Stamps, screen: &Screen) -> Result<(), Failure> {
-        let (stamped, vetting) = (stamps.clone(), self.vetting.clone());
+        let stamped = stamps.clone();
+        let vetting = self.vetting.clone();
         let read = tokio::task::spawn_blocking(move || load(&stamped, &|config| vetting.judge(config))).await;
         // It panicked, which is told where it happened; the agents stay as they are.
         let Ok(all) = read else { return Ok(()) };

@@ -47,10 +47,10 @@ impl Pieces {
             text.push(char::decode_utf16([first, half(*second)?]).next()?.ok()?);
             (self.half, rest) = (None, behind);
         }
-        if let Some((before, last)) = rest.split_last_chunk() {
-            if let Some(first) = half(*last).filter(|unit| *unit < 0xdc00) {
-                (self.half, rest) = (Some(first), before);
-            }
+        if let Some((before, last)) = rest.split_last_chunk()
+            && let Some(first) = half(*last).filter(|unit| *unit < 0xdc00)
+        {
+            (self.half, rest) = (Some(first), before);
         }
         text.push_str(std::str::from_utf8(rest).ok()?);
         Some(text)

@@ -4,7 +4,7 @@
 //! connection and no memory (invariant 10). Signals are hints; the sweep finds what they missed.
 
 mod alarms;
-mod line;
+mod ended;
 mod sweep;
 mod turns;
 
@@ -28,10 +28,10 @@ use crate::health::Health;
 use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
+use crate::turn::Turn;
+use crate::waits::Wait;
 use crate::warm::Warm;
 use alarms::Alarms;
-pub(crate) use line::Line;
-pub(crate) use turns::Turn;
 use turns::Turns;
 
 /// Everything that can wake the node.
@@ -172,11 +172,12 @@ impl Keeping {
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
                 Event::StoreWorks => {
+                    self.house.ports.live.store_refuses(None);
                     self.turns.store_works();
                     self.admit();
                 }
                 Event::Stirred => {
-                    self.house.permits.called().into_iter().for_each(|agent| self.turns.call(agent));
+                    self.house.permits.called().into_iter().for_each(|agent| self.call(agent));
                     self.admit();
                 }
                 Event::Cleared => {
@@ -282,6 +283,22 @@ impl Keeping {
         }
         self.turns.join(agent, self.clock_ms());
         self.admit();
+        self.tell_in_line(agent);
+    }
+
+    /// Whoever stands in line waits for a place, or for the store, as all do while it refuses.
+    fn tell_in_line(&self, agent: AgentId) {
+        if self.turns.in_line(agent) {
+            self.house.ports.live.wait(agent, Wait::Place(self.house.ports.bounds.awake));
+        }
+    }
+
+    /// The agent has got what it waited for.
+    fn call(&mut self, agent: AgentId) {
+        match self.awake.get_mut(&agent) {
+            Some(awake) => awake.again = true,
+            None => self.turns.call(agent),
+        }
     }
 
     /// Wakes those whose turn it is, as many as may be awake.
@@ -304,60 +321,6 @@ impl Keeping {
         self.watch = watch.or(self.watch.take());
         let task = self.tasks.spawn(async move { (agent, lived(&house, turn, guard, &hear).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
-    }
-
-    fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
-        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
-        let now = self.clock_ms();
-        self.house.permits.leave(agent);
-        self.house.node.over(agent);
-        match result {
-            Ok(Lived::Suspect) => self.turns.suspect(agent, now),
-            Ok(Lived::Full) => self.turns.left(agent, now),
-            Ok(Lived::Rested(rested)) => {
-                self.turns.ended(agent, now);
-                if let Rested::Parked { until: Some(at), reason, .. } = rested {
-                    tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
-                    // Whatever rang earlier would find nothing to do.
-                    self.alarms.clear(agent);
-                    self.due(agent, at);
-                }
-            }
-            Err(Unwritten { error, opened }) => {
-                tracing::error!(%agent, %error, "a waking ended by the store");
-                self.house.health.refused();
-                let until = self.turns.refused(agent, opened, now, &*self.house.ports.ids);
-                self.rests_until(agent, until);
-            }
-        }
-        if again {
-            self.activate(agent);
-        }
-        self.admit();
-    }
-
-    /// A panic ends one waking, never the node. The cycle is resumed from its last commit, and its
-    /// attempts bound how often.
-    fn broke(&mut self, task: tokio::task::Id, error: &JoinError) {
-        let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);
-        let Some(agent) = agent else { return };
-        tracing::error!(%agent, %error, "a waking broke");
-        self.awake.remove(&agent);
-        self.house.permits.leave(agent);
-        self.house.node.over(agent);
-        self.house.ports.live.reset_drafts(agent);
-        self.house.ports.live.rest(agent, Some("a waking broke".into()));
-        let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);
-        self.rests_until(agent, Some(until));
-        self.admit();
-    }
-
-    /// The agent's last activation failed: it is looked at then, whatever comes for it before.
-    fn rests_until(&mut self, agent: AgentId, until: Option<u64>) {
-        self.alarms.clear(agent);
-        if let Some(until) = until {
-            self.alarms.set(agent, until);
-        }
     }
 
     async fn drain(mut self) {

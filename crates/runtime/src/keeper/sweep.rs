@@ -63,9 +63,12 @@ impl Keeping {
     }
 
     /// Goes on with a look that found more than a page, as soon as the line is short: no place stays
-    /// empty until the next sweep.
+    /// empty until the next sweep. Some pages at a time: all on them may wait for something else.
     pub(super) async fn refill(&mut self) {
-        while self.found_to.is_some() && self.turns.is_short() {
+        for _ in 0..limits::DUE_PAGES {
+            if self.found_to.is_none() || !self.turns.is_short() {
+                return;
+            }
             self.look_for_due().await;
         }
     }

@@ -13,7 +13,8 @@ use agent::id::AgentId;
 use agent::limits;
 use agent::port::Ids;
 
-use super::line::Line;
+use crate::line::Line;
+use crate::turn::Turn;
 
 /// The turns of one node.
 #[derive(Debug, Default)]
@@ -48,19 +49,6 @@ struct Refusal {
     probe: Option<AgentId>,
     /// Nobody does before then.
     next: u64,
-}
-
-/// One agent's turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// Whose.
-    pub(crate) agent: AgentId,
-    /// Whether its cycle is to be opened before it thinks: what it asked for the last time was in vain.
-    pub(crate) careful: bool,
-    /// Whether it may have been the death of the process, and lives while no other suspect does.
-    pub(crate) alone: bool,
-    /// Whether its last activation panicked.
-    pub(crate) panicked: bool,
 }
 
 impl Turns {
@@ -98,6 +86,11 @@ impl Turns {
     /// over.
     pub(crate) fn rests(&self, agent: AgentId, now: u64) -> bool {
         self.faults.get(&agent).is_some_and(|fault| fault.until > now)
+    }
+
+    /// Whether the agent stands in line.
+    pub(crate) fn in_line(&self, agent: AgentId) -> bool {
+        self.line.contains(agent)
     }
 
     /// An operator's word: the agent does not rest any longer, nor wait behind other suspects.
@@ -261,7 +254,8 @@ mod tests {
             now = until;
         }
         assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(turns.next(now, true), turn(1, true));
+        let again = turns.next(now, true).unwrap();
+        assert!(again.careful && again.panicked);
         turns.ended(agent(1), now);
         assert_eq!(turns.broke(agent(1), now, &NoJitter) - now, 1_000);
         turns.hurry(agent(1));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent::changes::{Changes, CommitOutcome, Glance};
+use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 /// What a question of a waking is answered.
 pub(crate) type Woken<'a> = BoxFuture<'a, Result<Option<Waking>, StoreError>>;
 /// What came of a commit.
-pub(crate) type Committed<'a> = BoxFuture<'a, Result<CommitOutcome, StoreError>>;
+pub(crate) type Committed<'a> = BoxFuture<'a, Result<(CommitOutcome, Echo), StoreError>>;
 
 /// What a test wants otherwise.
 pub(crate) trait Between: Send + Sync {
@@ -63,7 +63,7 @@ impl<B: Between> Store for Behind<B> {
         self.by.commit(&*self.inner, lease, changes)
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         self.inner.glance(lease)
     }
 

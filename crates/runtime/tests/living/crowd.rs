@@ -78,7 +78,7 @@ impl Crowd {
     }
 }
 
-/// FAULTS.md 39, in small: the real store has its own tests that no question reads who sleeps.
+/// Row 39 of docs/reliability.md, in small: the real store has its own tests that no question reads who sleeps.
 #[tokio::test]
 async fn a_start_wakes_those_who_have_something_to_do_and_asks_for_nobody_else() {
     let mut crowd = Crowd::new();

@@ -14,6 +14,7 @@ use agent::life::Lease;
 use agent::limits;
 use agent::port::{Clock, ModelInfo, ReasoningReplay, Store, StoreError};
 use models::scripted::{Script, Scripted};
+use runtime::waits::Wait;
 use scenario::world::World;
 use serde_json::json;
 
@@ -98,6 +99,18 @@ impl House {
         }
     }
 
+    /// What agents that have something to do and are not awake say that they wait for, each once.
+    async fn told(&self) -> Vec<&'static str> {
+        let live = &self.play.world.ports().live;
+        let mut told = BTreeSet::new();
+        for agent in self.agents.iter().filter(|agent| live.activity(**agent).is_none()) {
+            if self.play.world.reader().agent(*agent).await.unwrap().unwrap().waiting > 0 {
+                told.insert(live.waits(*agent).map_or("nothing", |wait| wait.class()));
+            }
+        }
+        told.into_iter().collect()
+    }
+
     async fn waiting(&self) -> u64 {
         self.play.world.reader().totals().await.unwrap().waiting
     }
@@ -119,6 +132,7 @@ async fn a_minute_of(what: Refuses, requests: usize, served: Duration) {
     // Whoever is told something more meanwhile asks no more often for it.
     house.play.world.pass(30 * SECOND).await.unwrap();
     assert_eq!(house.waiting().await, 20, "{what:?}");
+    assert_eq!(house.told().await, ["store"], "{what:?}: all say what they wait for");
     store.refuse(Refuses::Nothing);
     house.play.world.pass(served).await.unwrap();
     assert_eq!(house.waiting().await, 0, "{what:?}: all are served");
@@ -186,6 +200,8 @@ async fn an_activation_that_breaks_again_and_again_is_tried_ever_less_often_and_
         world.pass(SECOND).await.unwrap();
         assert_eq!(world.reader().agent(good).await.unwrap().unwrap().waiting, 0, "second {n}");
     }
+    let told = world.ports().live.waits(bad).unwrap();
+    assert!(told.class() == "broke" && told.until().is_some_and(|until| until > play.now()), "{told:?}");
     let tried = std::mem::take(&mut *breaking.0.lock().unwrap()).1;
     assert!((4..=6).contains(&tried), "{tried} times in a minute");
     world.node().unwrap().resume(bad);
@@ -240,6 +256,7 @@ async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_s
     let asked = house.play.model.prompts().split_off(before);
     assert!(asked.iter().any(|prompt| inbox(prompt).contains("new")), "its model was asked within 2 s");
     assert!(asked.len() <= 3, "one suspect at a time, beside the one that is none: {} requests", asked.len());
+    assert_eq!(house.told().await, ["crash"]);
     house.play.world.pass(2 * SECOND).await.unwrap();
     assert_eq!(house.play.world.reader().agent(healthy).await.unwrap().unwrap().waiting, 0);
     house.play.world.pass(SECOND * 4 * u32::try_from(OPEN).unwrap()).await.unwrap();
@@ -322,6 +339,8 @@ async fn a_provider_that_says_nothing_keeps_nobody_from_another_one() {
     assert_eq!(silent.silent.prompts().len(), limits::REQUESTS_PER_PROVIDER);
     silent.world.pass(60 * SECOND).await.unwrap();
     silent.healthy_is_served("later").await;
+    let last = silent.world.ports().live.waits(*silent.agents.last().unwrap());
+    assert_eq!(last, Some(Wait::Requests("silent".into(), limits::REQUESTS_PER_PROVIDER)));
     let woken = *silent.woken.lock().unwrap();
     assert!(woken <= COUNT + 20, "{woken} times somebody was woken: whoever stands in line is left alone");
     assert!(tasks() <= limits::REQUESTS_PER_PROVIDER + 20, "{} tasks", tasks());

@@ -18,6 +18,7 @@ mod lives;
 mod named;
 mod outage;
 mod play;
+mod poison;
 mod prefix;
 mod recorded;
 mod stops;

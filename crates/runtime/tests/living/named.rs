@@ -1,7 +1,6 @@
 //! What a cycle shows besides what it took, in the hands of those outside: taken back, flooded, canceled;
-//! and a batch that is halved, a window that comes back.
+//! and what is shown and fails alone, a window that comes back.
 
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::config::{AgentConfig, Awareness};
@@ -9,30 +8,20 @@ use agent::entry::EntryKind;
 use agent::event::Stage;
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::Standing;
-use agent::port::{Clock, Denial, ModelError, RegistryError};
-use agent::prompt::Prompt;
+use agent::port::ModelError;
 use agent::run::Ending;
 use models::scripted::Script;
 use serde_json::json;
 
 use crate::play::{Play, answer, done, everything, inbox, send, step};
 
-/// A world whose agents take their time, on its clock.
-fn timed(author: impl Fn(&Prompt, &Arc<dyn Clock>) -> Script + Send + Sync + 'static) -> Play {
-    let clock: Arc<OnceLock<Arc<dyn Clock>>> = Arc::default();
-    let known = Arc::clone(&clock);
-    let play = Play::new(move |prompt| author(prompt, known.get().unwrap()));
-    assert!(clock.set(Arc::clone(play.world.clock())).is_ok());
-    play
-}
-
 /// A cycle that is asked for step 1 and shows the correction, for ten seconds.
 async fn showing(inbox_max: u32) -> (Play, EntityId, AgentId, SpaceId, MessageId) {
-    let play = timed(|prompt, clock| match (inbox(prompt).contains("analyze"), step(prompt)) {
+    let play = Play::timed(|prompt, clock| match (inbox(prompt).contains("analyze"), step(prompt)) {
         (true, 0) => Script::new().call("slow", &json!({})),
         (true, 1) => {
             let said = send("lab", "the marketing one");
-            Script::new().pause(clock, Duration::from_secs(10)).call("send_message", &said)
+            Script::new().pause(clock, Duration::from_secs(10)).call("send_message", &said).usage(50, 0, 5)
         }
         _ => done(),
     });
@@ -56,16 +45,35 @@ fn event(message: MessageId) -> EventId {
 }
 
 #[tokio::test]
-async fn what_is_being_shown_is_taken_and_told_so_and_the_decision_lives_it() {
+async fn what_is_being_shown_waits_until_the_decision_lives_it() {
     let (play, _, ada, _, correction) = showing(100).await;
     let world = &play.world;
-    let row = world.reader().event(ada, event(correction)).await.unwrap().unwrap();
-    assert_eq!((row.stage, row.ordinal, row.step), (Stage::Taken, Some(1), Some(1)));
-    let refused = world.registry().cancel_event(ada, event(correction)).await;
-    assert!(matches!(refused, Err(RegistryError::Denied(Denial::EventTaken { .. }))), "{refused:?}");
+    let row = async || world.reader().event(ada, event(correction)).await.unwrap().unwrap();
+    assert_eq!((row().await.stage, row().await.step), (Stage::Waiting, None));
     world.quiet().await.unwrap();
+    assert_eq!((row().await.ordinal, row().await.step), (Some(1), Some(1)));
     let runs = world.runs(ada).await.unwrap();
     assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Rested, 2));
+}
+
+#[tokio::test]
+async fn what_is_taken_back_while_it_is_shown_is_not_lived_and_the_step_is_thought_without_it() {
+    let (play, _, ada, lab, correction) = showing(100).await;
+    let world = &play.world;
+    world.registry().cancel_event(ada, event(correction)).await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
+    let asked = play.model.prompts();
+    let shows: Vec<bool> = asked.iter().map(|prompt| everything(prompt).contains("marketing data")).collect();
+    assert_eq!(shows, [false, true, false, false], "step 1 was asked again, and its first answer dropped");
+    assert!(
+        !world.mind(ada).await.unwrap().iter().any(|entry| entry.message.text().contains("marketing data"))
+    );
+    let runs = world.runs(ada).await.unwrap();
+    assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Rested, 1));
+    assert_eq!(runs[0].steps[1].discarded.input, Some(50), "what the dropped answer used is told: {runs:?}");
+    assert_eq!(runs[0].usage.input, Some(100), "and paid for");
+    assert_eq!(world.heard(lab).await.unwrap().len(), 3, "it is said once");
 }
 
 #[tokio::test]
@@ -91,7 +99,7 @@ async fn a_cancel_while_a_step_is_shown_something_takes_that_back_as_well() {
     assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
     let runs = world.runs(ada).await.unwrap();
     assert_eq!((runs.len(), runs[0].ending), (1, Ending::Canceled), "nothing wakes it again");
-    assert!(runs[0].usage.input.is_some_and(|input| input > 0), "the dropped generation is counted");
+    assert!(runs[0].estimated().input.is_some_and(|input| input > 0), "the dropped generation is counted");
 }
 
 #[tokio::test]
@@ -129,7 +137,7 @@ async fn the_parked_cycle_of_an_agent_that_is_retired_is_closed_at_once() {
 
 #[tokio::test]
 async fn a_poison_that_may_interrupt_dies_alone() {
-    let play = timed(|prompt, clock| {
+    let play = Play::timed(|prompt, clock| {
         if everything(prompt).contains("POISON") {
             return Script::fails(ModelError::Garbage("an empty reply".into()));
         }

@@ -1,17 +1,18 @@
 //! What the tests of this folder share: a world with one script-writer for all its models.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use agent::call::Effect;
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::{Entry, EntryKind};
-use agent::port::{Model, ModelError, Store, Voices};
+use agent::port::{Clock, Model, ModelError, Store, Voices};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
-use scenario::clock::SimClock;
-use scenario::world::{Ground, World};
+use runtime::Ports;
+use scenario::clock::{SimClock, SimIds};
+use scenario::world::World;
 use serde_json::{Value, json};
 use storage::sqlite::Sqlite;
 use testkit::hands::{Counters, Gate, TestToolbox};
@@ -42,6 +43,10 @@ pub(crate) struct Play {
     /// Holds the tool `slow` until it is opened.
     pub(crate) gate: Gate,
     pub(crate) clock: SimClock,
+    /// What outlives its process.
+    pub(crate) sqlite: Arc<Mutex<Sqlite>>,
+    slow: Effect,
+    starts: u64,
 }
 
 pub(crate) fn clock() -> SimClock {
@@ -52,6 +57,16 @@ impl Play {
     /// A world whose agents think as `author` writes.
     pub(crate) fn new(author: impl Fn(&Prompt) -> Script + Send + Sync + 'static) -> Self {
         Self::with(Scripted::answering(author), |store| store)
+    }
+
+    /// The same, where they take their time, on the world's clock.
+    pub(crate) fn timed(author: impl Fn(&Prompt, &Arc<dyn Clock>) -> Script + Send + Sync + 'static) -> Self {
+        let clock: Arc<OnceLock<Arc<dyn Clock>>> = Arc::default();
+        let known = Arc::clone(&clock);
+        let play =
+            Self::new(move |prompt| author(prompt, known.get().expect("the world has a clock by now")));
+        assert!(clock.set(Arc::clone(play.world.clock())).is_ok());
+        play
     }
 
     /// The same with another model and a store that is wrapped.
@@ -73,15 +88,35 @@ impl Play {
     }
 
     fn set_up(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>, slow: Effect) -> Self {
-        let (model, clock) = (Arc::new(model), clock());
-        let voices = Arc::new(One(Arc::clone(&model)));
-        let (world, counters, gate) = ground_at(clock.clone(), voices, wrap, slow);
-        Self { world, model, counters, gate, clock }
+        let (model, clock, starts) = (Arc::new(model), clock(), 7);
+        let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+        let (counters, gate) = (Counters::new(), Gate::closed());
+        let (voices, tools) = (Arc::new(One(Arc::clone(&model))), toolbox(slow, &counters, &gate));
+        let world = World::new(ports_of(&sqlite, &clock, starts, wrap, voices, tools), clock.clone());
+        Self { world, model, counters, gate, clock, sqlite: Arc::new(Mutex::new(sqlite)), slow, starts }
+    }
+
+    /// The process dies, unclean, and another one starts on what is durable.
+    pub(crate) fn dies(&mut self) {
+        self.world.kill();
+        let sqlite = cut_off(&self.sqlite);
+        let voices = Arc::new(One(Arc::clone(&self.model)));
+        let tools = toolbox(self.slow, &self.counters, &self.gate);
+        self.starts += 1;
+        let ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, voices, tools);
+        self.world = World::new(ports, self.clock.clone());
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.world.clock().now()
     }
+}
+
+/// The process is gone: nothing of what it still does reaches the store. The store as the next one finds it.
+pub(crate) fn cut_off(sqlite: &Mutex<Sqlite>) -> Sqlite {
+    let mut sqlite = sqlite.lock().unwrap();
+    *sqlite = sqlite.restarted(false).unwrap();
+    sqlite.clone()
 }
 
 /// A world whose agents think with these voices, what its tools did, and what holds `slow`.
@@ -101,25 +136,33 @@ pub(crate) fn ground_at(
     slow: Effect,
 ) -> (World, Counters, Gate) {
     let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
-    let counters = Counters::new();
-    let gate = Gate::closed();
-    let slow = testkit::hands::slow(&counters, slow, &gate);
+    let (counters, gate) = (Counters::new(), Gate::closed());
+    let ports = ports_of(&sqlite, &clock, 7, wrap, voices, toolbox(slow, &counters, &gate));
+    (World::new(ports, clock), counters, gate)
+}
+
+/// All prebuilt tools, and some that are only for tests.
+fn toolbox(slow: Effect, counters: &Counters, gate: &Gate) -> TestToolbox {
+    let slow = testkit::hands::slow(counters, slow, gate);
     let build = testkit::hands::visible("build", Arc::clone(&slow));
     let order = testkit::hands::asynchronous("order", Arc::clone(&slow), Duration::from_secs(3_600));
     let deliver = testkit::hands::visible("deliver", Arc::clone(&order));
-    let ask = testkit::hands::asynchronous("ask", testkit::hands::look(&counters), Duration::from_secs(1));
-    let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), &counters).with(slow).with(build);
-    let toolbox = toolbox.with(order).with(deliver).with(ask);
-    let ground = Ground {
-        store: wrap(Arc::new(sqlite.clone())),
-        calls: Arc::new(sqlite.clone()),
-        lookup: Arc::new(sqlite.clone()),
-        registry: Arc::new(sqlite.clone()),
-        reader: Arc::new(sqlite.clone()),
-        voices,
-        toolbox: Arc::new(toolbox),
-    };
-    (World::new(ground, clock, 7), counters, gate)
+    let ask = testkit::hands::asynchronous("ask", testkit::hands::look(counters), Duration::from_secs(1));
+    let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), counters).with(slow).with(build);
+    toolbox.with(order).with(deliver).with(ask)
+}
+
+fn ports_of(
+    sqlite: &Sqlite,
+    clock: &SimClock,
+    start: u64,
+    wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
+    voices: Arc<dyn Voices>,
+    toolbox: TestToolbox,
+) -> Ports {
+    let ids = Arc::new(SimIds::new(start, clock.clone()));
+    let ports = Ports::new(Arc::new(sqlite.clone()), voices, Arc::new(toolbox), Arc::new(clock.clone()), ids);
+    Ports { store: wrap(Arc::new(sqlite.clone())), ..ports }
 }
 
 /// Entries of the prompt, oldest first.

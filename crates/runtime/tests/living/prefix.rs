@@ -196,7 +196,7 @@ fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::Verdict {
     }
 }
 
-/// Each request is one that every vendor takes, and within a cycle none rewrites the one before.
+/// Each request is one that every vendor takes, and within a cycle none rewrites what was decided on.
 fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
     accepted_by_every_vendor_but(None, prompts, place);
 }
@@ -204,14 +204,15 @@ fn accepted_by_every_vendor(prompts: &[Prompt], place: &str) {
 /// The same without one that has been asked before.
 pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Prompt], place: &str) {
     for (vendor, wire) in wires().into_iter().filter(|(vendor, _)| Some(*vendor) != one) {
-        let mut before: Option<(agent::id::CycleId, Value)> = None;
+        let mut before: Option<(&Prompt, Value)> = None;
         for (prompt, asked) in prompts.iter().zip(taken_by(vendor, wire, prompts, place)) {
-            if let Some((_, sent)) = before.filter(|(cycle, _)| *cycle == prompt.cycle) {
-                // Asked again after a crash it may be the very same request; it never is a shorter one.
+            // A step that is asked again after a crash is rendered anew: nothing of it was lived.
+            let decided = |before: &Prompt| before.cycle == prompt.cycle && step(before) < step(prompt);
+            if let Some((_, sent)) = before.filter(|(before, _)| decided(before)) {
                 extends(vendor, &sent, &asked)
                     .unwrap_or_else(|why| panic!("{place}: {vendor:?}: prefix: {why}"));
             }
-            before = Some((prompt.cycle, asked));
+            before = Some((prompt, asked));
         }
     }
 }

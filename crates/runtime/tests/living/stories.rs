@@ -1,5 +1,5 @@
-//! The scenarios of seed 004 that are possible yet (1, 2, 4, 7), its three-cycle continuity story,
-//! and seed 002's Family/Support batch.
+//! Stories that people know from work, each played once: a question, words that come while it is busy,
+//! agents that talk to each other, a restart, three cycles that build on each other, two spaces at once.
 
 use std::time::Duration;
 
@@ -216,4 +216,31 @@ async fn the_family_and_support_batch_is_one_message_each() {
     assert_eq!(texts(&world.heard(support).await.unwrap(), "Ada"), ["The Q4 report is on its way."]);
     assert!(texts(&world.heard(family).await.unwrap(), "Ada").is_empty());
     assert_eq!(world.runs(ada).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_is_put_out_of_a_space_while_it_thinks_reads_that_nothing_was_said_there() {
+    let play = Play::timed(|prompt, clock| match step(prompt) {
+        0 => {
+            let thinking = Script::new().pause(clock, Duration::from_secs(10));
+            thinking
+                .call("send_message", &send("lab", "too late"))
+                .call("send_message", &send("lobby", "here"))
+        }
+        _ => done(),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    let lab = world.space("lab", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "tell both").await.unwrap();
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    world.registry().remove_member(lab, ada.entity()).await.unwrap();
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lab).await.unwrap(), []);
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+    let outcomes =
+        world.mind(ada).await.unwrap().iter().map(|entry| entry.message.countable()).collect::<String>();
+    assert!(outcomes.contains("not a member"), "{outcomes}");
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitOutcome, Echo, Glance};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
 use agent::id::{AgentId, CallId, SpaceId};
-use agent::life::{Lease, Waking};
+use agent::life::{Lease, SpaceFacts, Waking};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
     Messages, RequestKey, Store, StoreError, Waken,
@@ -142,6 +142,9 @@ impl Disk {
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
             return;
         }
+        if changes.kind == CommitKind::Sent {
+            self.nature.note("suspected", &agent.to_string());
+        }
         let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);
         self.nature.hold(writer == node, || {
             format!("P3: nodes {writer} and {node} both committed for {agent} under epoch {epoch}")
@@ -245,26 +248,26 @@ impl Store for Port {
         Box::pin(self.read(move |sqlite| now(sqlite.wake(agent, at, known))))
     }
 
-    fn commit(&self, lease: Lease, changes: Changes) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+    fn commit(
+        &self,
+        lease: Lease,
+        changes: Changes,
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         let (disk, node) = (Arc::clone(&self.disk), self.pulse.node);
         Box::pin(async move {
             let done = self.write(move |sqlite| {
                 let outcome = now(sqlite.commit(lease, changes.clone()));
-                if let Ok(outcome) = &outcome {
+                if let Ok((outcome, _)) = &outcome {
                     disk.committed(node, lease, &changes, outcome);
                 }
                 outcome
             });
-            Ok(match done.await? {
-                CommitOutcome::Committed { n, glance, echo } => {
-                    CommitOutcome::Committed { n, glance, echo: self.echo(echo) }
-                }
-                other => other,
-            })
+            let (outcome, echo) = done.await?;
+            Ok((outcome, self.echo(echo)))
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<Glance>, StoreError>> {
+    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         Box::pin(self.read(move |sqlite| now(sqlite.glance(lease))))
     }
 
@@ -324,6 +327,14 @@ impl Lookup for Port {
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>> {
         Box::pin(self.read(move |sqlite| now(Lookup::messages(sqlite, agent, space, before, limit))))
+    }
+
+    fn space(
+        &self,
+        agent: AgentId,
+        id_or_name: String,
+    ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+        Box::pin(self.read(move |sqlite| now(Lookup::space(sqlite, agent, id_or_name))))
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::nature::{Nature, Pulse};
 
-/// What kills the process that thinks about it.
+/// What kills the process that builds a request of it.
 pub(crate) const DEADLY: &str = "<deadly";
 /// What no model can answer.
 pub(crate) const FOUL: &str = "<foul";
@@ -74,7 +74,6 @@ enum Beat {
     Piece(Piece),
     Fail(ModelError),
     Silence,
-    Death,
 }
 
 /// Entries that a request sends, oldest first.
@@ -240,7 +239,8 @@ impl Mind {
     fn beats(&self, prompt: &Prompt) -> VecDeque<Beat> {
         let (nature, shown) = (&self.nature, shown(prompt));
         if shown.contains(DEADLY) {
-            return [Beat::Pause(5), Beat::Death].into();
+            self.pulse.kill();
+            return [Beat::Silence].into();
         }
         if shown.contains(FOUL) {
             return [Beat::Fail(ModelError::Invalid("foul".to_owned()))].into();
@@ -298,7 +298,6 @@ impl Model for Mind {
                 reply.parts.iter().map(name).collect::<Vec<_>>().join(" ")
             }
             Some(Beat::Fail(error)) => error.to_string(),
-            Some(Beat::Death) => "death".to_owned(),
             _ => "silence".to_owned(),
         };
         self.nature.note("asked", &format!("{cycle} step {step}: {fate}"));
@@ -309,10 +308,6 @@ impl Model for Mind {
                 match beats.pop_front()? {
                     Beat::Pause(ms) => nature.clock.sleep(Duration::from_millis(ms)).await,
                     Beat::Silence => std::future::pending().await,
-                    Beat::Death => {
-                        pulse.kill();
-                        std::future::pending().await
-                    }
                     Beat::Fail(error) => return Some((Err(error), (beats, items, nature, pulse, sent))),
                     Beat::Piece(piece) => {
                         if matches!(piece, Piece::Done(_)) {

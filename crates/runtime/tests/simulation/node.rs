@@ -8,11 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use agent::port::{Toolbox, Voices};
-use runtime::bus::LocalBus;
-use runtime::live::Live;
 use runtime::node::Node;
-use runtime::{Bounds, Keeper, Ports};
+use runtime::{Keeper, Ports};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -54,17 +51,10 @@ impl Process {
             .unwrap();
         let port = || Port { nature: Arc::clone(nature), disk: Arc::clone(disk), pulse: Arc::clone(&pulse) };
         let minds = Minds { nature: Arc::clone(nature), pulse: Arc::clone(&pulse), sent: Arc::clone(sent) };
-        let ports = Ports {
-            store: Arc::new(port()),
-            calls: Arc::new(port()),
-            lookup: Arc::new(port()),
-            voices: Arc::new(minds) as Arc<dyn Voices>,
-            toolbox: Arc::new(Toolkit::new(nature, &pulse)) as Arc<dyn Toolbox>,
-            clock: Arc::new(nature.clock.clone()),
-            ids: nature.ids.clone(),
-            live: Arc::new(Live::new(Arc::new(LocalBus::new()))),
-            bounds: Bounds::default(),
-        };
+        let (toolbox, clock) = (Arc::new(Toolkit::new(nature, &pulse)), Arc::new(nature.clock.clone()));
+        let doors = Ports::new(Arc::new(disk.sqlite()), Arc::new(minds), toolbox, clock, nature.ids.clone());
+        let ports =
+            Ports { store: Arc::new(port()), calls: Arc::new(port()), lookup: Arc::new(port()), ..doors };
         let keeper = {
             let _inside = executor.enter();
             runtime::start(ports)

@@ -3,11 +3,11 @@
 use agent::config::{AgentConfig, BadConfig, WakeOn};
 use serde_json::{Map, Value};
 
-use super::flaw::{Flaw, Place, meant};
-use super::node::{Is, Node, shown};
 use super::value::Reader;
 use crate::bounds;
+use crate::flaw::{Flaw, meant, shown};
 use crate::scene::{Actor, Room};
+use crate::yaml::{Is, Node};
 
 /// Every name of a scenario, to check the others against.
 #[derive(Debug, Default)]
@@ -202,7 +202,7 @@ fn lay_over(under: &mut Value, above: Value) {
 fn bad_config(bad: &BadConfig, node: &Node) -> Flaw {
     let text = bad.to_string();
     let path = bad.key().unwrap_or("");
-    let place = place_of(node, path).unwrap_or(node.place);
+    let place = node.place_of(path).unwrap_or(node.place);
     match bad {
         BadConfig::UnknownKey { key, nearest } if !key.contains('.') => {
             let own = nearest.is_none().then(|| meant(key, OWN_KEYS.iter().copied()));
@@ -211,11 +211,4 @@ fn bad_config(bad: &BadConfig, node: &Node) -> Flaw {
         }
         _ => Flaw::new(place, text),
     }
-}
-
-fn place_of(node: &Node, path: &str) -> Option<Place> {
-    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-    let Is::Map(pairs) = &node.is else { return None };
-    let (key, value) = pairs.iter().find(|(key, _)| key.text == first)?;
-    rest.and_then(|rest| place_of(value, rest)).or(Some(key.place))
 }

@@ -3,12 +3,12 @@
 use agent::run::Ending;
 
 use super::cast::Cast;
-use super::flaw::Flaw;
-use super::node::{Is, Key, Node, shown};
 use super::value::Reader;
 use super::{listed, quoted_whole};
 use crate::bounds;
+use crate::flaw::{Flaw, shown};
 use crate::scene::{Count, CycleShape, Expectation, Expected, Words};
+use crate::yaml::{Is, Key, Node};
 
 /// What can be expected, as sentences.
 const SENTENCES: &[&str] = &[
@@ -65,7 +65,8 @@ impl Reader<'_> {
             [who, "called", tool] => self.called(key, who, tool, value, cast)?,
             [who, "did", "not", "call", tool] => {
                 self.nothing_behind(key, value);
-                let (agent, tool) = (self.its(key, who, cast), self.tool(key.place, tool));
+                let agent = self.its(key, who, cast);
+                let tool = self.tool(key.place, tool);
                 Expected::Called { agent: agent?, tool: tool?, with: Vec::new(), times: NEVER }
             }
             [who, "skipped"] => {
@@ -162,8 +163,10 @@ impl Reader<'_> {
     }
 
     fn called(&mut self, key: &Key, who: &str, tool: &str, value: &Node, cast: &Cast) -> Option<Expected> {
-        let (agent, tool) = (self.its(key, who, cast), self.tool(key.place, tool));
-        let (mut with, mut times) = (Vec::new(), SOME);
+        let agent = self.its(key, who, cast);
+        let tool = self.tool(key.place, tool);
+        let mut with = Vec::new();
+        let mut times = SOME;
         match &value.is {
             Is::Nothing => {}
             Is::Map(pairs) => {

@@ -3,21 +3,17 @@
 
 mod cast;
 mod expect;
-mod flaw;
-mod node;
 mod script;
 mod story;
 mod value;
 
-pub use flaw::{Flaw, Place};
-
 use serde_json::{Map, Value};
 
 use crate::bounds;
+use crate::flaw::{Flaw, Flaws, Place, shown};
 use crate::scene::Scenario;
+use crate::yaml::{self, Is, Key, Node};
 use cast::Cast;
-use flaw::Flaws;
-use node::{Is, Key, Node};
 use value::Reader;
 
 /// The sections of a file, in the order in which they read best.
@@ -40,8 +36,8 @@ pub fn read_with(
 ) -> Result<Scenario, Vec<Flaw>> {
     let whole = |message: String| vec![Flaw::new(Place::default(), message)];
     if bytes.len() > bounds::FILE_MAX_BYTES {
-        let (most, got) = (bounds::FILE_MAX_BYTES, bytes.len());
-        return Err(whole(format!("wanted a file of at most {most} bytes, got {got}")));
+        let most = bounds::FILE_MAX_BYTES;
+        return Err(whole(format!("wanted a file of at most {most} bytes, got {}", bytes.len())));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = &bytes[..error.valid_up_to()];
@@ -49,7 +45,7 @@ pub fn read_with(
         vec![Flaw::new(Place { line, column: 1 }, "wanted UTF-8 text, got other bytes")]
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let node = node::read(text).map_err(|flaw| vec![flaw])?;
+    let node = yaml::read(text).map_err(|flaw| vec![flaw])?;
     let mut reader = Reader { flaws: Flaws::default(), tools, agent_files };
     let scenario = reader.scenario(&node);
     reader.flaws.into_result(scenario)
@@ -117,7 +113,7 @@ fn quoted_whole(key: &Key) -> Option<String> {
     if sentence.split_whitespace().count() < 2 {
         return None;
     }
-    let (sentence, text) = (node::shown(sentence), node::shown(text.trim()));
+    let (sentence, text) = (shown(sentence), shown(text.trim()));
     Some(format!(
         "put no quotes around the whole sentence, only around what is behind it: `- {sentence}: \"{text}\"`"
     ))

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::cast::Cast;
-use super::flaw::meant;
-use super::node::{Is, Key, Node, shown};
 use super::value::Reader;
 use super::{listed, section};
 use crate::bounds;
+use crate::flaw::{meant, shown};
 use crate::scene::{Act, Actor, Condition, Rule};
+use crate::yaml::{Is, Key, Node};
 
 /// What a scripted agent can do, as keys.
 const ACTS: &[&str] = &["think", "wait", "say", "say in SPACE", "call TOOL", "skip", "done"];

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::cast::Cast;
-use super::flaw::{Flaw, Place};
-use super::node::{Is, Key, Node, shown};
 use super::value::{self, Reader};
 use super::{listed, quoted_whole, section};
 use crate::bounds;
+use crate::flaw::{Flaw, Place, shown};
 use crate::scene::{Count, Happening, Provider, Room, Server, What, When};
+use crate::yaml::{Is, Key, Node};
 
 /// What can happen, as sentences.
 const SENTENCES: &[&str] = &[
@@ -85,8 +85,9 @@ impl Reader<'_> {
         };
         if reached < course.earliest {
             let place = self.place_of_time(item);
-            let (time, before, line) =
-                (value::shown_time(reached), value::shown_time(course.earliest), course.line);
+            let time = value::shown_time(reached);
+            let before = value::shown_time(course.earliest);
+            let line = course.line;
             let message = format!(
                 "`at: {time}` is impossible: line {line} has reached {before}, and time does not run backwards"
             );
@@ -183,8 +184,8 @@ impl Reader<'_> {
             [service, "calls", agent] => {
                 let agent = self.known(key.place, "agent", agent, &cast.agents)?;
                 let payload = if matches!(value.is, Is::Nothing) { Value::Null } else { value.json() };
-                let (service, id) = ((*service).to_owned(), id.map(str::to_owned));
-                return Some(What::Calls { service, agent, payload, id });
+                let service = (*service).to_owned();
+                return Some(What::Calls { service, agent, payload, id: id.map(str::to_owned) });
             }
             [who, "joins", space] => {
                 let (who, space) = self.who_where(key.place, who, space, cast, sofar, false)?;
@@ -231,7 +232,8 @@ impl Reader<'_> {
     ) -> Option<(String, String)> {
         let who = self.known(place, "person or agent", who, &cast.actors);
         let space = self.known(place, "space", space, &cast.spaces);
-        let (who, space) = (who?, space?);
+        let who = who?;
+        let space = space?;
         let members = sofar.rooms.iter().find(|room| room.name == space).map(|room| &room.members);
         let is_member = members.is_some_and(|members| members.contains(&who));
         if is_member == inside {

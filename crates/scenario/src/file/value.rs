@@ -6,10 +6,10 @@ use std::time::Duration;
 use agent::entity;
 
 use super::AgentFiles;
-use super::flaw::{Flaw, Flaws, Place, meant};
-use super::node::{Is, Key, Node, shown};
 use crate::bounds;
+use crate::flaw::{Flaw, Flaws, Place, meant, shown};
 use crate::scene::{Count, Words};
+use crate::yaml::{Is, Key, Node};
 
 /// What reading a file needs to know and what it found wrong.
 pub(super) struct Reader<'a> {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::port::{Clock, Toolbox};
-use scenario::clock::SimClock;
+use runtime::Ports;
+use scenario::clock::{SimClock, SimIds};
 use scenario::file;
 use scenario::model::Scripts;
 use scenario::play::{Minds, Outcome, play};
 use scenario::transcript::{Deed, Line};
-use scenario::world::{Ground, World};
+use scenario::world::World;
 use storage::sqlite::Sqlite;
 
 /// A file with one person, one scripted agent and one space.
@@ -27,16 +28,10 @@ pub(crate) async fn played(text: &str) -> Outcome {
     let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
     let time: Arc<dyn Clock> = Arc::new(clock.clone());
     let sqlite = Sqlite::in_memory(Arc::clone(&time)).unwrap();
-    let ground = Ground {
-        store: Arc::new(sqlite.clone()),
-        calls: Arc::new(sqlite.clone()),
-        lookup: Arc::new(sqlite.clone()),
-        registry: Arc::new(sqlite.clone()),
-        reader: Arc::new(sqlite.clone()),
-        voices: Arc::new(Scripts::of(&scenario, &time)),
-        toolbox,
-    };
-    play(&scenario, World::new(ground, clock, 7), Minds::Scripts, Duration::from_secs(86_400)).await
+    let scripts = Arc::new(Scripts::of(&scenario, &time));
+    let ids = Arc::new(SimIds::new(7, clock.clone()));
+    let ports = Ports::new(Arc::new(sqlite), scripts, toolbox, time, ids);
+    play(&scenario, World::new(ports, clock), Minds::Scripts, Duration::from_secs(86_400)).await
 }
 
 /// A transcript in short.

@@ -380,8 +380,11 @@ pub struct LogEntry {
 /// What an agent knows besides its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Facts {
-    /// Spaces that it is a member of.
+    /// Spaces that it is a member of, as many as it is shown.
     pub spaces: Vec<SpaceOfAgent>,
+    /// How many more it is in, counted up to 1 000 in all.
+    #[serde(default)]
+    pub more_spaces: usize,
     /// Its memories, most recent first.
     #[schema(value_type = Vec<Object>)]
     pub memories: Vec<Memory>,
@@ -406,20 +409,24 @@ pub struct SpaceOfAgent {
     /// Which messages of agents wake the other agents there.
     #[schema(value_type = names::WakeOn)]
     pub wake_on: WakeOn,
-    /// Its members.
+    /// Its members, as many as the agent is shown.
     pub members: Vec<Member>,
+    /// How many more there are.
+    #[serde(default)]
+    pub more_members: usize,
 }
 
 impl From<agent::life::Facts> for Facts {
     fn from(facts: agent::life::Facts) -> Self {
-        let agent::life::Facts { spaces, memories, goals, plans, .. } = facts;
+        let agent::life::Facts { spaces, more_spaces, memories, goals, plans, .. } = facts;
         let spaces = spaces.into_iter().map(|facts| SpaceOfAgent {
             id: facts.space.id,
             name: facts.space.name,
             display_name: facts.space.display_name,
             wake_on: facts.space.wake_on,
             members: facts.members.into_iter().map(Member::from).collect(),
+            more_members: facts.more_members,
         });
-        Self { spaces: spaces.collect(), memories, goals, plans }
+        Self { spaces: spaces.collect(), more_spaces, memories, goals, plans }
     }
 }

@@ -88,7 +88,8 @@ names! {
     ];
     /// Why a sleeping agent does not do what waits.
     SleepReason: [
-        Rest::Provider.as_str(), Rest::Backoff.as_str(), Rest::Debounce.as_str(), "suspended", "damaged",
+        Rest::Provider.as_str(), Rest::Backoff.as_str(), Rest::Debounce.as_str(), "suspended", "damaged", "place",
+        "requests", "crash", "store", "broke",
     ];
 }
 

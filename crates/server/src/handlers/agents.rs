@@ -13,11 +13,10 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::agent_called;
-use crate::Hall;
 use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgent, Page};
 use crate::auth::Caller;
-use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
+use crate::extract::{At, Body, MaybeBody, Query, page, text, to_the_end};
+use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Makes an agent.
@@ -30,10 +29,10 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewAgent>) -> Resu
         text("display_name", display_name.unwrap_or_else(|| name.clone()), limits::DISPLAY_NAME_MAX_BYTES)?;
     let config = AgentConfig::from_json(&config.unwrap_or_else(|| Value::Object(serde_json::Map::new())))?;
     check_names(&hall, &config)?;
-    let id = AgentId(hall.doors.ids.uuid());
-    let new = agent::port::NewAgent { id, name, display_name, config, at: hall.doors.clock.now() };
+    let id = AgentId(hall.ports.ids.uuid());
+    let new = agent::port::NewAgent { id, name, display_name, config, at: hall.ports.clock.now() };
     to_the_end(async move {
-        hall.doors.registry.create_agent(new).await?;
+        hall.ports.registry.create_agent(new).await?;
         let made = card(&hall, id).await?;
         let place = format!("/v1/agents/{}", made.id);
         Ok(Made::At(place, made))
@@ -48,8 +47,8 @@ pub(super) async fn list(
     State(hall): HallState,
     Query(query): Query<AgentQuery>,
 ) -> Result<Json<Page<Agent>>, Problem> {
-    let found = hall.doors.reader.agents(page(query.cursor, query.limit)?).await?;
-    let now = hall.doors.clock.now();
+    let found = hall.ports.reader.agents(page(query.cursor, query.limit)?).await?;
+    let now = hall.ports.clock.now();
     let brief = query.brief.unwrap_or(false);
     Ok(Json(Page::of(found, |card| {
         let agent = shown(&hall, card, now);
@@ -64,7 +63,7 @@ pub(super) async fn list(
     responses((status = 200, description = "The agent.", body = Agent)))]
 pub(super) async fn get(State(hall): HallState, At(name): At<String>) -> Result<Json<Agent>, Problem> {
     let card = agent_called(&hall, &name).await?;
-    Ok(Json(shown(&hall, card, hall.doors.clock.now())))
+    Ok(Json(shown(&hall, card, hall.ports.clock.now())))
 }
 
 /// Changes an agent. A changed config is live at its next cycle.
@@ -83,11 +82,16 @@ pub(super) async fn amend(
     if let Some(patch) = &config {
         check_names(&hall, &found.config.amended(patch)?)?;
     }
-    let (id, now) = (found.id, hall.doors.clock.now());
+    let id = found.id;
+    let now = hall.ports.clock.now();
     to_the_end(async move {
-        let amended = hall.doors.registry.amend_agent(id, display_name, config, now).await;
+        let configured = config.is_some();
+        let amended = hall.ports.registry.amend_agent(id, display_name, config, now).await;
         if let Err(error) = amended {
             return Err(refused(&hall, error, id, &found.entity.name).await);
+        }
+        if configured {
+            hall.node.reconsider(id);
         }
         Ok(Json(card(&hall, id).await?))
     })
@@ -125,15 +129,16 @@ async fn stand(
     standing: Standing,
 ) -> Result<Json<Agent>, Problem> {
     let found = agent_called(&hall, &name).await?;
-    let (id, name) = (found.id, found.entity.name);
-    let now = hall.doors.clock.now();
+    let id = found.id;
+    let name = found.entity.name;
+    let now = hall.ports.clock.now();
     to_the_end(async move {
-        if let Err(error) = hall.doors.registry.set_standing(id, standing, now).await {
+        if let Err(error) = hall.ports.registry.set_standing(id, standing, now).await {
             return Err(refused(&hall, error, id, &name).await);
         }
         match standing {
-            Standing::Active => hall.doors.node.resume(id),
-            Standing::Suspended | Standing::Retired => hall.doors.node.suspend(id),
+            Standing::Active => hall.node.resume(id),
+            Standing::Suspended | Standing::Retired => hall.node.suspend(id),
         }
         Ok(Json(card(&hall, id).await?))
     })
@@ -149,7 +154,7 @@ async fn refused(hall: &Hall, error: RegistryError, id: AgentId, name: &str) -> 
     };
     let problem = Problem::from(error).calls(&id, name);
     let Some(why) = torn else { return problem };
-    if let Err(error) = hall.doors.store.set_apart(id, why).await {
+    if let Err(error) = hall.ports.store.set_apart(id, why).await {
         return error.into();
     }
     problem.hint(format!(
@@ -178,11 +183,12 @@ pub(super) async fn cancel(
             card
         }
     };
-    let (id, name) = (card.id, card.entity.name);
+    let id = card.id;
+    let name = card.entity.name;
     to_the_end(async move {
-        let cycle = hall.doors.registry.cancel(id, body.cycle).await;
+        let cycle = hall.ports.registry.cancel(id, body.cycle).await;
         let cycle = cycle.map_err(|error| Problem::from(error).calls(&id, &name))?;
-        hall.doors.node.look(id);
+        hall.node.look(id);
         Ok(Json(Canceled { cycle }))
     })
     .await
@@ -201,9 +207,7 @@ async fn own_cycle(
     entity: EntityId,
     wanted: Option<CycleId>,
 ) -> Result<CycleId, Problem> {
-    let facts = hall.doors.reader.facts(card.id).await?.unwrap_or_default();
-    let meets = facts.spaces.iter().any(|space| space.members.iter().any(|one| one.entity.id == entity));
-    if !meets {
+    if !hall.ports.reader.share_a_space(card.entity.id, entity).await? {
         return Err(not_yours());
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
@@ -214,9 +218,9 @@ async fn own_cycle(
 }
 
 async fn card(hall: &Hall, id: AgentId) -> Result<Agent, Problem> {
-    let card = hall.doors.reader.agent(id).await?;
+    let card = hall.ports.reader.agent(id).await?;
     let card = card.ok_or_else(|| Problem::not_found("agent", &id.to_string()))?;
-    Ok(shown(hall, card, hall.doors.clock.now()))
+    Ok(shown(hall, card, hall.ports.clock.now()))
 }
 
 /// What an agent does now.
@@ -226,12 +230,15 @@ pub(crate) struct Doing {
     pub(crate) reason: Option<&'static str>,
     /// The same in words, a vendor's perhaps.
     pub(crate) why: Option<String>,
+    /// Until when, where that is known.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// What an agent does now: derived from its rows and from what is live on this node.
 pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
-    let live = hall.doors.node.live();
-    let doing = |state| Doing { state, reason: None, why: None };
+    let live = hall.node.live();
+    let kept_back = card.not_before.filter(|until| *until > now);
+    let doing = |state| Doing { state, reason: None, why: None, until: kept_back };
     if card.standing == Standing::Retired {
         return doing(AgentState::Retired);
     }
@@ -240,31 +247,29 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
     {
         return doing(activity.state);
     }
-    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why };
-    match card.rest_reason.zip(kept_back(card, now)) {
+    let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why, until: kept_back };
+    match card.rest_reason.zip(kept_back) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
         Some((reason, until)) => asleep(Some(reason.as_str()), live.why(card.id, until)),
-        None => asleep(None, None),
+        None => match live.waits(card.id) {
+            Some(wait) => Doing { until: wait.until(), ..asleep(Some(wait.class()), Some(wait.words())) },
+            None => asleep(None, None),
+        },
     }
-}
-
-/// Until when an agent is not at what waits for it.
-fn kept_back(card: &AgentCard, now: Timestamp) -> Option<Timestamp> {
-    card.not_before.filter(|until| *until > now)
 }
 
 /// The cycle that an agent lives or has open.
 pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
-    let live = hall.doors.node.live().activity(card.id).map(|activity| activity.cycle);
+    let live = hall.node.live().activity(card.id).map(|activity| activity.cycle);
     live.or_else(|| card.open.as_ref().map(|open| open.id))
 }
 
 fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
-    let Doing { state, reason, why } = state_of(hall, &card, now);
-    let (cycle, not_before) = (cycle_of(hall, &card), kept_back(&card, now));
+    let Doing { state, reason, why, until } = state_of(hall, &card, now);
+    let cycle = cycle_of(hall, &card);
     let named = card.config.model.clone();
-    let voice = hall.doors.voices.voice(named.as_deref()).ok();
+    let voice = hall.ports.voices.voice(named.as_deref()).ok();
     Agent {
         id: card.id,
         name: card.entity.name,
@@ -283,7 +288,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         cycles: card.cycles,
         skips: card.skips,
         usage: card.usage.into(),
-        not_before,
+        not_before: until,
         active_space: card.active_space,
         created_at: card.entity.created_at,
         commit_n: card.commit_n,
@@ -298,12 +303,25 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
 /// Whether the models and tools that a config names exist.
 fn check_names(hall: &Hall, config: &AgentConfig) -> Result<(), Problem> {
     for (key, model) in config.named_models() {
-        if let Err(error) = hall.doors.voices.voice(Some(model)) {
+        if let Err(error) = hall.ports.voices.voice(Some(model)) {
             return Err(Problem::new(Code::NoSuchModel, format!("`{key}` names `{model}`: {error}")));
         }
     }
-    match config.unknown_tools(&hall.doors.toolbox.names()).into_iter().next() {
+    match config.unknown_tools(&hall.ports.toolbox.names()).into_iter().next() {
         Some((_, what, hint)) => Err(Problem::new(Code::NoSuchTool, what).hint(hint)),
         None => Ok(()),
     }
+}
+
+/// The agent with that id or handle.
+pub(super) async fn agent_called(hall: &Hall, name: &str) -> Result<AgentCard, Problem> {
+    let missing = || Problem::not_found("agent", name);
+    let id: AgentId = match name.parse() {
+        Ok(id) => id,
+        Err(_) => match hall.ports.reader.entity(name.to_owned()).await? {
+            Some(entity) if entity.kind == agent::entity::EntityKind::Agent => entity.id.agent(),
+            _ => return Err(missing()),
+        },
+    };
+    hall.ports.reader.agent(id).await?.ok_or_else(missing)
 }

@@ -4,9 +4,10 @@ use agent::id::CallId;
 use axum::Json;
 use axum::extract::State;
 
-use super::agent_called;
+use super::agents::agent_called;
 use crate::api::{Call, Page};
-use crate::extract::{At, HallState, to_the_end};
+use crate::extract::{At, to_the_end};
+use crate::hall::HallState;
 use crate::problem::Problem;
 
 /// The calls of an agent that have no answer yet, in the order in which they were decided.
@@ -15,7 +16,7 @@ use crate::problem::Problem;
     responses((status = 200, description = "All of them: one page.", body = Page<Call>)))]
 pub(super) async fn open(State(hall): HallState, At(name): At<String>) -> Result<Json<Page<Call>>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
-    let rows = hall.doors.reader.open_calls(agent).await?;
+    let rows = hall.ports.reader.open_calls(agent).await?;
     let items = rows.into_iter().map(|row| Call::of(agent, row)).collect();
     Ok(Json(Page { items, next: None }))
 }
@@ -32,8 +33,8 @@ pub(super) async fn cancel(
 ) -> Result<Json<Call>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
     to_the_end(async move {
-        let canceled = hall.doors.registry.cancel_call(agent, CallId(call)).await?;
-        hall.doors.node.answered(agent, canceled.call.id.clone(), canceled.echo);
+        let canceled = hall.ports.registry.cancel_call(agent, CallId(call)).await?;
+        hall.node.answered(agent, canceled.call.id.clone(), canceled.echo);
         Ok(Json(Call::of(agent, canceled.call)))
     })
     .await

@@ -7,9 +7,9 @@ use agent::port::{Credential, CredentialKind, NewCredential, NewHuman};
 use axum::Json;
 use axum::extract::State;
 
-use crate::Hall;
 use crate::api::{Entity, EntityQuery, Key, NewEntity, NewKey, Page};
-use crate::extract::{At, Body, HallState, MaybeBody, Query, page, text, to_the_end};
+use crate::extract::{At, Body, MaybeBody, Query, page, text, to_the_end};
+use crate::hall::{Hall, HallState};
 use crate::keys;
 use crate::problem::{Code, Made, Problem};
 
@@ -21,14 +21,14 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewEntity>) -> Res
     let name = handle(&name)?;
     let max = limits::DISPLAY_NAME_MAX_BYTES;
     let new = NewHuman {
-        id: EntityId(hall.doors.ids.uuid()),
+        id: EntityId(hall.ports.ids.uuid()),
         display_name: text("display_name", display_name.unwrap_or_else(|| name.clone()), max)?,
         name,
         external_id: external_id.map(|id| text("external_id", id, max)).transpose()?,
-        at: hall.doors.clock.now(),
+        at: hall.ports.clock.now(),
     };
     to_the_end(async move {
-        let made = hall.doors.registry.create_human(new).await?;
+        let made = hall.ports.registry.create_human(new).await?;
         let place = format!("/v1/entities/{}", made.id);
         Ok(Made::At(place, made.into()))
     })
@@ -42,7 +42,7 @@ pub(super) async fn list(
     State(hall): HallState,
     Query(query): Query<EntityQuery>,
 ) -> Result<Json<Page<Entity>>, Problem> {
-    let found = hall.doors.reader.entities(query.kind, page(query.cursor, query.limit)?).await?;
+    let found = hall.ports.reader.entities(query.kind, page(query.cursor, query.limit)?).await?;
     Ok(Json(Page::of(found, Entity::from)))
 }
 
@@ -68,16 +68,16 @@ pub(super) async fn make_key(
         return Err(Problem::new(Code::NotHuman, "keys are made for people; agents speak by themselves"));
     }
     let label = text("label", body.label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
-    let secret = keys::key(&(hall.doors.key_source)());
-    let id = CredentialId(hall.doors.ids.uuid());
+    let secret = keys::key(&(hall.options.key_source)());
+    let id = CredentialId(hall.ports.ids.uuid());
     let new = NewCredential {
         credential: Credential { id, kind: CredentialKind::Entity(entity.id), label },
         secret_hash: keys::hash(&secret),
-        at: hall.doors.clock.now(),
+        at: hall.ports.clock.now(),
         replace_label: false,
     };
     to_the_end(async move {
-        hall.doors.registry.add_credential(new).await?;
+        hall.ports.registry.add_credential(new).await?;
         Ok(Made::Once(Key { id, key: secret }))
     })
     .await
@@ -85,6 +85,6 @@ pub(super) async fn make_key(
 
 /// The entity with that id or handle.
 pub(super) async fn called(hall: &Hall, name: &str) -> Result<agent::entity::Entity, Problem> {
-    let found = hall.doors.reader.entity(name.to_owned()).await?;
+    let found = hall.ports.reader.entity(name.to_owned()).await?;
     found.ok_or_else(|| Problem::not_found("entity", name))
 }

@@ -11,11 +11,11 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
-use super::agent_called;
-use crate::Hall;
+use super::agents::agent_called;
 use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, Page};
 use crate::auth::Caller;
-use crate::extract::{At, Body, HallState, Idempotency, Query, page, to_the_end};
+use crate::extract::{At, Body, Idempotency, Query, page, to_the_end};
+use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is lived once.
@@ -32,7 +32,7 @@ pub(super) async fn send(
     body: Body<NewEvent>,
 ) -> Result<Made<EventAccepted>, Problem> {
     let to = agent_called(&hall, &name).await?.id;
-    let request = idempotency.request(&caller, &format!("event {to}"), &body.raw);
+    let request = idempotency.request(caller.credential.id, &format!("event {to}"), &body.raw);
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
     check_service(&service, &payload)?;
@@ -45,14 +45,14 @@ pub(super) async fn send(
         hop: 0,
     };
     let data = EventData::Service { name: service, payload };
-    let at = hall.doors.clock.now();
+    let at = hall.ports.clock.now();
     let event = Event { id: id.clone(), kind: EventKind::Service, urgent, at, envelope, data, cites: None };
     to_the_end(async move {
         let place = place(to, &id);
-        match hall.doors.store.accept(Accept::Event(to, event), request).await? {
+        match hall.ports.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
-                hall.doors.node.signal(&wake);
+                hall.node.signal(&wake);
                 tell_stage(&hall, to, id.clone(), Stage::Waiting);
                 Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
             }
@@ -69,7 +69,7 @@ fn fresh_id(hall: &Hall, caller: &Caller, idempotency: &Idempotency) -> EventId 
     // The prefix is ours and the credential's id is in it: no client reaches another's ids.
     EventId(match &idempotency.0 {
         Some(key) => format!("api:{}:{key}", caller.credential.id),
-        None => hall.doors.ids.uuid().to_string(),
+        None => hall.ports.ids.uuid().to_string(),
     })
 }
 
@@ -95,7 +95,7 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
 /// Tells watchers of an agent how far an event of its inbox has come.
 pub(super) fn tell_stage(hall: &Hall, agent: AgentId, event: EventId, stage: Stage) {
     let update = Update::EventStage { agent, event, stage, cycle: None, step: None };
-    hall.doors.bus.publish(&[Topic::Agent(agent)], Arc::new(update));
+    hall.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
 /// The refusal of a reused idempotency key.
@@ -132,7 +132,7 @@ pub(super) async fn get(
 }
 
 async fn logged(hall: &Hall, agent: AgentId, event: &str) -> Result<Json<LoggedEvent>, Problem> {
-    let found = hall.doors.reader.event(agent, EventId(event.to_owned())).await?;
+    let found = hall.ports.reader.event(agent, EventId(event.to_owned())).await?;
     Ok(Json(found.ok_or_else(|| Problem::not_found("event", event))?.into()))
 }
 
@@ -148,9 +148,9 @@ pub(super) async fn cancel(
 ) -> Result<Json<LoggedEvent>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
     to_the_end(async move {
-        hall.doors.registry.cancel_event(agent, EventId(event.clone())).await?;
+        hall.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
         // Whoever is just waking with it must look again.
-        hall.doors.node.look(agent);
+        hall.node.look(agent);
         tell_stage(&hall, agent, EventId(event.clone()), Stage::Canceled);
         logged(&hall, agent, &event).await
     })
@@ -168,7 +168,7 @@ pub(super) async fn give_up(
 ) -> Result<Json<LoggedEvent>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
     to_the_end(async move {
-        hall.doors.registry.drop_event(agent, EventId(event.clone())).await?;
+        hall.ports.registry.drop_event(agent, EventId(event.clone())).await?;
         tell_stage(&hall, agent, EventId(event.clone()), Stage::Dropped);
         logged(&hall, agent, &event).await
     })
@@ -190,20 +190,20 @@ pub(super) async fn retry(
     idempotency: Idempotency,
 ) -> Result<Made<EventAccepted>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
-    let request = idempotency.request(&caller, &format!("retry {agent} {event}"), &[]);
+    let request = idempotency.request(caller.credential.id, &format!("retry {agent} {event}"), &[]);
     let fresh = fresh_id(&hall, &caller, &idempotency);
-    let at = hall.doors.clock.now();
+    let at = hall.ports.clock.now();
     to_the_end(async move {
         let old = EventId(event);
-        let sent = hall.doors.registry.send_again(agent, old.clone(), fresh, request, at).await?;
+        let sent = hall.ports.registry.send_again(agent, old.clone(), fresh, request, at).await?;
         match sent {
             SentAgain::Waits(wake) => {
-                hall.doors.node.signal(wake.as_slice());
+                hall.node.signal(wake.as_slice());
                 tell_stage(&hall, agent, old.clone(), Stage::Waiting);
                 Ok(Made::Before(EventAccepted { event_id: old, duplicate: false }))
             }
             SentAgain::Anew(event_id, wake) => {
-                hall.doors.node.signal(wake.as_slice());
+                hall.node.signal(wake.as_slice());
                 tell_stage(&hall, agent, event_id.clone(), Stage::Waiting);
                 let place = place(agent, &event_id);
                 Ok(Made::At(place, EventAccepted { event_id, duplicate: false }))
@@ -231,6 +231,6 @@ pub(super) async fn inbox(
     }
     let which = page(query.cursor, query.limit)?;
     let agent = agent_called(&hall, &name).await?.id;
-    let found = hall.doors.reader.inbox(agent, query.state, which).await?;
+    let found = hall.ports.reader.inbox(agent, query.state, which).await?;
     Ok(Json(Page::of(found, LoggedEvent::from)))
 }

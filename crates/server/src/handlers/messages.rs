@@ -17,10 +17,10 @@ use uuid::Uuid;
 
 use super::entities::called;
 use super::events::{reused, tell_stage};
-use crate::Hall;
 use crate::api::{Message, NewMessage, Page, TimelineQuery};
 use crate::auth::{Caller, InSpace, membership};
-use crate::extract::{At, Body, HallState, Idempotency, Query, rows, to_the_end};
+use crate::extract::{At, Body, Idempotency, Query, rows, to_the_end};
+use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Says something in a space. Durable when answered; sent again with the same `id` or the same
@@ -37,20 +37,26 @@ pub(super) async fn say(
     idempotency: Idempotency,
     body: Body<NewMessage>,
 ) -> Result<Made<Message>, Problem> {
-    let request = idempotency.request(&caller, &format!("say {}", space.id), &body.raw);
+    let request = idempotency.request(caller.credential.id, &format!("say {}", space.id), &body.raw);
     let sender = sender(&hall, &caller, &body.value).await?;
     let new = checked(&hall, &space, &sender, body.value).await?;
     let own_key = caller.entity().is_some();
     to_the_end(async move {
         let topic = Topic::Space(space.id);
-        match hall.doors.store.accept(Accept::Say(new), request).await? {
+        match hall.ports.store.accept(Accept::Say(new), request).await? {
             Accepted::Fresh { message: Some(message), wake } => {
                 failpoint::hit!("accept.committed");
                 // The agents first: watchers can wait a microsecond longer than they.
-                hall.doors.node.signal(&wake);
-                let (sender_name, sender_kind) = (sender.display_name, sender.kind);
-                let spoken = Spoken { message: message.clone(), sender_name, sender_kind };
-                hall.doors.bus.publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
+                hall.node.signal(&wake);
+                let spoken = Spoken {
+                    message: message.clone(),
+                    sender_name: sender.display_name,
+                    sender_kind: sender.kind,
+                };
+                hall.ports
+                    .live
+                    .bus()
+                    .publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
                 for waken in &wake {
                     let event = EventId(message.id.to_string());
                     tell_stage(&hall, waken.agent, event, Stage::Waiting);
@@ -112,7 +118,7 @@ async fn checked(
     }
     let text = crate::extract::text("text", text, limits::MESSAGE_MAX_BYTES)?;
     let mentions = mentioned(hall, space, &mentions).await?;
-    let id = MessageId(chosen_id(id)?.unwrap_or_else(|| hall.doors.ids.uuid()));
+    let id = MessageId(chosen_id(id)?.unwrap_or_else(|| hall.ports.ids.uuid()));
     Ok(agent::space::NewMessage {
         id,
         space: space.id,
@@ -120,7 +126,7 @@ async fn checked(
         text,
         mentions,
         urgent,
-        at: hall.doors.clock.now(),
+        at: hall.ports.clock.now(),
         cycle: None,
         call: None,
         data,
@@ -151,10 +157,11 @@ async fn mentioned(hall: &Hall, space: &Space, names: &[String]) -> Result<Vec<E
         let detail = format!("`mentions` must be at most {}, got {}", limits::MENTIONS_MAX, names.len());
         return Err(Problem::new(Code::BadValue, detail));
     }
-    let members = hall.doors.reader.members(space.id).await?;
+    let members = hall.ports.reader.members(space.id).await?;
     let mut ids: Vec<EntityId> = Vec::with_capacity(names.len());
     for (i, name) in names.iter().enumerate() {
-        let (id, lower) = (name.parse::<EntityId>().ok(), name.to_lowercase());
+        let id = name.parse::<EntityId>().ok();
+        let lower = name.to_lowercase();
         let found = members.iter().find(|m| Some(m.entity.id) == id || m.entity.name == lower);
         let found = found.ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();
@@ -178,7 +185,7 @@ pub(super) async fn list(
     Query(query): Query<TimelineQuery>,
 ) -> Result<Json<Page<Message>>, Problem> {
     let limit = rows(query.limit)?;
-    let found = hall.doors.reader.messages(space.id, query.after, query.before, limit).await?;
+    let found = hall.ports.reader.messages(space.id, query.after, query.before, limit).await?;
     let full = found.len() as u64 >= u64::from(limit);
     let edge = if query.after.is_some() { found.last() } else { found.first() };
     let next = edge.map(|message| message.seq.to_string()).filter(|_| full);
@@ -196,9 +203,9 @@ pub(super) async fn get(
 ) -> Result<Json<Message>, Problem> {
     let missing = || Problem::not_found("message", &id);
     let message: MessageId = id.parse().map_err(|_| missing())?;
-    let found = hall.doors.reader.message(message).await?.ok_or_else(missing)?;
+    let found = hall.ports.reader.message(message).await?.ok_or_else(missing)?;
     if let Some(entity) = caller.entity() {
-        let space = hall.doors.reader.space(found.space.to_string()).await?.ok_or_else(missing)?;
+        let space = hall.ports.reader.space(found.space.to_string()).await?.ok_or_else(missing)?;
         membership(&hall, &space, entity).await?.ok_or_else(missing)?;
     }
     let mut shown = named(&hall, vec![found]).await?;
@@ -224,7 +231,7 @@ pub(crate) async fn spoken(
         let (sender_name, sender_kind) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
-                let entity = hall.doors.reader.entity(message.sender.to_string()).await?;
+                let entity = hall.ports.reader.entity(message.sender.to_string()).await?;
                 let missing = || StoreError::Broken(format!("no entity `{}` that spoke", message.sender));
                 let entity = entity.ok_or_else(missing)?;
                 place.insert((entity.display_name, entity.kind)).clone()

@@ -7,7 +7,8 @@ use axum::response::IntoResponse;
 
 use crate::api::{Health, ModelSummary, Ready, Whoami};
 use crate::auth::Caller;
-use crate::extract::HallState;
+use crate::hall::HallState;
+
 use crate::problem::Problem;
 
 /// Whether the process answers.
@@ -21,8 +22,8 @@ pub(super) async fn health(State(hall): HallState) -> Json<Health> {
 #[utoipa::path(get, path = "/v1/ready", tag = "server",
     responses((status = 200, description = "It can.", body = Ready)))]
 pub(super) async fn ready(State(hall): HallState) -> Result<Json<Ready>, Problem> {
-    let totals = hall.doors.reader.totals().await?;
-    let model = hall.doors.voices.voice(None).ok().map(|voice| {
+    let totals = hall.ports.reader.totals().await?;
+    let model = hall.ports.voices.voice(None).ok().map(|voice| {
         let info = voice.info();
         ModelSummary {
             name: info.name.clone(),
@@ -49,6 +50,6 @@ pub(super) async fn whoami(State(hall): HallState, caller: Caller) -> Result<Jso
     let Some(id) = caller.entity() else {
         return Ok(Json(Whoami { kind: "admin".to_owned(), entity: None }));
     };
-    let entity = hall.doors.reader.entity(id.to_string()).await?;
+    let entity = hall.ports.reader.entity(id.to_string()).await?;
     Ok(Json(Whoami { kind: "entity".to_owned(), entity: entity.map(Into::into) }))
 }

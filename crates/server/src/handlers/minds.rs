@@ -7,12 +7,13 @@ use agent::life::Window;
 use agent::port::specs;
 use axum::Json;
 use axum::extract::State;
+use runtime::Ports;
 
-use super::agent_called;
+use super::agents::agent_called;
 use super::messages::named;
-use crate::Doors;
 use crate::api::{Consciousness, Facts, LogEntry, LogQuery, Mind, Page, PageQuery, Run, RunDetail};
-use crate::extract::{At, HallState, Query, page, rows};
+use crate::extract::{At, Query, page, rows};
+use crate::hall::HallState;
 use crate::problem::{Code, Problem};
 
 /// An agent's runs, newest first.
@@ -26,7 +27,7 @@ pub(super) async fn runs(
 ) -> Result<Json<Page<Run>>, Problem> {
     let which = page(query.cursor, query.limit)?;
     let agent = agent_called(&hall, &name).await?.id;
-    let found = hall.doors.reader.runs(agent, which).await?;
+    let found = hall.ports.reader.runs(agent, which).await?;
     Ok(Json(Page::of(found, Run::from)))
 }
 
@@ -37,8 +38,8 @@ pub(super) async fn runs(
 pub(super) async fn run(State(hall): HallState, At(id): At<String>) -> Result<Json<RunDetail>, Problem> {
     let missing = || Problem::not_found("run", &id);
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
-    let run = hall.doors.reader.run(cycle).await?.ok_or_else(missing)?;
-    let said = hall.doors.reader.said_in(cycle).await?;
+    let run = hall.ports.reader.run(cycle).await?.ok_or_else(missing)?;
+    let said = hall.ports.reader.said_in(cycle).await?;
     Ok(Json(RunDetail { run: run.into(), said: named(&hall, said).await? }))
 }
 
@@ -53,8 +54,8 @@ pub(super) async fn consciousness(
 ) -> Result<Json<Consciousness>, Problem> {
     let limit = rows(query.limit)?;
     let agent = agent_called(&hall, &name).await?.id;
-    let entries = hall.doors.reader.entries(agent, query.after.unwrap_or(0), limit).await?;
-    let view = hall.doors.reader.view(agent).await?.unwrap_or_else(View::whole);
+    let entries = hall.ports.reader.entries(agent, query.after.unwrap_or(0), limit).await?;
+    let view = hall.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
     let full = entries.len() as u64 >= u64::from(limit);
     let next = entries.last().map(|entry| entry.seq).filter(|_| full);
     let total_tokens = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
@@ -71,7 +72,7 @@ pub(super) async fn consciousness(
     responses((status = 200, description = "All of them.", body = Facts)))]
 pub(super) async fn facts(State(hall): HallState, At(name): At<String>) -> Result<Json<Facts>, Problem> {
     let agent = agent_called(&hall, &name).await?.id;
-    let facts = hall.doors.reader.facts(agent).await?;
+    let facts = hall.ports.reader.facts(agent).await?;
     Ok(Json(facts.ok_or_else(|| Problem::not_found("agent", &name))?.into()))
 }
 
@@ -82,7 +83,7 @@ pub(super) async fn facts(State(hall): HallState, At(name): At<String>) -> Resul
 pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result<Json<Mind>, Problem> {
     let missing = || Problem::not_found("agent", &name);
     let agent = agent_called(&hall, &name).await?.id;
-    let Doors { store, clock, ids, voices, toolbox, .. } = &*hall.doors;
+    let Ports { store, clock, ids, voices, toolbox, .. } = &hall.ports;
     let now = clock.now();
     let mut waking = store.wake(agent, now, None).await?.ok_or_else(missing)?;
     let named = waking.config.model.clone();

@@ -1,14 +1,9 @@
 //! The route table in one view: every route with its access policy. What a route does stands in the
 //! file of its subject.
 
-use agent::id::AgentId;
-use agent::port::AgentCard;
-use axum::http::{Method, Uri};
 use utoipa_axum::routes as doc;
 
-use crate::Hall;
 use crate::auth::Access;
-use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 
 pub(crate) mod agents;
@@ -70,29 +65,4 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Member, doc!(messages::list))
         .add(AnyKey, doc!(messages::get))
         .add(Member, doc!(streams::space))
-}
-
-/// What answers where no route is.
-pub(crate) async fn no_route(uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().take(80).collect();
-    Problem::new(Code::NoRoute, format!("there is no route `{shown}`")).hint("see /openapi.json")
-}
-
-/// What answers where the route has no such method.
-pub(crate) async fn no_method(method: Method, uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().take(80).collect();
-    Problem::new(Code::MethodNotAllowed, format!("the route `{shown}` has no method `{method}`"))
-}
-
-/// The agent with that id or handle.
-async fn agent_called(hall: &Hall, name: &str) -> Result<AgentCard, Problem> {
-    let missing = || Problem::not_found("agent", name);
-    let id: AgentId = match name.parse() {
-        Ok(id) => id,
-        Err(_) => match hall.doors.reader.entity(name.to_owned()).await? {
-            Some(entity) if entity.kind == agent::entity::EntityKind::Agent => entity.id.agent(),
-            _ => return Err(missing()),
-        },
-    };
-    hall.doors.reader.agent(id).await?.ok_or_else(missing)
 }

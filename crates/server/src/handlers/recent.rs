@@ -6,11 +6,11 @@ use agent::port;
 use axum::Json;
 use axum::extract::State;
 
-use super::agent_called;
+use super::agents::agent_called;
 use super::messages::named;
-use crate::Hall;
 use crate::api::{Happening, Recent, RecentQuery};
-use crate::extract::{HallState, Query, rows};
+use crate::extract::{Query, rows};
+use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Problem};
 
 /// What happened last, oldest first: messages and runs, of all or of some agents.
@@ -25,7 +25,7 @@ pub(super) async fn list(
         None => None,
         Some(names) => Some(agents_called(&hall, names).await?),
     };
-    let found = hall.doors.reader.recent(agents, query.since, limit).await?;
+    let found = hall.ports.reader.recent(agents, query.since, limit).await?;
     let mut said = Vec::new();
     let mut runs = Vec::new();
     for happening in found {

@@ -12,10 +12,10 @@ use axum::Json;
 use axum::extract::State;
 
 use super::entities::called;
-use crate::Hall;
 use crate::api::{Member, NewMember, NewSpace, Page, PageQuery, Space, SpaceChange};
 use crate::auth::{Caller, InSpace};
-use crate::extract::{At, Body, HallState, Query, page, text, to_the_end};
+use crate::extract::{At, Body, Query, page, text, to_the_end};
+use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Opens a space.
@@ -38,16 +38,16 @@ pub(super) async fn open(State(hall): HallState, body: Body<NewSpace>) -> Result
     }
     let display_name = display_name.unwrap_or_else(|| name.clone());
     let new = agent::port::NewSpace {
-        id: SpaceId(hall.doors.ids.uuid()),
+        id: SpaceId(hall.ports.ids.uuid()),
         display_name: text("display_name", display_name, limits::DISPLAY_NAME_MAX_BYTES)?,
         description: text("description", description.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?,
         name,
         wake_on: rule(wake_on)?.unwrap_or_default(),
         members: ids,
-        at: hall.doors.clock.now(),
+        at: hall.ports.clock.now(),
     };
     to_the_end(async move {
-        let made = hall.doors.registry.open_space(new).await?;
+        let made = hall.ports.registry.open_space(new).await?;
         let place = format!("/v1/spaces/{}", made.id);
         Ok(Made::At(place, made.into()))
     })
@@ -62,7 +62,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Page<Space>>, Problem> {
-    let found = hall.doors.reader.spaces(caller.entity(), page(query.cursor, query.limit)?).await?;
+    let found = hall.ports.reader.spaces(caller.entity(), page(query.cursor, query.limit)?).await?;
     Ok(Json(Page::of(found, Space::from)))
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn amend(
         wake_on: rule(wake_on)?,
     };
     let id = space_called(&hall, &name).await?.id;
-    to_the_end(async move { Ok(Json(hall.doors.registry.amend_space(id, change).await?.into())) }).await
+    to_the_end(async move { Ok(Json(hall.ports.registry.amend_space(id, change).await?.into())) }).await
 }
 
 /// Closes a space to further messages; its history stays readable.
@@ -100,7 +100,7 @@ pub(super) async fn amend(
     responses((status = 200, description = "The space as it is now.", body = Space)))]
 pub(super) async fn close(State(hall): HallState, At(name): At<String>) -> Result<Json<Space>, Problem> {
     let id = space_called(&hall, &name).await?.id;
-    to_the_end(async move { Ok(Json(hall.doors.registry.close_space(id).await?.into())) }).await
+    to_the_end(async move { Ok(Json(hall.ports.registry.close_space(id).await?.into())) }).await
 }
 
 /// Members of a space, oldest first.
@@ -111,7 +111,7 @@ pub(super) async fn members(
     State(hall): HallState,
     InSpace(space): InSpace,
 ) -> Result<Json<Page<Member>>, Problem> {
-    let members = hall.doors.reader.members(space.id).await?;
+    let members = hall.ports.reader.members(space.id).await?;
     Ok(Json(Page { items: members.into_iter().map(Member::from).collect(), next: None }))
 }
 
@@ -128,11 +128,11 @@ pub(super) async fn add_member(
     let entity = called(&hall, &body.value.entity).await?;
     let role = body.value.role.unwrap_or_else(|| agent::entity::Member::ROLE.to_owned());
     let role = text("role", role, limits::DISPLAY_NAME_MAX_BYTES)?;
-    let now = hall.doors.clock.now();
+    let now = hall.ports.clock.now();
     to_the_end(async move {
-        let rev = hall.doors.registry.add_member(space.id, entity.id, role, now).await?;
+        let rev = hall.ports.registry.add_member(space.id, entity.id, role, now).await?;
         tell(&hall, space.id, entity.id, true, rev);
-        let members = hall.doors.reader.members(space.id).await?;
+        let members = hall.ports.reader.members(space.id).await?;
         let member = members.into_iter().find(|member| member.entity.id == entity.id);
         // Removed again in this very moment, if it is not there.
         Ok(Json(member.ok_or_else(|| Problem::not_found("member", &entity.name))?.into()))
@@ -152,7 +152,7 @@ pub(super) async fn remove_member(
     let space = space_called(&hall, &name).await?;
     let entity = called(&hall, &entity).await?;
     to_the_end(async move {
-        let removed = hall.doors.registry.remove_member(space.id, entity.id).await;
+        let removed = hall.ports.registry.remove_member(space.id, entity.id).await;
         let rev = removed.map_err(|error| match error {
             RegistryError::Denied(Denial::NotMember { .. }) => Problem::not_found("member", &entity.name),
             other => other.into(),
@@ -165,7 +165,7 @@ pub(super) async fn remove_member(
 
 fn tell(hall: &Hall, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
     let update = Update::Member { space, entity, joined, rev };
-    hall.doors.bus.publish(&[Topic::Space(space)], Arc::new(update));
+    hall.ports.live.bus().publish(&[Topic::Space(space)], Arc::new(update));
 }
 
 fn rule(wake_on: Option<String>) -> Result<Option<WakeOn>, Problem> {
@@ -178,6 +178,6 @@ fn rule(wake_on: Option<String>) -> Result<Option<WakeOn>, Problem> {
 }
 
 async fn space_called(hall: &Hall, name: &str) -> Result<agent::entity::Space, Problem> {
-    let found = hall.doors.reader.space(name.to_owned()).await?;
+    let found = hall.ports.reader.space(name.to_owned()).await?;
     found.ok_or_else(|| Problem::not_found("space", name))
 }

@@ -5,9 +5,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
-use super::agent_called;
+use super::agents::agent_called;
 use crate::auth::{Caller, InSpace};
-use crate::extract::{At, HallState};
+use crate::extract::At;
+use crate::hall::HallState;
 use crate::problem::Problem;
 use crate::stream::{Line, Subject, last_seen, open};
 

@@ -51,6 +51,11 @@ impl Frame {
         Self { content: Content::Whole(bytes), id, transient }
     }
 
+    /// A sign of life.
+    pub(super) fn ping() -> Self {
+        Self::bare(Bytes::from_static(b": ping\n\n"), None, true)
+    }
+
     /// What it weighs in a buffer.
     pub(super) fn size(&self) -> usize {
         match &self.content {

@@ -50,7 +50,8 @@ impl Opened {
     pub(crate) fn pour(self, head: Parts, socket: TcpStream) -> impl Future<Output = ()> {
         let Self { pump, place, last_seen, outlet } = self;
         let clock = Arc::clone(pump.clock());
-        let (socket, seat) = (Arc::new(socket), Arc::clone(place.seat()));
+        let socket = Arc::new(socket);
+        let seat = Arc::clone(place.seat());
         seat.connect(Arc::clone(&socket));
         let mut sink = Sink { socket, seat, outlet, rest: written(head, &clock.now()) };
         let pump = pump.run(place, last_seen);

@@ -5,28 +5,25 @@
 
 use std::sync::Arc;
 
-use agent::update::{AgentState, Update};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 
-use crate::Hall;
 use crate::auth::Caller;
+use crate::hall::Hall;
 use crate::problem::{Code, Problem};
 
 mod frame;
 mod line;
 mod outbox;
 mod pump;
-mod relay;
+pub(crate) mod relay;
 mod seat;
+mod snapshot;
 mod subject;
 
-use frame::Frame;
 pub(crate) use line::{Line, Opened};
 use outbox::{Outbox, Outlet};
-pub(crate) use relay::Relays;
 pub(crate) use subject::Subject;
 
 /// Answers with the stream of a subject.
@@ -39,7 +36,7 @@ pub(crate) fn open(
 ) -> Response {
     // Listening begins before anything is read, so that nothing falls between the two.
     let operator = caller.entity().is_none();
-    let place = hall.relays.join(&*hall.doors.bus, &hall.doors.clock, subject, operator);
+    let place = hall.relays.join(&**hall.ports.live.bus(), &hall.ports.clock, subject, operator);
     let outbox = Arc::new(Outbox::default());
     let outlet = Outlet(Arc::clone(&outbox));
     let pump = pump::Pump::new(hall, caller, subject, Arc::clone(&outbox));
@@ -82,71 +79,9 @@ pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     }
 }
 
-/// A sign of life.
-fn ping() -> Frame {
-    Frame::bare(Bytes::from_static(b": ping\n\n"), None, true)
-}
-
-/// How a caller is shown an update.
-#[derive(Debug, PartialEq)]
-enum Shown {
-    /// Not at all.
-    Not,
-    /// As it is.
-    AsItIs,
-    /// Like this.
-    As(Box<Update>),
-}
-
-/// The update as this caller may see it.
-fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
-    match update {
-        // What an agent thinks is shown on its own stream only, whoever published it elsewhere.
-        Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
-        // Reasons are for operators.
-        Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
-            let (agent, cycle, ending) = (*agent, *cycle, *ending);
-            Shown::As(Box::new(Update::CycleEnded { agent, cycle, ending, reason: None, spent: None }))
-        }
-        Update::ToolError { agent, cycle, call, tool, ms, .. } if !operator => {
-            let (call, tool) = (call.clone(), tool.clone());
-            let (agent, cycle, ms) = (*agent, *cycle, *ms);
-            Shown::As(Box::new(Update::ToolError { agent, cycle, call, tool, reason: None, ms }))
-        }
-        Update::State { agent, state, cycle, rest, .. } if !operator => {
-            let (agent, state, cycle, rest): (_, AgentState, _, _) = (*agent, *state, *cycle, *rest);
-            Shown::As(Box::new(Update::State { agent, state, cycle, reason: None, rest }))
-        }
-        _ => Shown::AsItIs,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::id::{AgentId, CallId, CycleId};
-    use agent::run::{Ending, Spent};
-    use uuid::Uuid;
-
-    #[test]
-    fn members_see_neither_thoughts_nor_reasons() {
-        let (agent, cycle) = (AgentId(Uuid::nil()), CycleId(Uuid::nil()));
-        let thought = Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "secret".to_owned() };
-        assert_eq!(visible(&thought, false, true), Shown::Not);
-        assert_eq!(visible(&thought, true, true), Shown::AsItIs);
-        let reason = Some("not my business".to_owned());
-        let spent = Some(Spent { steps: 1, ..Spent::default() });
-        let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent };
-        let shown = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None, spent: None };
-        assert_eq!(visible(&ended, false, false), Shown::As(Box::new(shown)));
-        assert_eq!(visible(&ended, false, true), Shown::AsItIs);
-        let failed = |reason: Option<&str>| {
-            let (call, tool, reason) = (CallId("c".to_owned()), "look".to_owned(), reason.map(str::to_owned));
-            Update::ToolError { agent, cycle, call, tool, reason, ms: None }
-        };
-        assert_eq!(visible(&failed(Some("secret")), false, false), Shown::As(Box::new(failed(None))));
-        assert_eq!(visible(&failed(Some("secret")), false, true), Shown::AsItIs);
-    }
 
     #[test]
     fn the_last_id_seen_is_a_number_or_refused() {

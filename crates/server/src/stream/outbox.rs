@@ -122,7 +122,8 @@ impl Inside {
     }
 
     fn has_room(&self) -> bool {
-        let (most, bytes) = (limits::STREAM_BUFFER / 2, limits::STREAM_BUFFER_BYTES);
+        let most = limits::STREAM_BUFFER / 2;
+        let bytes = limits::STREAM_BUFFER_BYTES;
         let half = self.queue.len() <= most && self.bytes <= bytes / 2;
         !self.gone && (self.queue.is_empty() || (half && self.bytes + self.refused <= bytes))
     }
@@ -130,7 +131,8 @@ impl Inside {
     /// Whether the last frame that waits takes this one in: the client did not yet come to it.
     fn absorb(&mut self, frame: &Frame) -> bool {
         let Some(last) = self.queue.back_mut() else { return false };
-        let (before, room) = (last.size(), limits::STREAM_BUFFER_BYTES.saturating_sub(self.bytes));
+        let before = last.size();
+        let room = limits::STREAM_BUFFER_BYTES.saturating_sub(self.bytes);
         if frame.size() > room || !last.absorb(frame) {
             return false;
         }

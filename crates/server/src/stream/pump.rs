@@ -19,10 +19,10 @@ use agent::update::Update;
 use super::frame::{self, Frame};
 use super::outbox::Outbox;
 use super::relay::Place;
-use super::{Shown, Subject, ping, visible};
-use crate::Hall;
+use super::subject::{Shown, Subject, visible};
 use crate::api::{Closed, Gap};
 use crate::auth::{Caller, known};
+use crate::hall::Hall;
 
 /// Why a stream ends, other than by its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Pump {
 
     /// Time.
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.hall.doors.clock
+        &self.hall.ports.clock
     }
 
     /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
@@ -148,7 +148,8 @@ impl Pump {
             let idle = !behind && self.drafts.is_empty() && self.ahead.is_empty();
             let turn = {
                 let mut room = pin!(outbox.room());
-                let (last, handed) = (&mut self.last, &mut self.handed);
+                let last = &mut self.last;
+                let handed = &mut self.handed;
                 poll_fn(|cx| {
                     // From here on nothing goes past this stream.
                     if let Some(passed) = place.seat().shut().filter(|passed| passed != last) {
@@ -203,7 +204,7 @@ impl Pump {
     }
 
     fn tick(&self) -> BoxFuture<'static, ()> {
-        self.hall.doors.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
+        self.hall.ports.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
     }
 
     /// Brings the client up to now: a snapshot where one is due, then durable changes in order, as
@@ -380,7 +381,7 @@ impl Pump {
             self.still_member(entity).await?;
         }
         if waiting == 0 {
-            self.outbox.offer(ping());
+            self.outbox.offer(Frame::ping());
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::frame::{self, Frame};
 use super::seat::{Batch, Seat, Way};
-use super::{Shown, Subject, visible};
+use super::subject::{Shown, Subject, visible};
 
 /// The relays of all topics that are watched.
 #[derive(Debug, Default)]
@@ -195,7 +195,8 @@ struct Gathered {
 impl Gathered {
     /// That, and what else was told by now, as much as goes out at once. Whether there may be more.
     fn gather(&mut self, first: Option<Heard>, listener: &mut dyn Listener) -> bool {
-        let (mut next, mut full) = (first, false);
+        let mut next = first;
+        let mut full = false;
         for _ in 0..limits::BUS_BUFFER {
             let Some(heard) = next.take().or_else(|| listener.next().now_or_never().flatten()) else { break };
             match heard {

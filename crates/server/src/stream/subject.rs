@@ -1,19 +1,8 @@
-//! What a stream is about: a space, an agent or the whole house. Reads its snapshot and what a client missed. Must
-//! not know buffers or sockets.
+//! What a stream is about: a space, an agent or the whole house; and what of an update is shown there. Must not
+//! know where updates come from.
 
-use agent::entity::Space;
-use agent::id::{AgentId, EntityId, MessageId, SpaceId};
-use agent::life::Resting;
-use agent::limits;
-use agent::port::StoreError;
+use agent::id::{AgentId, SpaceId};
 use agent::update::{Topic, Update};
-use runtime::live::{Activity, Draft};
-use serde_json::Value;
-
-use crate::Hall;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, RestingNow, SpaceSnapshot};
-use crate::handlers::agents::{Doing, cycle_of, state_of};
-use crate::handlers::messages::spoken;
 
 /// What a stream is about.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +13,6 @@ pub(crate) enum Subject {
     Agent(AgentId),
     /// The whole house: everything at once, for operators.
     House,
-}
-
-/// How things are at one moment.
-pub(super) struct Snapshot {
-    pub(super) data: Value,
-    /// The last durable change that it contains.
-    pub(super) mark: u64,
-    /// Drafts in it, with their length in characters.
-    pub(super) drafts: Vec<(MessageId, u64)>,
 }
 
 impl Subject {
@@ -58,112 +38,79 @@ impl Subject {
             _ => None,
         }
     }
+}
 
-    /// How things are now, as an `operator` or a member may see them; `None` where the subject is gone.
-    pub(super) async fn snapshot(self, hall: &Hall, operator: bool) -> Result<Option<Snapshot>, StoreError> {
-        match self {
-            Self::Space(id) => match hall.doors.reader.space(id.to_string()).await? {
-                Some(space) => Ok(Some(space_snapshot(hall, space, operator).await?)),
-                None => Ok(None),
-            },
-            Self::Agent(id) => {
-                let Some(card) = hall.doors.reader.agent(id).await? else { return Ok(None) };
-                let (drafts, lengths) = drafts(hall, self.topic()).await?;
-                let Doing { state, reason, why } = state_of(hall, &card, hall.doors.clock.now());
-                let (cycle, commit_n) = (cycle_of(hall, &card), card.commit_n);
-                let reason = reason.map(str::to_owned);
-                let data = AgentSnapshot { agent: id, state, reason, why, cycle, commit_n, drafts };
-                Ok(Some(Snapshot { data: json(&data), mark: commit_n, drafts: lengths }))
-            }
-            Self::House => {
-                let agents = now(hall.doors.node.live().awake());
-                let (drafts, lengths) = drafts(hall, self.topic()).await?;
-                let data = HouseSnapshot { agents, drafts };
-                Ok(Some(Snapshot { data: json(&data), mark: 0, drafts: lengths }))
-            }
+/// How a caller is shown an update.
+#[derive(Debug, PartialEq)]
+pub(super) enum Shown {
+    /// Not at all.
+    Not,
+    /// As it is.
+    AsItIs,
+    /// Like this.
+    As(Box<Update>),
+}
+
+/// The update as this caller may see it.
+pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
+    match update {
+        // What an agent thinks is shown on its own stream only, whoever published it elsewhere.
+        Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
+        // Reasons are for operators.
+        Update::CycleEnded { agent, cycle, ending, .. } if !operator => {
+            Shown::As(Box::new(Update::CycleEnded {
+                agent: *agent,
+                cycle: *cycle,
+                ending: *ending,
+                reason: None,
+                spent: None,
+            }))
         }
-    }
-
-    /// Durable updates after `id`, oldest first; a page of them. A space's are its messages: who
-    /// joined and left stands in the snapshot.
-    pub(super) async fn since(self, hall: &Hall, id: u64) -> Result<Vec<(u64, Update)>, StoreError> {
-        let limit = limits::STREAM_REPLAY_PAGE;
-        match self {
-            Self::Space(space) => {
-                let messages = hall.doors.reader.messages_since_rev(space, id, limit).await?;
-                let messages = spoken(hall, messages).await?.into_iter();
-                Ok(messages.map(|message| (message.rev, Update::Message { message })).collect())
-            }
-            Self::Agent(agent) => {
-                let rows = hall.doors.reader.commits(agent, id, limit).await?;
-                let update = |row: agent::port::CommitRow| {
-                    let agent::port::CommitRow { n, cycle, step, kind, .. } = row;
-                    (n, Update::Commit { agent, n, cycle, step, kind })
-                };
-                Ok(rows.into_iter().map(update).collect())
-            }
-            Self::House => Ok(Vec::new()),
+        Update::ToolError { agent, cycle, call, tool, ms, .. } if !operator => {
+            Shown::As(Box::new(Update::ToolError {
+                agent: *agent,
+                cycle: *cycle,
+                call: call.clone(),
+                tool: tool.clone(),
+                reason: None,
+                ms: *ms,
+            }))
         }
+        Update::State { agent, state, cycle, rest, .. } if !operator => Shown::As(Box::new(Update::State {
+            agent: *agent,
+            state: *state,
+            cycle: *cycle,
+            reason: None,
+            rest: *rest,
+        })),
+        _ => Shown::AsItIs,
     }
+}
 
-    /// Whether the entity is a member; nobody is a member of an agent.
-    pub(super) async fn has_member(self, hall: &Hall, entity: EntityId) -> Result<bool, StoreError> {
-        let Self::Space(space) = self else { return Ok(false) };
-        let members = hall.doors.reader.members(space).await?;
-        Ok(members.iter().any(|member| member.entity.id == entity))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::{CallId, CycleId};
+    use agent::run::{Ending, Spent};
+    use uuid::Uuid;
+
+    #[test]
+    fn members_see_neither_thoughts_nor_reasons() {
+        let (agent, cycle) = (AgentId(Uuid::nil()), CycleId(Uuid::nil()));
+        let thought = Update::Thought { agent, cycle, step: 0, reasoning: true, delta: "secret".to_owned() };
+        assert_eq!(visible(&thought, false, true), Shown::Not);
+        assert_eq!(visible(&thought, true, true), Shown::AsItIs);
+        let reason = Some("not my business".to_owned());
+        let spent = Some(Spent { steps: 1, ..Spent::default() });
+        let ended = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason, spent };
+        let shown = Update::CycleEnded { agent, cycle, ending: Ending::Skipped, reason: None, spent: None };
+        assert_eq!(visible(&ended, false, false), Shown::As(Box::new(shown)));
+        assert_eq!(visible(&ended, false, true), Shown::AsItIs);
+        let failed = |reason: Option<&str>| {
+            let (call, tool, reason) = (CallId("c".to_owned()), "look".to_owned(), reason.map(str::to_owned));
+            Update::ToolError { agent, cycle, call, tool, reason, ms: None }
+        };
+        assert_eq!(visible(&failed(Some("secret")), false, false), Shown::As(Box::new(failed(None))));
+        assert_eq!(visible(&failed(Some("secret")), false, true), Shown::AsItIs);
     }
-}
-
-/// The rows are read before the drafts: a message committed in between is no draft any more, and
-/// its update, with an id above `rev`, follows.
-async fn space_snapshot(hall: &Hall, space: Space, operator: bool) -> Result<Snapshot, StoreError> {
-    let members = hall.doors.reader.members(space.id).await?;
-    let live = hall.doors.node.live();
-    let agents = now(live.active_in(space.id));
-    let (drafts, lengths) = drafts(hall, Topic::Space(space.id)).await?;
-    let resting = hall.doors.reader.resting(space.id, hall.doors.clock.now()).await?;
-    let busy = |agent| agents.iter().any(|now| now.agent == agent);
-    let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
-    let resting = resting.map(|(agent, Resting { reason, until })| {
-        // In words for operators only, as in updates.
-        let why = operator.then(|| live.why(agent, until)).flatten();
-        RestingNow { agent, reason, until, why }
-    });
-    let resting = resting.collect();
-    let mark = space.rev;
-    let data = SpaceSnapshot {
-        rev: space.rev,
-        head_seq: space.head_seq,
-        space: space.into(),
-        members: members.into_iter().map(Member::from).collect(),
-        drafts,
-        agents,
-        resting,
-    };
-    Ok(Snapshot { data: json(&data), mark, drafts: lengths })
-}
-
-/// What is being written, and how long each is in characters.
-async fn drafts(hall: &Hall, of: Topic) -> Result<(Vec<DraftNow>, Vec<(MessageId, u64)>), StoreError> {
-    let (mut drafts, mut lengths) = (Vec::new(), Vec::new());
-    for draft in hall.doors.node.live().drafts(of) {
-        // Committed, though its writer did not yet say so: no draft.
-        if hall.doors.reader.message(draft.message).await?.is_none() {
-            lengths.push((draft.message, draft.chars));
-            let Draft { space, message, agent, tool, text, .. } = draft;
-            drafts.push(DraftNow { space, message, agent, tool, text });
-        }
-    }
-    Ok((drafts, lengths))
-}
-
-fn now(activities: Vec<Activity>) -> Vec<AgentNow> {
-    let shown =
-        |activity: Activity| AgentNow { agent: activity.agent, state: activity.state, cycle: activity.cycle };
-    activities.into_iter().map(shown).collect()
-}
-
-fn json(data: &impl serde::Serialize) -> Value {
-    // Closed types of ours with string keys only.
-    serde_json::to_value(data).expect("a snapshot serialises")
 }

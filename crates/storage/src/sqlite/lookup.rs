@@ -2,14 +2,17 @@
 
 use agent::event::Said;
 use agent::id::{AgentId, SpaceId};
+use agent::life::SpaceFacts;
 use agent::port::{BoxFuture, Lookup, StoreError};
 use agent::run::Run;
 use rusqlite::{Connection, params};
 
 use super::events::said;
+use super::facts::members;
 use super::fault::Outcome;
+use super::reader::named;
 use super::reader_lives::runs;
-use super::rows::{bytes, first, u64_at};
+use super::rows::{SPACE, bytes, first, space_at, u64_at};
 use super::{Sqlite, Who};
 
 impl Lookup for Sqlite {
@@ -24,10 +27,32 @@ impl Lookup for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
+    fn space(
+        &self,
+        agent: AgentId,
+        id_or_name: String,
+    ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+        let done = self.look(Who::Living, move |db, _| space(db, agent, &id_or_name));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
         let done = self.read(Who::Living, move |db, _| runs(db, agent, None, limit));
         Box::pin(async move { Ok(done.await?) })
     }
+}
+
+fn space(db: &Connection, agent: AgentId, text: &str) -> Outcome<Option<SpaceFacts>> {
+    let (column, value) = named(text, "s.uuid", "s.name");
+    let sql = format!(
+        "SELECT s.id, {SPACE} FROM space s JOIN entity e ON e.uuid = ?1 \
+         JOIN member mine ON mine.space = s.id AND mine.entity = e.id WHERE {column} = ?2"
+    );
+    let found = first(db, &sql, params![bytes(agent.0), value], |row| {
+        Ok((row.get::<_, i64>(0)?, space_at(row, 1)?))
+    })?;
+    let Some((row, space)) = found else { return Ok(None) };
+    Ok(Some(SpaceFacts { space, members: members(db, row)?, more_members: 0 }))
 }
 
 fn messages(

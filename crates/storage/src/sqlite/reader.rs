@@ -62,7 +62,8 @@ fn entity(db: &Connection, text: &str) -> Outcome<Option<Entity>> {
     first(db, &sql, [value], |row| entity_at(row, 0))
 }
 
-fn named(text: &str, id: &'static str, name: &'static str) -> (&'static str, Value) {
+/// Which column a text is looked for in: an id, or a handle in any case.
+pub(super) fn named(text: &str, id: &'static str, name: &'static str) -> (&'static str, Value) {
     match Uuid::try_parse(text) {
         Ok(uuid) => (id, Value::Blob(uuid.as_bytes().to_vec())),
         Err(_) => (name, Value::Text(text.to_lowercase())),
@@ -207,6 +208,14 @@ impl Reader for Sqlite {
 
     fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>> {
         self.ask_for_one(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
+    }
+
+    fn share_a_space(&self, one: EntityId, other: EntityId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.ask_for_one(move |db, _| {
+            let sql = "SELECT 1 FROM entity e JOIN member m ON m.entity = e.id JOIN entity o ON o.uuid = ?2 \
+                       JOIN member n ON n.space = m.space AND n.entity = o.id WHERE e.uuid = ?1 LIMIT 1";
+            Ok(db.prepare_cached(sql)?.exists(params![bytes(one.0), bytes(other.0)])?)
+        })
     }
 
     fn resting(

@@ -102,6 +102,12 @@ fn amend_agent(
         return Ok(rev);
     }
     put_config(db, row, rev + 1, &new, at)?;
+    // What kept it from its work may be mended now.
+    let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
+               JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.rest_reason IS NOT NULL";
+    if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
+        waits::end(db, row, open, at)?;
+    }
     Ok(rev + 1)
 }
 

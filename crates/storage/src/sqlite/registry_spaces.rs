@@ -16,8 +16,8 @@ pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
     if db.prepare_cached(taken)?.exists(params![new.name, bytes(new.id.0)])? {
         return Err(Denial::NameTaken { what: "space", name: new.name }.into());
     }
-    let sql = "INSERT INTO space (uuid, name, display_name, description, wake_on, created_at) \
-               VALUES (?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO space (uuid, name, display_name, description, wake_on, created_at, active_at) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
     let wake_on = wake_on_code(new.wake_on);
     let row = params![bytes(new.id.0), new.name, new.display_name, new.description, wake_on, ms(new.at)];
     db.prepare_cached(sql)?.insert(row)?;

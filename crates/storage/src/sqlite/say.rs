@@ -206,7 +206,8 @@ pub(super) fn write(
     if rows == 0 {
         return Ok(false);
     }
-    run(db, "UPDATE space SET head_seq = ?, rev = ? WHERE id = ?", params![seq, rev, place.id])?;
+    let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
+    run(db, sql, params![seq, rev, ms(message.at), place.id])?;
     Ok(true)
 }
 

@@ -1,4 +1,4 @@
-//! What a node asks of its store must not cost more because more agents sleep in it (FAULTS.md 39): steps
+//! What a node asks of its store must not cost more because more agents sleep in it: steps
 //! of SQLite's own machine, counted in a small house and in one with a hundred times as many. A question
 //! that looks at all rows of a table takes steps for each of them.
 
@@ -213,6 +213,36 @@ async fn agents_that_were_counted_once_are_not_counted_again() {
     assert_eq!(efforts, [efforts[0]; 3]);
 }
 
+/// Steps of a waking of somebody who is in so many spaces, each of which has said something.
+async fn waking(spaces: u128) -> u64 {
+    let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
+    settle(&store, spaces).await;
+    make(&store, spaces).await;
+    let busy = agent(spaces);
+    for n in 0..spaces {
+        store.add_member(space(n), busy.entity(), "member".into(), at(0)).await.unwrap();
+        accepted_by_two(&store, said(n)).await;
+    }
+    let Mode::Inline(db) = &store.inner.mode else { panic!("a store in memory is inline") };
+    let steps = counted(lock(db).as_mut().unwrap());
+    let facts = store.wake(busy, at(100), None).await.unwrap().unwrap().facts;
+    assert_eq!(facts.spaces.len(), limits::SPACES_SHOWN_MAX);
+    steps.load(Ordering::Relaxed)
+}
+
+async fn accepted_by_two(store: &Sqlite, what: Accept) {
+    let accepted = store.accept(what, None).await.unwrap();
+    assert!(matches!(accepted, Accepted::Fresh { wake, .. } if wake.len() == 2));
+}
+
+#[tokio::test]
+async fn a_waking_costs_no_more_in_thousands_of_spaces_than_in_hundreds() {
+    let (few, many) = (waking(2 * limits::SPACES_LOOK as u128).await, waking(4_000).await);
+    // What is counted of the spaces that are not known is a step or two for each, up to a bound.
+    let counted = 8 * limits::SPACES_COUNTED_MAX as u64;
+    assert!(many <= few + few / 4 + counted, "{few} steps, then {many}");
+}
+
 async fn opening(agents: u128) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
@@ -258,4 +288,17 @@ async fn questions_of_the_doors_keep_no_agent_from_waking() {
     for question in asked {
         assert!(question.await.unwrap().is_ok());
     }
+}
+
+/// Leaves no room for whatever changes `meta`, as long as no page may be added.
+pub(super) fn fill(db: &Connection) {
+    let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
+                   INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
+    db.execute_batch(trigger).unwrap();
+    db.pragma_update(None, "max_page_count", 1).unwrap();
+}
+
+/// As when there is room again.
+pub(super) fn empty(db: &Connection) {
+    db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
 }

@@ -120,6 +120,25 @@ pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
     assert_eq!(resting(w.family, 900).await.unwrap(), [], "it is over");
 }
 
+/// What a provider refused, or what failed, may be mended by it; a new name alone mends nothing.
+pub async fn a_changed_config_ends_a_rest(b: Backend) {
+    let w = world(b).await;
+    w.say(w.family, "hello").await;
+    for (reason, step) in [(RestReason::Provider, 3), (RestReason::Backoff, 4)] {
+        let mut living = w.open(w.ada).await;
+        let mut back = living.changes(CommitKind::Close);
+        back.open = None;
+        back.settle = living.settled(&Fate::Waiting);
+        back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(reason) });
+        living.done(&w, back).await;
+        w.b.registry.amend_agent(w.ada, Some("ADA".into()), None, at(20)).await.unwrap();
+        assert_eq!(w.due(899).await, []);
+        let config = serde_json::json!({"limits": {"max_steps": step}});
+        w.b.registry.amend_agent(w.ada, None, Some(config), at(20)).await.unwrap();
+        assert_eq!(w.due(20).await, [w.ada]);
+    }
+}
+
 /// Settling what is settled writes nothing.
 pub async fn an_event_is_lived_at_most_once(b: Backend) {
     let w = world(b).await;

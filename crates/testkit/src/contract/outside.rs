@@ -1,9 +1,11 @@
 //! Calls answered from outside, what an agent may read, and the pages of the console.
 
 use agent::call::{CallState, Outcome};
+use agent::config::AgentConfig;
 use agent::event::{EventData, EventKind};
-use agent::id::{CallId, CycleId};
-use agent::port::{CallError, Finish, FinishedCall, Happening, PageRequest, Waken};
+use agent::id::{CallId, CycleId, EntityId, SpaceId};
+use agent::limits;
+use agent::port::{CallError, Finish, FinishedCall, Happening, NewHuman, PageRequest, Waken};
 
 use super::Backend;
 use super::world::{Living, World, at, everything, fresh, saying, world};
@@ -86,13 +88,73 @@ pub async fn an_agent_reads_only_what_is_its_own(b: Backend) {
         w.accept(saying(w.husam, w.family, &format!("more {n}"))).await;
     }
     assert_eq!(w.b.lookup.messages(w.bob, w.family, None, 10).await.unwrap(), None);
-    let nowhere = agent::id::SpaceId(fresh());
+    let nowhere = SpaceId(fresh());
     assert_eq!(w.b.lookup.messages(w.ada, nowhere, None, 10).await.unwrap(), None);
     let (said, total) = w.b.lookup.messages(w.ada, w.family, Some(5), 2).await.unwrap().unwrap();
     let texts: Vec<_> = said.iter().map(|said| (said.seq, said.text.as_str())).collect();
     assert_eq!((texts, total), (vec![(3, "more 1"), (4, "more 2")], 5));
     w.b.registry.remove_member(w.family, w.ada.entity()).await.unwrap();
     assert_eq!(w.b.lookup.messages(w.ada, w.family, None, 10).await.unwrap(), None);
+}
+
+/// The active one and those in which something was said last; of the others it knows how many there are.
+pub async fn an_agent_of_many_spaces_knows_the_liveliest_and_finds_the_others(b: Backend) {
+    let w = world(b).await;
+    let members = [w.husam, w.ada.entity()];
+    let mut rooms = Vec::new();
+    for n in 0..limits::SPACES_SHOWN_MAX + 5 {
+        rooms.push(super::world::space(&w.b, &format!("room-{n}"), &members).await);
+    }
+    // Something is said last in the oldest ones; where it lives now is older still.
+    let mut said = saying(w.husam, w.team, "hello");
+    said.at = at(1_000);
+    w.accept(said).await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    decision.inward.active_space = Some(w.family);
+    living.done(&w, decision).await;
+    for (n, room) in rooms.iter().take(3).enumerate() {
+        let mut said = saying(w.husam, *room, "hello");
+        said.at = at(2_000 + n as i64);
+        w.accept(said).await;
+    }
+    let facts = w.wake(w.ada).await.facts;
+    let known: Vec<SpaceId> = facts.spaces.iter().map(|facts| facts.space.id).collect();
+    assert_eq!((known.len(), facts.more_spaces), (limits::SPACES_SHOWN_MAX, 7));
+    assert_eq!(known[..5], [w.family, rooms[2], rooms[1], rooms[0], w.team]);
+    assert!(facts.spaces.iter().all(|facts| facts.more_members == 0 && facts.members.len() >= 2));
+    let unknown = rooms.iter().find(|room| !known.contains(room)).unwrap();
+    for text in [unknown.to_string(), format!("ROOM-{}", limits::SPACES_SHOWN_MAX + 4)] {
+        let found = w.b.lookup.space(w.ada, text.clone()).await.unwrap().unwrap();
+        assert_eq!((found.members.len(), found.more_members), (2, 0), "{text}");
+    }
+    assert_eq!(w.b.lookup.space(w.bob, unknown.to_string()).await.unwrap(), None, "it is none of his");
+    assert_eq!(w.b.lookup.space(w.ada, "nowhere".into()).await.unwrap(), None);
+    assert!(w.b.reader.share_a_space(w.husam, w.ada.entity()).await.unwrap());
+    w.b.registry.remove_member(w.team, w.bob.entity()).await.unwrap();
+    assert!(!w.b.reader.share_a_space(w.husam, w.bob.entity()).await.unwrap());
+}
+
+/// Itself among them.
+pub async fn of_a_crowded_space_the_first_members_are_known_and_all_can_be_found(b: Backend) {
+    let w = world(b).await;
+    let mut crowd = vec![w.husam];
+    for n in 0..limits::MEMBERS_SHOWN_MAX + 8 {
+        let id = EntityId(fresh());
+        let (name, display_name, at) = (format!("guest-{n}"), format!("Guest {n}"), at(0));
+        w.b.registry.create_human(NewHuman { id, name, display_name, external_id: None, at }).await.unwrap();
+        crowd.push(id);
+    }
+    let late = super::world::agent(&w.b, "late", AgentConfig::default()).await;
+    crowd.push(late.entity());
+    let hall = super::world::space(&w.b, "hall", &crowd).await;
+    let facts = w.b.store.wake(late, at(1), None).await.unwrap().unwrap().facts;
+    let known = &facts.spaces[0];
+    assert_eq!(known.members.len(), limits::MEMBERS_SHOWN_MAX + 1);
+    assert_eq!(known.members.len() + known.more_members, crowd.len());
+    assert!(known.members.iter().any(|member| member.entity.id == late.entity()));
+    let whole = w.b.lookup.space(late, hall.to_string()).await.unwrap().unwrap();
+    assert_eq!((whole.members.len(), whole.more_members), (crowd.len(), 0));
 }
 
 /// Every row once, in order, whatever the size of a page.

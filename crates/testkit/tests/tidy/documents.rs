@@ -76,6 +76,34 @@ fn every_link_of_a_page_leads_to_a_file() {
     report.finish();
 }
 
+#[test]
+fn no_line_cites_a_page_that_is_not_here() {
+    let mut report = Report::default();
+    for file in tree::text_files() {
+        for (index, line) in file.text.lines().enumerate() {
+            let missing = pages(line).find(|page| !tree::root().join(page).is_file());
+            // Sections by their number, and notes by theirs, stand elsewhere.
+            let numbers = ["\u{a7}", "seed\u{20}0", "Seed\u{20}0"];
+            if let Some(cited) = missing.or_else(|| numbers.into_iter().find(|mark| line.contains(mark))) {
+                let told =
+                    format!("`{cited}` is nothing that a reader of this tree has: say the reason instead");
+                report.add(format!("{}:{}", file.path, index + 1), told);
+            }
+        }
+    }
+    report.finish();
+}
+
+/// Pages that the line names: those of the root, which are called in capitals, and those of `docs/`.
+fn pages(line: &str) -> impl Iterator<Item = &str> {
+    let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || "./-_".contains(c)));
+    words.filter(|word| {
+        let stem = word.strip_suffix(".md").unwrap_or_default();
+        let capitals = !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_uppercase());
+        capitals || stem.starts_with("docs/")
+    })
+}
+
 /// The lines of a section with their numbers: below its heading, up to the next of the same or a
 /// higher rank.
 pub(crate) fn section<'a>(page: &'a str, heading: &str) -> Vec<(usize, &'a str)> {

@@ -2,12 +2,14 @@
 
 use agent::changes::Inward;
 use agent::entity::EntityKind;
-use agent::id::EntityId;
+use agent::id::{EntityId, SpaceId};
 use agent::limits;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::{FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, entity, said, space, texts, to};
+use crate::world::{
+    FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, entity, husam, said, scout, space, texts, to,
+};
 
 #[tokio::test]
 async fn it_sets_the_active_space_and_shows_who_is_there_and_what_was_said_last() {
@@ -100,4 +102,25 @@ async fn a_crowded_talkative_space_still_fits_what_the_model_is_shown() {
     assert_eq!(reply["members_total"], 259);
     assert_eq!((&reply["total"], &reply["next_before"]), (&json!(20), &reply["messages"][0]["seq"]));
     assert_eq!(reply["messages"][0]["bytes"], 64_000);
+}
+
+#[tokio::test]
+async fn a_space_that_is_not_among_those_shown_is_found_by_id_and_handle_but_never_by_its_display_name() {
+    let mut world = World::new();
+    world.facts.more_spaces = 3;
+    let hidden = SpaceId(Uuid::from_u128(0xF9));
+    world.store.unlisted.push(space(hidden, "attic", "Attic", &[scout(), husam()]));
+    world.store.member_of.push(hidden);
+    for name in ["attic".to_owned(), hidden.to_string()] {
+        let reply = world.reply("enter_space", to(&name)).await;
+        assert_eq!(reply["space"]["id"], json!(hidden));
+    }
+    // It is where the agent stands now.
+    let reply = world.reply("send_message", json!({"text": "anybody here?"})).await;
+    assert_eq!(reply["space"], json!(hidden));
+    let error = world.refusal("enter_space", to("Attic")).await;
+    assert!(error.contains("wanted one of your spaces") && error.ends_with(" and more"), "{error}");
+    // Nor is one of those shown, since another one may have that handle.
+    let error = world.refusal("enter_space", to("Support \"24/7\"")).await;
+    assert!(error.contains("wanted an id or a handle, got the display name"), "{error}");
 }

@@ -147,3 +147,18 @@ async fn foreign_names_stay_inside_json_strings() {
     let reply: Value = world.reply("send_message", json!({"space": "support", "text": "a"})).await;
     assert_eq!(reply["status"], "delivered");
 }
+
+#[tokio::test]
+async fn a_member_that_is_not_among_those_shown_can_be_named() {
+    let mut world = World::new();
+    let whole = world.facts.spaces[0].clone();
+    world.facts.spaces[0].members.truncate(1);
+    world.facts.spaces[0].more_members = 2;
+    world.store.unlisted.push(whole);
+    let say = json!({"space": "family", "text": "lunch?", "mentions": ["muhammad", "@husam"]});
+    world.reply("send_message", say).await;
+    assert_eq!(world.pending.says[0].mentions, [MUHAMMAD, HUSAM]);
+    let error =
+        world.refusal("send_message", json!({"space": "family", "text": "x", "mentions": ["eve"]})).await;
+    assert!(error.contains("its members: `scout`") && error.contains("`muhammad`"), "{error}");
+}

@@ -38,6 +38,8 @@ pub(crate) struct Stored {
     pub(crate) member_of: Vec<SpaceId>,
     pub(crate) said: Vec<Said>,
     pub(crate) runs: Vec<Run>,
+    /// Spaces of the agent that its facts do not have, or not with all members.
+    pub(crate) unlisted: Vec<SpaceFacts>,
     pub(crate) broken: bool,
 }
 
@@ -136,6 +138,12 @@ impl Lookup for Stored {
         })
     }
 
+    fn space(&self, agent: AgentId, text: String) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+        let meant = |facts: &&SpaceFacts| facts.space.name == text || facts.space.id.to_string() == text;
+        let found = self.unlisted.iter().filter(|_| agent == SCOUT).find(meant).cloned();
+        Box::pin(async move { Ok(found) })
+    }
+
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
         let mut own: Vec<_> = self.runs.iter().filter(|run| run.agent == agent).cloned().collect();
         own.sort_by_key(|run| std::cmp::Reverse(run.ordinal));
@@ -173,7 +181,7 @@ pub(crate) fn space(id: SpaceId, name: &str, display_name: &str, members: &[Enti
         created_at: now(),
     };
     let member = |entity: &Entity| Member { entity: entity.clone(), role: String::new(), since: now() };
-    SpaceFacts { space, members: members.iter().map(member).collect() }
+    SpaceFacts { space, members: members.iter().map(member).collect(), more_members: 0 }
 }
 
 pub(crate) fn entity(id: EntityId, kind: EntityKind, name: &str, display_name: &str) -> Entity {
@@ -187,11 +195,11 @@ pub(crate) fn entity(id: EntityId, kind: EntityKind, name: &str, display_name: &
     }
 }
 
-fn scout() -> Entity {
+pub(crate) fn scout() -> Entity {
     entity(SCOUT.entity(), EntityKind::Agent, "scout", "Scout")
 }
 
-fn husam() -> Entity {
+pub(crate) fn husam() -> Entity {
     entity(HUSAM, EntityKind::Human, "husam", "Husam")
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use agent::space::Message;
 use agent::update::Update;
-use serde_json::json;
-use server::api::{Agent, Ready};
+use server::api::{Agent, CancelRequest, Ready};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -229,9 +228,10 @@ impl Chat {
     /// Cancels the cycles that are seen here.
     fn cancel(&mut self) -> bool {
         for (agent, busy) in self.talk.busy() {
-            let (client, answers) = (Arc::clone(&self.client), self.answers.clone());
+            let client = Arc::clone(&self.client);
+            let answers = self.answers.clone();
             let path = agent_path(*agent, "/cancel");
-            let body = busy.cycle.map_or_else(|| json!({}), |cycle| json!({"cycle": cycle}));
+            let body = CancelRequest { cycle: busy.cycle };
             tokio::spawn(async move {
                 match client.post(&path, &body, None).await {
                     Ok(_) => {}
@@ -245,8 +245,9 @@ impl Chat {
     }
 
     fn who(&self) {
-        let (client, place, answers) =
-            (Arc::clone(&self.client), Arc::clone(&self.place), self.answers.clone());
+        let client = Arc::clone(&self.client);
+        let place = Arc::clone(&self.place);
+        let answers = self.answers.clone();
         tokio::spawn(async move {
             let text = match present(&client, &place).await {
                 Ok(text) => text,
@@ -272,8 +273,9 @@ impl Chat {
             Heard::Refused(failure) => return Err(failure),
         };
         if missed {
-            let (client, place, answers) =
-                (Arc::clone(&self.client), Arc::clone(&self.place), self.answers.clone());
+            let client = Arc::clone(&self.client);
+            let place = Arc::clone(&self.place);
+            let answers = self.answers.clone();
             tokio::spawn(async move {
                 let answer = match messages(&client, &place, MISSED_MOST).await {
                     Ok(messages) => Answer::Missed(messages),
@@ -294,8 +296,9 @@ impl Chat {
         if !new {
             return;
         }
-        let (client, place, answers) =
-            (Arc::clone(&self.client), Arc::clone(&self.place), self.answers.clone());
+        let client = Arc::clone(&self.client);
+        let place = Arc::clone(&self.place);
+        let answers = self.answers.clone();
         tokio::spawn(async move {
             // Without it the new member is shown by its id, which is no loss worth a word.
             if let Ok(members) = target::members(&client, &place.space).await {

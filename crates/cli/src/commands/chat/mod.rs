@@ -22,7 +22,8 @@ use crate::target;
 /// Talks.
 pub(crate) async fn run(client: Client, screen: Screen, args: ChatArgs) -> Result<Exit> {
     let client = Arc::new(client);
-    let (space, agent) = (args.space.as_deref(), args.agent.as_deref());
+    let space = args.space.as_deref();
+    let agent = args.agent.as_deref();
     let place = target::place(&client, space, agent, args.sender.as_deref()).await?;
     if let Some(agent) = agent {
         place.agent(Some(agent))?;

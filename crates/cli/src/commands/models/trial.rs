@@ -112,8 +112,8 @@ async fn try_mode(
         let finding = trial.run(check).await;
         drop(waiting);
         if let Some(error) = finding.hopeless().filter(|_| first) {
-            let (name, url) = (&subject.config.name, &subject.base_url);
-            return Err(asking::no_answer(name, url, error, trial.first_wait()));
+            let name = &subject.config.name;
+            return Err(asking::no_answer(name, &subject.base_url, error, trial.first_wait()));
         }
         findings.push(finding);
     }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use agent::config::AgentConfig;
 use agent::port::Toolbox;
 use scenario::bounds::FILE_MAX_BYTES;
-use scenario::file::{self, Flaw};
+use scenario::file;
+use scenario::flaw::{Flaw, Place};
 use scenario::scene::Scenario;
 use serde_json::{Map, Value, json};
 
@@ -30,7 +31,8 @@ impl File {
         let flaws: Vec<Value> = flaws
             .iter()
             .map(|flaw| {
-                let (line, column) = (flaw.place.line, flaw.place.column);
+                let line = flaw.place.line;
+                let column = flaw.place.column;
                 json!({"line": line, "column": column, "message": flaw.message, "hint": flaw.hint})
             })
             .collect();
@@ -40,7 +42,7 @@ impl File {
 
     /// A flaw with its place in front.
     pub(super) fn located(&self, flaw: &Flaw) -> String {
-        let file::Place { line, column } = flaw.place;
+        let Place { line, column } = flaw.place;
         if line == 0 {
             format!("{}: {flaw}", self.path)
         } else {

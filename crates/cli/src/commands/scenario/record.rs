@@ -12,7 +12,8 @@ use agent::event::{EventData, Fate};
 use agent::id::{CycleId, EntityId, MessageId, SpaceId};
 use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
-use scenario::file::{self, Place};
+use scenario::file;
+use scenario::flaw::Place;
 use scenario::scene::{Actor, Happening, Room, Scenario, What, When};
 use scenario::write::written;
 use serde_json::{Value, json};
@@ -122,8 +123,7 @@ impl Recording {
         };
         for space in &facts.spaces {
             let members = space.members.iter().map(|member| member.entity.name.clone()).collect();
-            let (name, wake_on) = (space.name.clone(), space.wake_on);
-            recording.rooms.push(Room { name, members, wake_on });
+            recording.rooms.push(Room { name: space.name.clone(), members, wake_on: space.wake_on });
             let named = space.members.iter().map(|member| (member.entity.id, member.entity.name.clone()));
             recording.entities.extend(named);
         }
@@ -210,7 +210,8 @@ impl Recording {
             let mut first = true;
             for event in self.lived.get(&run.id).into_iter().flatten() {
                 let Some(what) = self.what(agent, event, rooms) else {
-                    let (kind, cycle) = (event.kind.as_str(), run.ordinal);
+                    let kind = event.kind.as_str();
+                    let cycle = run.ordinal;
                     left_out.push(format!("the event {} of cycle {cycle}, a `{kind}`", event.seq));
                     continue;
                 };
@@ -237,8 +238,8 @@ impl Recording {
             }
             EventData::Service { name, payload } => {
                 let service = name.split_whitespace().collect::<Vec<_>>().join("-");
-                let (agent, payload) = (agent.name.clone(), payload.clone());
-                Some(What::Calls { service, agent, payload, id: None })
+                let payload = payload.clone();
+                Some(What::Calls { service, agent: agent.name.clone(), payload, id: None })
             }
             _ => None,
         }

@@ -8,7 +8,7 @@ use agent::id::{CallId, EntityId, SpaceId};
 use agent::message::Part;
 use agent::run::Ending;
 use agent::space::MessageKind;
-use scenario::file::Place;
+use scenario::flaw::Place;
 use scenario::scene::{Act, Condition, Count, CycleShape, Expectation, Expected, Rule, Words};
 use serde_json::Value;
 use server::api::{Agent, LogEntry, Message, Run};

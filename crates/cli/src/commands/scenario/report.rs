@@ -1,14 +1,15 @@
 //! What people read of a scenario: whether it passed, what came nearest, the transcript.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scenario::play::Outcome;
+use scenario::scene::Scenario;
 use scenario::transcript::{Deed, Line};
 use scenario::verdict::Unmet;
 use serde_json::{Value, json};
 
 use super::files::File;
-use super::run::Played;
 use crate::commands::show;
 use crate::output::{Screen, Style, columns, shortened, wrap};
 
@@ -18,6 +19,19 @@ const WIDE: usize = 160;
 const TOLD: usize = 400;
 /// Lines of a transcript that are printed; with `--json` all of them.
 const LINES: usize = 200;
+
+/// All runs of one scenario.
+pub(super) struct Played {
+    pub(super) file: String,
+    pub(super) scenario: Arc<Scenario>,
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+impl Played {
+    pub(super) fn passed(&self) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.passed()).count()
+    }
+}
 
 /// `✓` or `✗`, and words where these cannot be shown.
 fn mark(screen: &Screen, good: bool) -> String {
@@ -56,7 +70,8 @@ pub(super) fn checked(screen: &Screen, file: &File) {
 
 /// One scenario with all its runs.
 pub(super) fn played(screen: &Screen, played: &Played, transcripts: bool) {
-    let (passed, runs) = (played.passed(), played.outcomes.len());
+    let passed = played.passed();
+    let runs = played.outcomes.len();
     let good = passed == runs;
     if !good || !screen.quiet {
         let share = if runs > 1 { format!("{passed}/{runs}  ") } else { String::new() };
@@ -203,7 +218,9 @@ pub(super) fn summary(screen: &Screen, all: &[Played], at_least: u8, took: Durat
 /// The same for scripts.
 pub(super) fn to_json(played: &Played, transcripts: bool) -> Value {
     let runs: Vec<Value> = played.outcomes.iter().map(|outcome| run_to_json(outcome, transcripts)).collect();
-    let (file, name, passed) = (&played.file, &played.scenario.name, played.passed());
+    let file = &played.file;
+    let name = &played.scenario.name;
+    let passed = played.passed();
     json!({"file": file, "scenario": name, "passed": passed, "ok": passed == runs.len(), "runs": runs})
 }
 

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use agent::port::{Clock, Voices};
 use runtime::clock::SystemClock;
-use scenario::play::Outcome;
+use scenario::flaw::Place;
 use scenario::scene::Scenario;
 use serde_json::json;
 
-use super::{files, report, stage};
+use super::report::{self, Played};
+use super::{files, stage};
 use crate::args::{Global, ScenarioRunArgs};
 use crate::asking;
 use crate::errors::{Exit, Failure, Result};
@@ -17,19 +18,6 @@ use crate::output::Screen;
 use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::voice;
-
-/// All runs of one scenario.
-pub(super) struct Played {
-    pub(super) file: String,
-    pub(super) scenario: Arc<Scenario>,
-    pub(super) outcomes: Vec<Outcome>,
-}
-
-impl Played {
-    pub(super) fn passed(&self) -> usize {
-        self.outcomes.iter().filter(|outcome| outcome.passed()).count()
-    }
-}
 
 /// Plays.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
@@ -110,7 +98,7 @@ async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
 fn scripts_are_there(scenarios: &[(String, Scenario)]) -> Result<()> {
     for (file, scenario) in scenarios {
         if let Some(actor) = scenario.agents.iter().find(|actor| actor.script.is_none()) {
-            let (line, column) = (actor.place.line, actor.place.column);
+            let Place { line, column } = actor.place;
             let place = format!("{file}:{line}:{column}");
             let failure =
                 Failure::new(Exit::Usage, "no_script", format!("{place}: `{}` has no script", actor.name));

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Toolbox, Voices};
+use agent::port::{Clock, Ids, Voices};
 use jiff::Timestamp;
+use runtime::Ports;
 use runtime::clock::{SystemClock, SystemIds};
-use scenario::clock::SimClock;
+use scenario::clock::{SimClock, SimIds};
 use scenario::model::Scripts;
 use scenario::play::{Minds, Outcome, play};
 use scenario::scene::Scenario;
-use scenario::world::{Ground, Time, World};
+use scenario::world::World;
 use storage::sqlite::Sqlite;
 
 use crate::errors::{Exit, Failure, Result};
@@ -33,7 +34,8 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result
             let clock = SimClock::new(Timestamp::from_second(BEGINNING).unwrap_or(Timestamp::UNIX_EPOCH));
             let time: Arc<dyn Clock> = Arc::new(clock.clone());
             let scripts: Arc<dyn Voices> = Arc::new(Scripts::of(&scenario, &time));
-            let world = World::on(ground(&time, scripts)?, Time::simulated(clock, SEED));
+            let ids = Arc::new(SimIds::new(SEED, clock.clone()));
+            let world = World::new(ports(time, ids, scripts)?, clock);
             let played = tokio::time::timeout(most, play(&scenario, world, Minds::Scripts, SIMULATED)).await;
             played.map_err(|_| too_long(&scenario.name, most))
         })
@@ -43,26 +45,15 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result
 
 /// Plays with a real model, in real time.
 pub(super) async fn real(scenario: &Scenario, voices: Arc<dyn Voices>, most: Duration) -> Result<Outcome> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let time = Time::real(Arc::clone(&clock), Arc::new(SystemIds));
-    let world = World::on(ground(&clock, voices)?, time);
+    let world = World::real(ports(Arc::new(SystemClock::new()), Arc::new(SystemIds), voices)?);
     Ok(play(scenario, world, Minds::Model, most).await)
 }
 
-fn ground(clock: &Arc<dyn Clock>, voices: Arc<dyn Voices>) -> Result<Ground> {
-    let store = Sqlite::in_memory(Arc::clone(clock)).map_err(|error| {
+fn ports(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, voices: Arc<dyn Voices>) -> Result<Ports> {
+    let store = Sqlite::in_memory(Arc::clone(&clock)).map_err(|error| {
         Failure::new(Exit::Failed, "store_unusable", format!("cannot open a store in memory: {error}"))
     })?;
-    let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
-    Ok(Ground {
-        store: Arc::new(store.clone()),
-        calls: Arc::new(store.clone()),
-        lookup: Arc::new(store.clone()),
-        registry: Arc::new(store.clone()),
-        reader: Arc::new(store),
-        voices,
-        toolbox,
-    })
+    Ok(Ports::new(Arc::new(store), voices, Arc::new(tools::prebuilt()), clock, ids))
 }
 
 fn too_long(name: &str, most: Duration) -> Failure {

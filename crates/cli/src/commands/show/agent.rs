@@ -49,11 +49,10 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         pairs.push(("cycle", cycle.to_string()));
     }
     screen.pairs(&pairs);
-    section(
-        screen,
-        "spaces",
-        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect(),
-    );
+    let mut spaces: Vec<_> =
+        facts.spaces.iter().map(|s| format!("{} ({})", s.display_name, s.name)).collect();
+    spaces.extend((facts.more_spaces > 0).then(|| format!("and {} more", facts.more_spaces)));
+    section(screen, "spaces", spaces);
     section(screen, "memories", facts.memories.iter().map(|m| format!("{}: {}", m.key, m.value)).collect());
     section(screen, "goals", goal_lines(&facts.goals));
     section(screen, "plans", facts.plans.iter().map(plan_line).collect());
@@ -78,7 +77,8 @@ fn tokens_of(agent: &Agent) -> String {
 fn goal_lines(goals: &[Goal]) -> Vec<String> {
     let line = |Branch { goal, depth }| {
         let indent = "  ".repeat(depth);
-        let (text, status) = (&goal.description, goal.status.as_str());
+        let text = &goal.description;
+        let status = goal.status.as_str();
         format!("{indent}{text} ({status}, priority {}, {})", goal.priority, goal.id)
     };
     agent::goals::tree(goals).into_iter().map(line).collect()

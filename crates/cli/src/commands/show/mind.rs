@@ -102,7 +102,8 @@ fn print(screen: &Screen, entries: Vec<LogEntry>) {
             screen.line(&screen.paint(Style::Bold, &format!("cycle {}", entry.cycle)));
         }
         let out = if entry.in_view { "" } else { ", not in view" };
-        let (seq, step, kind, tokens) = (entry.seq, entry.step, entry.kind.as_str(), entry.tokens);
+        let LogEntry { seq, step, tokens, .. } = entry;
+        let kind = entry.kind.as_str();
         let head = format!("#{seq} step {step} {kind} ({tokens} tokens{out})");
         screen.line(&format!("  {}", screen.paint(Style::Dim, &head)));
         for part in &entry.message.parts {
@@ -138,7 +139,8 @@ fn bars(screen: &Screen, mind: &Mind) {
     let scale = Scale { total, cells };
     let mut at: u64 = 0;
     for layer in &mind.layers {
-        let (from, to) = (at, at.saturating_add(layer.tokens));
+        let from = at;
+        let to = at.saturating_add(layer.tokens);
         at = to;
         let (glyph, style) = match layer.name.as_str() {
             "free" => (screen.pick('·', '.'), Style::Dim),

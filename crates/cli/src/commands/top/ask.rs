@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::id::AgentId;
-use serde_json::json;
-use server::api::Agent;
+use server::api::{Agent, CancelRequest};
 use tokio::sync::{Notify, mpsc};
 
 use super::house::{Ask, House};
@@ -133,16 +132,15 @@ async fn fulfil(
 async fn wish(client: &Client, ask: &Ask) -> Result<Answer> {
     match ask {
         Ask::Cancel(agent, cycle) => {
-            let body = cycle.map_or_else(|| json!({}), |cycle| json!({"cycle": cycle}));
-            client.post(&agent_path(*agent, "/cancel"), &body, None).await?;
+            client.post(&agent_path(*agent, "/cancel"), &CancelRequest { cycle: *cycle }, None).await?;
             Ok(Answer::Said("canceled; it ends in a moment".to_owned()))
         }
         Ask::Suspend(agent) => {
-            client.post(&agent_path(*agent, "/suspend"), &json!({}), None).await?;
+            client.post_bare(&agent_path(*agent, "/suspend")).await?;
             Ok(Answer::Said("suspended; s resumes it".to_owned()))
         }
         Ask::Resume(agent) => {
-            client.post(&agent_path(*agent, "/resume"), &json!({}), None).await?;
+            client.post_bare(&agent_path(*agent, "/resume")).await?;
             Ok(Answer::Said("resumed".to_owned()))
         }
         Ask::Open(agent) => {

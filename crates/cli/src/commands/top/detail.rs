@@ -8,9 +8,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use server::api::{Agent, Run};
 
-use super::cells::{since, until};
-use super::draw::{Looks, dim, used};
+use super::cells::{cost_of, since, until};
 use super::house::{House, state_of};
+use super::looks::{Looks, dim};
 use crate::api::Past;
 use crate::commands::chat::flow::Flow;
 use crate::commands::watch::moment::{money, took};
@@ -154,4 +154,13 @@ fn push(text: &str, width: usize, style: Style, lines: &mut Vec<Line<'static>>) 
     let mut rows = flow.feed(text);
     rows.extend(flow.end());
     lines.extend(rows.into_iter().map(|row| Line::styled(row, style)));
+}
+
+/// What is said of its use.
+fn used(agent: &Agent) -> String {
+    let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), short_count);
+    let (input, output) = (count(agent.usage.input), count(agent.usage.output));
+    let cached = agent.usage.cached.filter(|n| *n > 0);
+    let cached = cached.map(|n| format!(" ({} cached)", short_count(n))).unwrap_or_default();
+    format!("{input} in{cached}, {output} out, cost {}", cost_of(agent))
 }

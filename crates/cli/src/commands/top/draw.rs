@@ -9,9 +9,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 use server::api::Agent;
 
-use super::cells::{Around, Column, cost_of, fitted, layout};
+use super::cells::{Around, Column, fitted, layout};
 use super::detail;
-use super::house::{Ask, House, Link, Mode, state_of, tokens_of, works};
+use super::house::{Ask, House, Link, Mode, tokens_of, works};
+use super::looks::{Looks, dim};
 use crate::args::SortArg;
 use crate::commands::watch::moment::money;
 use crate::output::{Screen, columns, short_count, shortened};
@@ -34,39 +35,6 @@ const HELP: [(&str, &str); 12] = [
     ("?", "this help"),
     ("q", "leave"),
 ];
-
-/// How things look: colours where they may be used, else weight alone.
-#[derive(Clone, Copy)]
-pub(crate) struct Looks {
-    colour: bool,
-}
-
-impl Looks {
-    /// Those of a screen.
-    pub(crate) fn of(screen: &Screen) -> Self {
-        Self { colour: screen.colour }
-    }
-
-    /// The colour, where colours may be used.
-    pub(crate) fn fg(self, colour: Color) -> Style {
-        if self.colour { Style::new().fg(colour) } else { Style::new() }
-    }
-
-    fn of_agent(self, agent: &Agent) -> Style {
-        match state_of(agent) {
-            _ if works(agent) => self.fg(Color::Green).add_modifier(Modifier::BOLD),
-            "paused" | "suspended" => self.fg(Color::Yellow),
-            "provider" | "backoff" => self.fg(Color::Red),
-            "sleeping" if agent.waiting > 0 => Style::new(),
-            _ => dim(),
-        }
-    }
-}
-
-/// What may be overlooked.
-pub(crate) fn dim() -> Style {
-    Style::new().add_modifier(Modifier::DIM)
-}
 
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, house: &mut House, screen: &Screen, now: Timestamp, blink: bool) {
@@ -100,7 +68,11 @@ fn title(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'stat
         return Line::styled("looking ...", dim());
     }
     let all = house.agents.iter().filter(|agent| agent.standing != Standing::Retired);
-    let (mut count, mut awake, mut waiting, mut tokens, mut cost) = (0u64, 0u64, 0u64, None, None);
+    let mut count = 0u64;
+    let mut awake = 0u64;
+    let mut waiting = 0u64;
+    let mut tokens = None;
+    let mut cost = None;
     let mut unpriced = false;
     for agent in all {
         count += 1;
@@ -285,15 +257,6 @@ fn sort_name(sort: SortArg) -> &'static str {
         SortArg::Cost => "cost",
         SortArg::Last => "last ending",
     }
-}
-
-/// What is said of one agent's use, for its own screen.
-pub(super) fn used(agent: &Agent) -> String {
-    let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), short_count);
-    let (input, output) = (count(agent.usage.input), count(agent.usage.output));
-    let cached = agent.usage.cached.filter(|n| *n > 0);
-    let cached = cached.map(|n| format!(" ({} cached)", short_count(n))).unwrap_or_default();
-    format!("{input} in{cached}, {output} out, cost {}", cost_of(agent))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod detail;
 mod draw;
 mod house;
 mod live;
+mod looks;
 mod pulse;
 
 use std::io::IsTerminal;

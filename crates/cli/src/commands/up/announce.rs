@@ -33,7 +33,8 @@ pub(super) struct Announcement<'a> {
 impl Announcement<'_> {
     /// Says it.
     pub(super) fn make(&self, screen: &Screen, admin_key: Option<&Secret>, report: Option<&Report>) {
-        let (chosen, data_dir) = (self.chosen, self.settings.data_dir());
+        let chosen = self.chosen;
+        let data_dir = self.settings.data_dir();
         if screen.json {
             screen.json_line(&json!({
                 "ready": true,

@@ -1,12 +1,10 @@
 //! The agent files of a server: read before anything is written, applied before anybody wakes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::port::{Bus, Clock, Ids};
 use runtime::clock::SystemClock;
-use storage::sqlite::Sqlite;
 
 use crate::agent_file::{AgentFile, Problem, Stamp, Vetting, load, scan, shown};
 use crate::errors::{Exit, Failure, Result};
@@ -78,17 +76,6 @@ impl Files {
         self.agents.iter().map(|agent| agent.name.as_str())
     }
 
-    pub(super) fn reconciler(
-        &self,
-        store: &Sqlite,
-        clock: Arc<dyn Clock>,
-        ids: Arc<dyn Ids>,
-        data_dir: &Path,
-    ) -> Reconciler {
-        let (registry, reader) = (Arc::new(store.clone()), Arc::new(store.clone()));
-        Reconciler { registry, reader, bus: None, clock, ids, data_dir: data_dir.to_owned() }
-    }
-
     /// What stands against them in the store is said before anything is written.
     pub(super) async fn check(&self, reconciler: &Reconciler) -> Result<()> {
         let problems = reconciler.objections(&self.agents).await?;
@@ -101,10 +88,10 @@ impl Files {
     }
 
     /// What applies them again when they change.
-    pub(super) fn watch(self, reconciler: Reconciler, bus: Arc<dyn Bus>, mut report: Report) -> Watch {
+    pub(super) fn watch(self, reconciler: Reconciler, mut report: Report) -> Watch {
         Watch {
             dir: self.dir,
-            reconciler: Reconciler { bus: Some(bus), ..reconciler },
+            reconciler,
             vetting: self.vetting,
             seen: self.stamps,
             told: report.leave_out(&BTreeSet::new()),

@@ -8,8 +8,9 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::port::{AgentCard, Ids, PageRequest, Reader, Registry};
-use runtime::clock::{SystemClock, SystemIds};
+use agent::port::{AgentCard, PageRequest, Reader};
+use runtime::Ports;
+use runtime::clock::SystemClock;
 use storage::sqlite::{OpenError, Sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -23,10 +24,10 @@ use crate::errors::{Exit, Failure, Result};
 use crate::listen;
 use crate::output::Screen;
 use crate::progress::Progress;
-use crate::reconcile::Watch;
+use crate::reconcile::{Reconciler, Watch};
 use crate::settings::Settings;
 use crate::voice;
-use crate::world::Founder;
+use crate::world;
 use announce::Announcement;
 use files::Files;
 
@@ -56,13 +57,13 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if lost_frames > 0 {
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
-    let ids: Arc<dyn Ids> = Arc::new(SystemIds);
-    let reconciler = files.reconciler(&store, clock.clone(), Arc::clone(&ids), data_dir);
+    let ports = assemble::ports(&store, clock, Arc::clone(&chosen.voices));
+    let ports = Ports { bounds: settings.bounds(), ..ports };
+    let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files.check(&reconciler).await?;
-    let founder = Founder { registry: &store as &dyn Registry, clock: clock.as_ref(), ids: ids.as_ref() };
-    let here = already_here(&store).await;
-    let admin_key = founder.found(files.is_empty(), &here).await?;
-    let (url, key) = (listen::url(address), founder.local_key().await?);
+    let here = already_here(&*ports.reader).await;
+    let admin_key = world::found(&ports, files.is_empty(), &here).await?;
+    let (url, key) = (listen::url(address), world::local_key(&ports).await?);
     let mut local = Local::of(data_dir, &url, key)?;
     let report = files.apply(&reconciler, args.prune).await;
 
@@ -70,24 +71,16 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
-    let house = assemble::assemble(store, clock, ids, Arc::clone(&chosen.voices), hosts, settings.bounds());
+    let house = House::start(store, ports, hosts);
     let serving = house.open_doors(listener);
-    match local.write(data_dir) {
-        // Better a house that can be seen from elsewhere than none.
-        Err(error) if error.kind() == ErrorKind::StorageFull => {
-            local = Local { credentials: None, no_space: true }
-        }
-        Err(error) => {
-            // Without it no command on this machine finds the server: better none than that one.
-            house.stop().await?;
-            let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
-            return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
-        }
-        Ok(()) => {}
+    if let Err(error) = local.write(data_dir) {
+        // Without it no command on this machine finds the server: better none than that one.
+        house.stop().await?;
+        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
     }
-    let settings = &settings;
     let said = Announcement {
-        settings,
+        settings: &settings,
         url: &url,
         chosen: &chosen,
         files: &files,
@@ -97,7 +90,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     };
     said.make(&screen, admin_key.as_ref(), report.as_ref().ok());
     let watch = match report {
-        Ok(report) => files.watch(reconciler, Arc::clone(&house.doors().bus), report),
+        Ok(report) => files.watch(reconciler, report),
         Err(failure) => {
             // The admin key was said before this, since it is never said again.
             local.forget(data_dir);
@@ -128,8 +121,15 @@ impl Local {
         Ok(Self { credentials, no_space })
     }
 
-    fn write(&self, data_dir: &Path) -> io::Result<()> {
-        self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local))
+    /// Writes them. Where there is no room for them, better a house that can be seen from elsewhere than none.
+    fn write(&mut self, data_dir: &Path) -> io::Result<()> {
+        match self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local)) {
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                *self = Self { credentials: None, no_space: true };
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     fn forget(&self, data_dir: &Path) {
@@ -139,9 +139,9 @@ impl Local {
 
 /// Agents that were here before this start, as many as are named. A start does not depend on it: whoever
 /// cannot be read is set apart when it is to live.
-async fn already_here(store: &Sqlite) -> Vec<AgentCard> {
+async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
-    store.agents(page).await.map(|page| page.items).unwrap_or_default()
+    reader.agents(page).await.map(|page| page.items).unwrap_or_default()
 }
 
 /// Until a signal, and through the stop that follows it.

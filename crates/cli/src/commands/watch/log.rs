@@ -144,7 +144,7 @@ impl Log {
     /// Takes an update that happened then.
     pub(crate) fn update(&mut self, at: Timestamp, update: &Update) {
         if !matches!(update, Update::Thought { .. }) {
-            self.end_thought(at, agent_of(update));
+            self.end_thought(at, update.agent());
         }
         match update {
             Update::Message { message } => {
@@ -157,7 +157,8 @@ impl Log {
                 self.said(at, &who, message.space, &message.text, of_agent);
             }
             Update::Member { space, entity, joined, .. } => {
-                let (who, place) = (self.names.of(*entity), self.names.of_space(*space));
+                let who = self.names.of(*entity);
+                let place = self.names.of_space(*space);
                 self.remark(at, &who, &format!("{} {place}", if *joined { "joined" } else { "left" }));
             }
             Update::Draft { space, message, agent, delta, chars } => {
@@ -232,8 +233,9 @@ impl Log {
         self.drafts.clear();
         self.calls.clear();
         for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
-            let (agent, space, text) = (draft.agent, draft.space, draft.text.clone());
-            self.drafts.insert(draft.message, Draft { agent, space, text, torn: false });
+            let text = draft.text.clone();
+            let open = Draft { agent: draft.agent, space: draft.space, text, torn: false };
+            self.drafts.insert(draft.message, open);
         }
     }
 
@@ -250,9 +252,10 @@ impl Log {
         for id in due {
             let Some(call) = self.calls.get_mut(&id) else { continue };
             call.told = true;
-            let (agent, since, text) =
-                (call.agent, call.since, called(&format!("{} ...", call.tool), Some(call)));
-            self.row(since, &self.names.of(agent.entity()), &text, Style::Dim);
+            let since = call.since;
+            let who = self.names.of(call.agent.entity());
+            let text = called(&format!("{} ...", call.tool), Some(call));
+            self.row(since, &who, &text, Style::Dim);
         }
     }
 
@@ -566,23 +569,6 @@ fn end_of(text: &str, most: usize) -> String {
         kept.push(c);
     }
     format!("...{}", kept.iter().rev().collect::<String>())
-}
-
-fn agent_of(update: &Update) -> Option<AgentId> {
-    match update {
-        Update::Draft { agent, .. }
-        | Update::DraftReset { agent, .. }
-        | Update::State { agent, .. }
-        | Update::ToolInput { agent, .. }
-        | Update::ToolStarted { agent, .. }
-        | Update::ToolDone { agent, .. }
-        | Update::ToolError { agent, .. }
-        | Update::Thought { agent, .. }
-        | Update::Commit { agent, .. }
-        | Update::EventStage { agent, .. }
-        | Update::CycleEnded { agent, .. } => Some(*agent),
-        Update::Message { .. } | Update::Member { .. } => None,
-    }
 }
 
 #[cfg(test)]

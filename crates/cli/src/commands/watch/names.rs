@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use agent::id::{EntityId, SpaceId};
+use agent::id::{AgentId, EntityId, SpaceId};
 use agent::update::Update;
 use server::api::{Entity, Member, Space};
 
@@ -92,14 +92,7 @@ fn named_in(update: &Update) -> (Option<EntityId>, Option<SpaceId>) {
         Update::Draft { agent, space, .. }
         | Update::DraftReset { agent, space, .. }
         | Update::ToolInput { agent, space, .. } => (Some(agent.entity()), Some(*space)),
-        Update::State { agent, .. }
-        | Update::ToolStarted { agent, .. }
-        | Update::ToolDone { agent, .. }
-        | Update::ToolError { agent, .. }
-        | Update::Thought { agent, .. }
-        | Update::Commit { agent, .. }
-        | Update::EventStage { agent, .. }
-        | Update::CycleEnded { agent, .. } => (Some(agent.entity()), None),
+        other => (other.agent().map(AgentId::entity), None),
     }
 }
 

@@ -194,18 +194,9 @@ impl Subject {
                         spaces.contains(&message.space)
                             || agents.iter().any(|agent| agent.entity() == message.sender)
                     }
-                    Update::Draft { agent, .. }
-                    | Update::DraftReset { agent, .. }
-                    | Update::State { agent, .. }
-                    | Update::ToolInput { agent, .. }
-                    | Update::ToolStarted { agent, .. }
-                    | Update::ToolDone { agent, .. }
-                    | Update::ToolError { agent, .. }
-                    | Update::Thought { agent, .. }
-                    | Update::Commit { agent, .. }
-                    | Update::EventStage { agent, .. }
-                    | Update::CycleEnded { agent, .. } => {
-                        (feed == Feed::Own || !alone) && agents.contains(agent)
+                    other => {
+                        let by_one = other.agent().is_some_and(|agent| agents.contains(&agent));
+                        by_one && (feed == Feed::Own || !alone)
                     }
                 }
             }

@@ -4,9 +4,9 @@
 use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+use super::calls::{self, Call};
+use super::chunk::{Chunk, Counts, list, says_something, unsupported};
 use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
@@ -15,78 +15,6 @@ use crate::wire::ids::Ids;
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
-
-#[derive(Debug, Deserialize)]
-struct Chunk {
-    id: Option<Box<RawValue>>,
-    choices: Option<Vec<Choice>>,
-    usage: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Choice {
-    index: Option<u64>,
-    delta: Option<RawObject>,
-    /// A whole message instead of a delta, or a text as before there were messages.
-    message: Option<Box<RawValue>>,
-    text: Option<Box<RawValue>>,
-    finish_reason: Option<String>,
-    error: Option<Box<RawValue>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Counts {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    total_tokens: Option<u64>,
-    prompt_tokens_details: Option<PromptDetails>,
-    completion_tokens_details: Option<CompletionDetails>,
-    prompt_cache_hit_tokens: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct PromptDetails {
-    cached_tokens: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct CompletionDetails {
-    reasoning_tokens: Option<u64>,
-}
-
-impl Counts {
-    fn usage(&self) -> Usage {
-        let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
-        let reasoning = self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
-        // Some (xAI) count reasoning beside the completion; their total tells.
-        let beside = match (self.total_tokens, self.prompt_tokens, self.completion_tokens, reasoning) {
-            (Some(total), Some(input), Some(output), Some(reasoning))
-                if input.checked_add(output).and_then(|sum| sum.checked_add(reasoning)) == Some(total) =>
-            {
-                reasoning
-            }
-            _ => 0,
-        };
-        Usage {
-            input: self.prompt_tokens,
-            cached: cached.or(self.prompt_cache_hit_tokens),
-            output: self.completion_tokens.map(|output| output.saturating_add(beside)),
-            reasoning,
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Call {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-    pieces: Pieces,
-    /// Fields of the call that we do not know, some of which must go back.
-    fields: Merged,
-}
 
 /// Where a part's content is, in the order of the parts.
 #[derive(Clone, Debug)]
@@ -268,7 +196,7 @@ impl OpenAiDecoder {
         let (index, id) = (delta.number("index"), delta.text("id").unwrap_or_default());
         let name = text::whole(function.get("name"))?;
         let raw = function.get("arguments");
-        let at = match self.same_call(index, &id, &name, raw.unwrap_or_default()) {
+        let at = match calls::goes_on(&self.calls, index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
                 self.begin_call(Call { index, ..Call::default() }, out);
@@ -303,32 +231,6 @@ impl OpenAiDecoder {
         Ok(())
     }
 
-    /// Which call a delta goes on with; `None` where it begins one. Servers count calls by `index`,
-    /// or give every call the same index, or none; they name the call once, or in every delta.
-    fn same_call(&self, index: Option<u64>, id: &str, name: &str, raw: &str) -> Option<usize> {
-        let at = match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index)?,
-            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id)?,
-            None => self.calls.len().checked_sub(1)?,
-        };
-        let call = &self.calls[at];
-        let other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
-        if other_id && !name.is_empty() {
-            return None;
-        }
-        // Nothing but the content can tell: a second name, or a second object.
-        let untold = !name.is_empty() && (id.is_empty() || call.id.is_empty());
-        let whole = || json::is_object(&call.arguments);
-        let other_name = name != call.name && !call.name.is_empty();
-        // Only a delta that leaves it open pays for reading all that came before.
-        let unnamed = call.arguments.is_empty() && index.is_some();
-        let renamed = || other_name && !unnamed && (call.arguments.is_empty() || whole());
-        let opens = |text: &str| text.trim_start().starts_with('{');
-        let begins = || opens(raw) || text::whole(Some(raw)).is_ok_and(|text| opens(&text));
-        let second = untold && (renamed() || begins() && whole());
-        (!second).then_some(at)
-    }
-
     fn finish(&mut self, reason: &str) -> Result<(), ModelError> {
         self.stop = Some(match reason {
             "length" | "max_tokens" => StopReason::Length,
@@ -346,18 +248,6 @@ impl OpenAiDecoder {
         Ok(())
     }
 
-    /// Unique ids for all calls, as they will be sent back.
-    fn settle_ids(&mut self) {
-        for at in 0..self.calls.len() {
-            let (before, rest) = self.calls.split_at_mut(at);
-            let call = &mut rest[0];
-            if call.id.is_empty() || before.iter().any(|other| other.id == call.id) {
-                let seed = format!("{}/{}/{}", self.id, call.name, call.arguments);
-                call.id = json::made_up_id(&seed, at);
-            }
-        }
-    }
-
     fn native(&self) -> Native {
         let mut body = RawObject::default();
         body.set_text("role", "assistant");
@@ -369,21 +259,7 @@ impl OpenAiDecoder {
             body.set_text("refusal", &self.refusal);
         }
         if !self.calls.is_empty() && self.origin.wire == WIRE {
-            let calls = self.calls.iter().map(|call| {
-                let mut function = RawObject::default();
-                function.set_text("name", &json::sound_name(&call.name));
-                function.set_text("arguments", &json::sound_arguments(&call.arguments));
-                let mut text = String::new();
-                function.write(&mut text);
-                let mut whole = RawObject::default();
-                whole.set_text("id", &call.id);
-                whole.set_text("type", "function");
-                whole.set("function", text);
-                call.fields.write_into(&mut whole);
-                let mut text = String::new();
-                whole.write(&mut text);
-                text
-            });
+            let calls = self.calls.iter().map(Call::write);
             body.set("tool_calls", format!("[{}]", calls.collect::<Vec<_>>().join(",")));
         }
         self.fields.write_into(&mut body);
@@ -442,11 +318,8 @@ impl Decoder for OpenAiDecoder {
             if let Some(error) = choice.error {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
-            if choice.delta.is_none() && self.parts.is_empty() {
-                let instead = choice.message.map(|_| "message").or(choice.text.map(|_| "text"));
-                if let Some(instead) = instead {
-                    return Err(unsupported(&format!("chunks with a `{instead}` instead of a `delta`")));
-                }
+            if self.parts.is_empty() {
+                choice.is_delta()?;
             }
             let delta = choice.delta.unwrap_or_default();
             if says_something(&delta) {
@@ -493,28 +366,8 @@ impl Decoder for OpenAiDecoder {
             (StopReason::End, false) => StopReason::Refused(self.refusal.clone()),
             (stop, _) => stop,
         };
-        self.settle_ids();
+        calls::settle_ids(&mut self.calls, &self.id);
         let parts = self.reply_parts();
         Ok(Reply { parts, native: Some(self.native()), usage: self.usage, stop })
     }
-}
-
-/// Whether a delta holds more than who speaks.
-fn says_something(delta: &RawObject) -> bool {
-    let nothing = ["null", "\"\"", "[]", "{}"];
-    delta.0.iter().any(|(key, value)| key != "role" && !nothing.contains(&value.get()))
-}
-
-fn unsupported(what: &str) -> ModelError {
-    ModelError::Unsupported(format!(
-        "the server answers with {what}: a newer version of it, or another, is needed"
-    ))
-}
-
-/// A list of objects, or nothing.
-fn list(what: &str, raw: &str) -> Result<Vec<RawObject>, ModelError> {
-    let read = serde_json::from_str::<Option<Vec<RawObject>>>(raw);
-    let list =
-        read.map_err(|error| ModelError::Garbage(format!("`{what}` is not what was wanted: {error}")))?;
-    Ok(list.unwrap_or_default())
 }

@@ -1,6 +1,8 @@
 //! The chat completions wire of OpenAI and of everyone who speaks it: dialect flags tell how far
 //! they do.
 
+mod calls;
+mod chunk;
 mod decode;
 mod encode;
 mod shape;

@@ -46,7 +46,8 @@ CREATE TABLE space (
   rev INTEGER NOT NULL DEFAULT 0,
   closed INTEGER NOT NULL DEFAULT 0,
   wake_on INTEGER NOT NULL DEFAULT 0,  -- 0 all, 1 mention; the stricter of this and the agent's own holds
-  created_at INTEGER NOT NULL
+  created_at INTEGER NOT NULL,
+  active_at INTEGER NOT NULL           -- when something was said there last, else when it was made
 ) STRICT;
 
 CREATE TABLE member (

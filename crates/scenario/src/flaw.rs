@@ -68,3 +68,10 @@ pub(crate) fn meant<'a>(word: &str, candidates: impl Iterator<Item = &'a str> + 
     let all: Vec<String> = candidates.take(bounds::FLAWS_MAX).map(|name| format!("`{name}`")).collect();
     if all.is_empty() { String::new() } else { format!("; there are {}", all.join(", ")) }
 }
+
+/// The beginning of something that was written, for one line of an error.
+pub(crate) fn shown(text: &str) -> String {
+    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let short: String = chars.by_ref().take(bounds::SHOWN_CHARS).collect();
+    if chars.next().is_some() { format!("{short}...") } else { short }
+}

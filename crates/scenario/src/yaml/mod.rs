@@ -1,5 +1,7 @@
 //! YAML as a tree in which every value knows where it stands, so that whatever is wrong with it can
-//! be shown at its place. This module must not know what a scenario is.
+//! be shown at its place. This module must not know what the text says.
+
+mod errors;
 
 use std::fmt;
 
@@ -7,40 +9,48 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
 
-use super::flaw::{Flaw, Place};
-use crate::{bounds, yaml};
+use crate::bounds;
+use crate::flaw::{Flaw, Place, shown};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) is: Is,
+pub struct Node {
+    /// Where.
+    pub place: Place,
+    /// What it is.
+    pub is: Is,
 }
 
 /// What a value is.
 #[derive(Clone, Debug)]
-pub(super) enum Is {
+pub enum Is {
     /// Nothing, or `null`.
     Nothing,
-    /// Anything else that is no list and no mapping: as written, and what YAML makes of it.
+    /// Anything else that is no list and no mapping.
     Scalar {
+        /// As it is written.
         written: String,
+        /// What YAML makes of it.
         value: Value,
     },
+    /// Items, in order.
     List(Vec<Node>),
+    /// Keys and their values, in order.
     Map(Vec<(Key, Node)>),
 }
 
 /// A key of a mapping and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Key {
-    pub(super) place: Place,
-    pub(super) text: String,
+pub struct Key {
+    /// Where.
+    pub place: Place,
+    /// The key.
+    pub text: String,
 }
 
 impl Node {
     /// What it is, for errors.
-    pub(super) fn kind(&self) -> String {
+    pub(crate) fn kind(&self) -> String {
         match &self.is {
             Is::Nothing => "nothing".to_owned(),
             Is::Scalar { written, .. } => format!("`{}`", shown(written)),
@@ -50,7 +60,7 @@ impl Node {
     }
 
     /// A scalar as it is written: where words are wanted, `4` and `yes` are words.
-    pub(super) fn words(&self) -> Option<&str> {
+    pub(crate) fn words(&self) -> Option<&str> {
         match &self.is {
             Is::Scalar { written, .. } => Some(written),
             _ => None,
@@ -58,7 +68,7 @@ impl Node {
     }
 
     /// The same as JSON.
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         match &self.is {
             Is::Nothing => Value::Null,
             Is::Scalar { value, .. } => value.clone(),
@@ -67,6 +77,21 @@ impl Node {
                 let pairs = pairs.iter().map(|(key, value)| (key.text.clone(), value.json()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
+        }
+    }
+
+    /// The place of a key by its path (`limits.max_steps`), also within lists; else of the nearest above it.
+    pub fn place_of(&self, path: &str) -> Option<Place> {
+        match &self.is {
+            Is::Map(pairs) => pairs.iter().find_map(|(key, value)| {
+                let rest = path.strip_prefix(&key.text)?;
+                match rest.strip_prefix('.') {
+                    Some(below) => value.place_of(below).or(Some(key.place)),
+                    None => rest.is_empty().then_some(key.place),
+                }
+            }),
+            Is::List(items) => items.iter().find_map(|item| item.place_of(path)),
+            Is::Nothing | Is::Scalar { .. } => None,
         }
     }
 
@@ -81,21 +106,21 @@ impl Node {
     }
 }
 
-/// The beginning of something that was written, for one line of an error.
-pub(super) fn shown(text: &str) -> String {
-    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let short: String = chars.by_ref().take(bounds::SHOWN_CHARS).collect();
-    if chars.next().is_some() { format!("{short}...") } else { short }
-}
-
-/// Reads one YAML document.
-pub(super) fn read(text: &str) -> Result<Node, Flaw> {
+/// Reads one YAML document, or says where it is none, and why.
+pub fn read(text: &str) -> Result<Node, Flaw> {
     let budget = serde_saphyr::budget! {
         max_nodes: bounds::NODES_MAX,
         max_depth: bounds::DEPTH_MAX,
     };
-    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true, budget: budget };
-    let raw: Raw = serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml::flaw(&error))?;
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        // As YAML 1.2 has it: `no` is a word, not a switch.
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        budget: budget
+    };
+    let raw: Raw =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| errors::flaw(&error))?;
     Ok(raw.into_node(text))
 }
 
@@ -218,6 +243,7 @@ impl<'de> Visitor<'de> for Anything {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn every_value_and_key_knows_its_place() {
@@ -230,6 +256,28 @@ mod tests {
         let Is::Map(inner) = &items[1].is else { panic!("{node:?}") };
         assert_eq!((inner[0].0.place.column, inner[0].1.place.column), (6, 9));
         assert_eq!(node.json().to_string(), r#"{"a":1,"b":["two words",{"c":"yes"}]}"#);
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_path() {
+        let node = read("name: ada\nlimits:\n  max_steps: 5\nfallback:\n- model: x\n").unwrap();
+        let line = |path: &str| node.place_of(path).map(|place| place.line);
+        assert_eq!((line("name"), line("limits"), line("limits.max_steps")), (Some(1), Some(2), Some(3)));
+        assert_eq!(
+            (line("fallback.model"), line("limits.inbox_max"), line("limit")),
+            (Some(5), Some(2), None)
+        );
+    }
+
+    #[test]
+    fn scalars_are_what_yaml_1_2_says() {
+        let of = |text: &str| read(&format!("k: {text}")).unwrap().json()["k"].clone();
+        assert_eq!(of("no"), json!("no"));
+        assert_eq!(of("true"), json!(true));
+        assert_eq!(of("null"), json!(null));
+        assert_eq!(of("\"5\""), json!("5"));
+        assert_eq!(of("-1.5"), json!(-1.5));
+        assert_eq!(of("|\n  a\n  b"), json!("a\nb\n"));
     }
 
     #[test]

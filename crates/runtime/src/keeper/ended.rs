@@ -1,0 +1,86 @@
+//! How activations end, and what the keeper does about it.
+
+use std::time::Duration;
+
+use agent::cycle::Rested;
+use agent::id::AgentId;
+use jiff::Timestamp;
+use tokio::task::JoinError;
+
+use super::Keeping;
+use crate::living::{Lived, Unwritten};
+use crate::waits::Wait;
+
+impl Keeping {
+    pub(super) fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
+        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
+        let now = self.clock_ms();
+        self.house.node.over(agent);
+        if !matches!(result, Ok(Lived::Full)) {
+            self.house.permits.leave(agent);
+        }
+        match result {
+            Ok(Lived::Suspect) => {
+                self.turns.suspect(agent, now);
+                self.house.ports.live.wait(agent, Wait::Crash);
+            }
+            Ok(Lived::Full) => self.turns.left(agent, now),
+            Ok(Lived::Rested(rested)) => {
+                self.turns.ended(agent, now);
+                self.house.ports.live.go_on(agent);
+                if let Rested::Parked { until: Some(at), reason, .. } = rested {
+                    tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
+                    // Whatever rang earlier would find nothing to do.
+                    self.alarms.clear(agent);
+                    self.due(agent, at);
+                }
+            }
+            Err(Unwritten { error, opened }) => {
+                tracing::error!(%agent, %error, "a waking ended by the store");
+                self.house.health.refused();
+                self.house.ports.live.store_refuses(Some(error.to_string()));
+                match self.turns.refused(agent, opened, now, &*self.house.ports.ids) {
+                    Some(until) => {
+                        let told = Wait::Store(error.to_string(), Some(self.time_of(until)));
+                        self.rests_until(agent, until, told);
+                    }
+                    None => self.tell_in_line(agent),
+                }
+            }
+        }
+        if again {
+            self.activate(agent);
+        }
+        self.admit();
+    }
+
+    /// A panic ends one waking, never the node. The cycle is resumed from its last commit, and its
+    /// attempts bound how often.
+    pub(super) fn broke(&mut self, task: tokio::task::Id, error: &JoinError) {
+        let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);
+        let Some(agent) = agent else { return };
+        tracing::error!(%agent, %error, "a waking broke");
+        self.awake.remove(&agent);
+        self.house.permits.leave(agent);
+        self.house.node.over(agent);
+        self.house.ports.live.reset_drafts(agent);
+        self.house.ports.live.rest(agent, Some("a waking broke".into()));
+        let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);
+        self.rests_until(agent, until, Wait::Broke(self.time_of(until)));
+        self.admit();
+    }
+
+    /// The agent's last activation failed: it is looked at then, whatever comes for it before.
+    fn rests_until(&mut self, agent: AgentId, until: u64, told: Wait) {
+        self.alarms.clear(agent);
+        self.alarms.set(agent, until);
+        self.house.ports.live.wait(agent, told);
+    }
+
+    /// What people call a time of the clock that never jumps.
+    fn time_of(&self, at: u64) -> Timestamp {
+        let ahead = Duration::from_millis(at.saturating_sub(self.clock_ms()));
+        let now = self.house.ports.clock.now();
+        now.checked_add(ahead).unwrap_or(now)
+    }
+}

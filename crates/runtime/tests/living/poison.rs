@@ -1,0 +1,189 @@
+//! Processes that die and activations that panic, over and over: whoever was only there is answered in the
+//! end, and what brings it about dies alone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use agent::config::AgentConfig;
+use agent::event::Fate;
+use agent::id::{AgentId, EntityId, MessageId, SpaceId};
+use agent::port::{ModelError, PageRequest};
+use agent::run::Ending;
+use models::scripted::{Script, Scripted};
+use serde_json::json;
+use storage::sqlite::Sqlite;
+
+use crate::play::{Play, answer, cut_off, done, everything, inbox, send, step};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn one_agent(play: &Play) -> (EntityId, AgentId, SpaceId) {
+    let husam = play.world.human("husam").await.unwrap();
+    // What is said within a second comes together.
+    let config = AgentConfig { debounce: 1_000, ..AgentConfig::default() };
+    let ada = play.world.agent("ada", config).await.unwrap();
+    (husam, ada, play.world.space("lab", &[husam, ada.entity()]).await.unwrap())
+}
+
+async fn fate(play: &Play, agent: AgentId, message: MessageId) -> Fate {
+    play.world.fate(agent, &message.to_string()).await.unwrap()
+}
+
+#[tokio::test]
+async fn thirty_deaths_while_a_slow_model_thinks_leave_an_innocent_event_alive_and_answered() {
+    let mut play = Play::timed(|prompt, clock| {
+        let thinking = Script::new().pause(clock, Duration::from_secs(60));
+        match step(prompt) {
+            0 => thinking.call("look", &json!({})),
+            1 => thinking.call("send_message", &send("lab", "at last")),
+            _ => done(),
+        }
+    });
+    let (husam, ada, lab) = one_agent(&play).await;
+    let question = play.world.say(husam, lab, "a question").await.unwrap();
+    let dying = async |play: &mut Play, deaths: usize| {
+        let asked = play.model.prompts().len();
+        for death in 1..=deaths {
+            play.world.pass(30 * SECOND).await.unwrap();
+            // Where it died before, the request is built once before it is sent.
+            let more = play.model.prompts().len() - asked;
+            assert!((death - 1..=2 * death).contains(&more), "{more} requests in {death} lives");
+            play.dies();
+        }
+    };
+    dying(&mut play, 30).await;
+    assert_eq!(fate(&play, ada, question).await, Fate::Waiting);
+    play.world.pass(70 * SECOND).await.unwrap();
+    assert!(matches!(fate(&play, ada, question).await, Fate::Lived { .. }), "its first step is decided");
+    dying(&mut play, 30).await;
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.heard(lab).await.unwrap().len(), 2);
+    let runs = play.world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Rested]);
+}
+
+#[tokio::test]
+async fn whoever_rests_for_its_provider_while_the_process_dies_thirty_times_is_blamed_for_nothing() {
+    let down = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&down);
+    let mut play = Play::new(move |prompt| match step(prompt) {
+        0 => Script::new().call("slow", &json!({})),
+        _ if seen.load(Ordering::SeqCst) => Script::fails(ModelError::Network("refused".into())),
+        1 => Script::new().call("send_message", &send("lab", "at last")),
+        _ => done(),
+    });
+    let (husam, ada, lab) = one_agent(&play).await;
+    play.world.say(husam, lab, "a question").await.unwrap();
+    play.world.pass(5 * SECOND).await.unwrap();
+    down.store(true, Ordering::SeqCst);
+    play.gate.open();
+    for _ in 0..30 {
+        play.world.pass(30 * SECOND).await.unwrap();
+        let card = play.world.reader().agent(ada).await.unwrap().unwrap();
+        assert!(card.open.is_some() && card.not_before.is_some(), "its cycle rests");
+        play.dies();
+    }
+    down.store(false, Ordering::SeqCst);
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.heard(lab).await.unwrap().len(), 2);
+    assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Rested);
+}
+
+#[tokio::test]
+async fn an_event_that_kills_the_process_is_dead_within_twenty_restarts_and_all_others_are_answered() {
+    let (store, fell) = (Arc::<OnceLock<Arc<Mutex<Sqlite>>>>::default(), Arc::<AtomicBool>::default());
+    let (cut, falls) = (Arc::clone(&store), Arc::clone(&fell));
+    let mut play = Play::new(move |prompt| {
+        if inbox(prompt).contains("DEADLY") {
+            // The process is gone before the request is there.
+            cut_off(cut.get().unwrap());
+            falls.store(true, Ordering::SeqCst);
+            return Script::new().hang();
+        }
+        answer(prompt, "lab", &format!("heard in {}", prompt.cycle))
+    });
+    assert!(store.set(Arc::clone(&play.sqlite)).is_ok());
+    let (husam, ada, lab) = one_agent(&play).await;
+    let bob = play.world.agent("bob", AgentConfig::default()).await.unwrap();
+    let mut ids = Vec::new();
+    for n in 0..12 {
+        let text = if n == 7 { "DEADLY".to_owned() } else { format!("m{n}") };
+        ids.push(play.world.say(husam, lab, &text).await.unwrap());
+    }
+    play.world.service(bob, "bell", "bell", json!({})).await.unwrap();
+    let mut restarts = 0;
+    for _ in 0..600 {
+        play.world.pass(SECOND).await.unwrap();
+        if fell.swap(false, Ordering::SeqCst) {
+            play.dies();
+            restarts += 1;
+            assert!(restarts <= 20, "it still kills");
+        }
+    }
+    play.world.quiet().await.unwrap();
+    for (n, id) in ids.into_iter().enumerate() {
+        match (n, fate(&play, ada, id).await) {
+            (7, Fate::Dead { reason }) => assert!(reason.contains("the process died"), "{reason}"),
+            (7, other) => panic!("the deadly event is {other:?}"),
+            (_, fate) => assert!(matches!(fate, Fate::Lived { .. }), "event {n} is {fate:?}"),
+        }
+    }
+    assert_eq!(restarts, 20, "it had its chances");
+    assert_eq!(play.world.fate(bob, "bell").await.unwrap().as_str(), "lived");
+}
+
+/// Panics where the request is built, and says so.
+fn panics() -> Script {
+    panic!("on purpose")
+}
+
+#[tokio::test]
+async fn an_event_that_panics_is_dead_after_its_attempts_alone_and_all_others_are_answered() {
+    let play = Play::new(|prompt| match inbox(prompt).contains("POISON") {
+        true => panics(),
+        false => answer(prompt, "lab", &format!("heard in {}", prompt.cycle)),
+    });
+    let (husam, ada, lab) = one_agent(&play).await;
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        let text = if n == 3 { "POISON".to_owned() } else { format!("m{n}") };
+        ids.push(play.world.say(husam, lab, &text).await.unwrap());
+    }
+    play.world.quiet().await.unwrap();
+    for (n, id) in ids.iter().enumerate() {
+        match (n, fate(&play, ada, *id).await) {
+            (3, Fate::Dead { reason }) => assert_eq!(reason, "failed 5 times, the last ones alone"),
+            (_, fate) => assert!(n != 3 && matches!(fate, Fate::Lived { .. }), "event {n} is {fate:?}"),
+        }
+    }
+    let page = PageRequest { cursor: None, limit: 10 };
+    let dead = play.world.reader().inbox(ada, Some("dead".into()), page).await.unwrap().items;
+    assert_eq!(dead[0].attempts, 5);
+    let runs = play.world.runs(ada).await.unwrap();
+    assert!(runs.iter().all(|run| run.ending == Ending::Rested && run.events == 1), "{runs:?}");
+    play.world.say(husam, lab, "after it").await.unwrap();
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.runs(ada).await.unwrap().len(), 6);
+}
+
+#[tokio::test]
+async fn a_cycle_that_panics_in_its_middle_is_broken_off_after_its_attempts() {
+    let play = Play::with(
+        Scripted::answering(|prompt| match step(prompt) {
+            0 => Script::new().call("look", &json!({})),
+            _ if everything(prompt).contains("next") => done(),
+            _ => panics(),
+        }),
+        |store| store,
+    );
+    let (husam, ada, lab) = one_agent(&play).await;
+    play.world.say(husam, lab, "begin").await.unwrap();
+    play.world.quiet().await.unwrap();
+    let runs = play.world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Failed]);
+    assert!(runs[0].reason.as_ref().is_some_and(|reason| reason.contains("failed 5 times")), "{runs:?}");
+    play.world.say(husam, lab, "next").await.unwrap();
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
+}

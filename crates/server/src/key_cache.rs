@@ -1,0 +1,67 @@
+//! Keys seen to be good a moment ago. Must not know where keys are kept.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use agent::limits;
+use agent::port::Credential;
+
+use crate::keys;
+
+/// Keys seen to be good a moment ago, so that not every request asks the store. Bounded in size and
+/// in time: revoking a key holds after [`limits::KEY_CACHE_MS`].
+#[derive(Debug, Default)]
+pub(crate) struct KeyCache(Mutex<VecDeque<Remembered>>);
+
+#[derive(Debug)]
+struct Remembered {
+    hash: String,
+    credential: Credential,
+    since_ms: u64,
+}
+
+impl KeyCache {
+    /// The credential of that hash, where it was seen a moment ago.
+    pub(crate) fn get(&self, hash: &str, now: u64) -> Option<Credential> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .find(|known| {
+                keys::same(&known.hash, hash) && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS
+            })
+            .map(|known| known.credential.clone())
+    }
+
+    /// Remembers it, in place of the oldest where there are too many.
+    pub(crate) fn put(&self, hash: &str, credential: &Credential, now: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.hash != hash && now.saturating_sub(known.since_ms) < limits::KEY_CACHE_MS);
+        if all.len() >= limits::KEY_CACHE_MAX {
+            all.pop_front();
+        }
+        all.push_back(Remembered { hash: hash.to_owned(), credential: credential.clone(), since_ms: now });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::id::CredentialId;
+    use agent::port::CredentialKind;
+    use uuid::Uuid;
+
+    fn credential() -> Credential {
+        Credential { id: CredentialId(Uuid::nil()), kind: CredentialKind::Admin, label: String::new() }
+    }
+
+    #[test]
+    fn the_cache_forgets_in_time_and_is_bounded() {
+        let cache = KeyCache::default();
+        cache.put("a", &credential(), 0);
+        assert!(cache.get("a", limits::KEY_CACHE_MS - 1).is_some());
+        assert!(cache.get("a", limits::KEY_CACHE_MS).is_none());
+        for i in 0..2 * limits::KEY_CACHE_MAX {
+            cache.put(&i.to_string(), &credential(), 5);
+        }
+        assert_eq!(cache.0.lock().unwrap().len(), limits::KEY_CACHE_MAX);
+    }
+}
