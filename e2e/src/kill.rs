@@ -245,7 +245,7 @@ impl<'a> House<'a> {
         self.tally.ready.push(took);
         if let Some(key) = ready.admin_key {
             self.key = key;
-            world::found(&Client::new(&ready.url, &self.key)?).await?;
+            world::found(&Client::new(&ready.url, &self.key)?, self.launch.counter.is_some()).await?;
         }
         let client = Client::new(&ready.url, &self.key)?;
         let follow = |agent| tokio::spawn(self.followers.clone().follow(client.clone(), agent));

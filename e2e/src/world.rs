@@ -25,12 +25,27 @@ pub struct Place {
     pub agents: &'static [&'static str],
 }
 
-/// Makes what the first start did not: it leaves `you`, `ada` and `home`.
-pub async fn found(client: &Client) -> Result<()> {
+/// What an agent may use whose effects outside are counted.
+pub const TOOLS: [&str; 9] = [
+    "send_message",
+    "skip",
+    "done",
+    "set_memories",
+    "delete_memories",
+    "count_read",
+    "count_idempotent",
+    "count_unsafe",
+    "kill_server",
+];
+
+/// Makes what the first start did not: it leaves `you`, `ada` and `home`. `counted` says whether there are tools
+/// whose effects are.
+pub async fn found(client: &Client, counted: bool) -> Result<()> {
     client.make("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
     // How the model fails here says nothing about the events in hand, however often it hits the same
     // ones. And no inbox is full: that would refuse services.
-    let config = json!({"limits": {"max_attempts": 100, "inbox_max": 1_000_000}});
+    let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
+    let config = json!({"limits": limits, "tools": counted.then_some(TOOLS)});
     client.amend("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {
         client.make("/v1/agents", &json!({"name": agent, "config": config})).await?;

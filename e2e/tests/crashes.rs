@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use e2e::client::Answer;
 use e2e::mind::DEADLY;
+use e2e::world::TOOLS;
+use serde_json::json;
 
 use crate::house::{House, PATIENCE, ada, at_home, say, settled, until, words};
 
@@ -12,6 +14,7 @@ use crate::house::{House, PATIENCE, ada, at_home, say, settled, until, words};
 async fn a_tool_that_kills_its_server_is_not_run_again() {
     let mut house = House::new().await;
     let (mut life, client) = house.start(&vec![]).await;
+    client.amend("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
     let said = say(&client, &words(&format!("note t-000001-t {DEADLY}"), 1)).await;
     assert!(matches!(said, Some(Answer::Fresh(_))), "{said:?}");
     let ended = life.gone(PATIENCE).await.unwrap().expect("the tool kills the server");

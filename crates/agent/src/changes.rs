@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
-use crate::event::{Fate, Stage, Waiting};
+use crate::event::{Cause, Fate, Stage, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
 use crate::run::{Run, Usage};
@@ -228,6 +228,8 @@ pub struct Changes {
     pub call_changes: Vec<CallChange>,
     /// What the inward calls want.
     pub inward: Inward,
+    /// What events of the plans among that descend from.
+    pub cause: Cause,
     /// Messages of kind `tool`, one for each new call row of a visible tool. They cause no events and
     /// are no reason to refuse: one whose agent may not (any more) speak in its space is left out. From
     /// then on each outcome that is written to a call row changes its message in the same transaction.
@@ -275,6 +277,7 @@ impl Changes {
             calls: Vec::new(),
             call_changes: Vec::new(),
             inward: Inward::default(),
+            cause: Cause::default(),
             shows: Vec::new(),
             layers: Vec::new(),
             view: None,

@@ -32,7 +32,7 @@ pub struct AgentConfig {
     pub fallback: Vec<String>,
     /// Other models for some steps.
     pub routing: Vec<Route>,
-    /// Names of the tools it may use; `null` is all prebuilt ones.
+    /// Names of the tools it may use; `null` is the prebuilt ones and nothing else.
     pub tools: Option<Vec<String>>,
     /// What it notices in the middle of a cycle.
     pub awareness: Awareness,

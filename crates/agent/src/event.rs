@@ -120,6 +120,17 @@ pub struct Envelope {
     pub hop: u32,
 }
 
+/// What an agent's own later event descends from: the cycle that decided it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// The first happening of the causal chain; empty where the event begins one.
+    pub root: RootId,
+    /// Agent messages between the root and the cycle.
+    pub hop: u32,
+    /// The lowest trust of what the cycle read.
+    pub trust: Trust,
+}
+
 /// The content of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -81,6 +81,12 @@ pub const REFUSALS_MAX: u32 = 8;
 pub const HOP_LIMIT: u32 = 8;
 /// How long a held event waits before time alone lets it go.
 pub const HELD_MS: u64 = 10 * 60 * 1000;
+/// Plans that one command fires; the next sweep, at once, fires more.
+pub const PLANS_FIRED_MAX: u32 = 20;
+/// Slots that one event of a plan lists.
+pub const PLAN_SLOTS_MAX: usize = 100;
+/// How long a plan waits that finds its agent's inbox full.
+pub const PLAN_POSTPONED_MS: i64 = 60_000;
 /// Held events that one command lets go; the next sweep lets go of more.
 pub const RELEASE_MAX: u32 = 100;
 /// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of

@@ -299,6 +299,11 @@ impl Toolbox for TestToolbox {
         names.extend(self.own.iter().map(|tool| tool.spec().name.clone()));
         names
     }
+
+    /// All of them: most tests are about agents that name none.
+    fn is_prebuilt(&self, name: &str) -> bool {
+        self.tool(name).is_some()
+    }
 }
 
 /// No tools at all, for tests that bring their own.
@@ -311,6 +316,10 @@ impl Toolbox for EmptyToolbox {
 
     fn names(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    fn is_prebuilt(&self, _name: &str) -> bool {
+        false
     }
 }
 

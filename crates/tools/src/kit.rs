@@ -23,13 +23,15 @@ pub enum BadTool {
 /// All tools of a server.
 #[derive(Clone)]
 pub struct ToolKit {
-    tools: Vec<Arc<dyn Tool>>,
+    prebuilt: Vec<Arc<dyn Tool>>,
+    added: Vec<Arc<dyn Tool>>,
 }
 
 /// The tools that every agent can be given.
 pub fn prebuilt() -> ToolKit {
     ToolKit {
-        tools: vec![
+        added: Vec::new(),
+        prebuilt: vec![
             typed::<enter_space::EnterSpace>(),
             typed::<send_message::SendMessage>(),
             typed::<read_messages::ReadMessages>(),
@@ -46,7 +48,7 @@ pub fn prebuilt() -> ToolKit {
 }
 
 impl ToolKit {
-    /// Adds a tool behind the others.
+    /// Adds a tool behind the others, for agents that name it.
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Result<Self, BadTool> {
         let name = &tool.spec().name;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
@@ -56,18 +58,26 @@ impl ToolKit {
         if self.tool(name).is_some() {
             return Err(BadTool::NameTaken(name.clone()));
         }
-        self.tools.push(tool);
+        self.added.push(tool);
         Ok(self)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.prebuilt.iter().chain(&self.added)
     }
 }
 
 impl Toolbox for ToolKit {
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| tool.spec().name == name).cloned()
+        self.all().find(|tool| tool.spec().name == name).cloned()
     }
 
     fn names(&self) -> Vec<String> {
-        self.tools.iter().map(|tool| tool.spec().name.clone()).collect()
+        self.all().map(|tool| tool.spec().name.clone()).collect()
+    }
+
+    fn is_prebuilt(&self, name: &str) -> bool {
+        self.prebuilt.iter().any(|tool| tool.spec().name == name)
     }
 }
 

@@ -166,7 +166,13 @@ pub const KEYS: [ConfigKey; 33] = [
         NextCycle,
         "Other models for some steps: `from`, `to`, `above_tokens`, `up_to_tokens`, `model`; the first rule that fits decides.",
     ),
-    key("tools", MaybeNames, Bound::None, NextCycle, "Tools that it may use; `null` is all prebuilt ones."),
+    key(
+        "tools",
+        MaybeNames,
+        Bound::None,
+        NextCycle,
+        "Tools that it may use; `null` is the prebuilt ones and nothing else.",
+    ),
     key(
         "awareness",
         OneOf(&Awareness::NAMES),

@@ -11,6 +11,7 @@ use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
+use crate::event::Cause;
 use crate::id::{CallId, ContentRef, EventId};
 use crate::life::{Finishing, OpenCycle};
 use crate::limits;
@@ -202,6 +203,9 @@ impl Cycle {
             open.addressed.extend(call.inward.says.iter().map(|say| say.space));
             open.said.extend(call.inward.says.iter().map(said_as));
             changes.inward.extend(call.inward.clone());
+        }
+        if !changes.inward.plans.is_empty() {
+            changes.cause = Cause { root: open.root.clone(), hop: open.hop, trust: open.trust };
         }
         changes.shows = self.shown(step, decision, now);
         open.peek = changes.inward.peek;

@@ -134,7 +134,7 @@ pub trait Store: Send + Sync {
     /// operator resumes it. Its events keep waiting, all others live on.
     fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Turns due plans into events and lets go what was held long enough, at most `limit` each;
-    /// returns whom to signal.
+    /// Turns due plans into events and lets go what was held long enough, at most `limit` together, and fewer
+    /// where that would keep others from the store; what is left is due at once. Returns whom to signal.
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>>;
 }

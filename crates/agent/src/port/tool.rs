@@ -73,10 +73,14 @@ pub trait Tool: Send + Sync {
     fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>>;
 }
 
-/// What the tools are that an agent with this list of names has, in a stable order; no list is all.
+/// What the tools are that an agent with this list of names has, in a stable order. Without a list it has those
+/// that are prebuilt: what reaches outside is given to an agent by name, or not at all.
 pub fn specs(toolbox: &dyn Toolbox, wanted: Option<&[String]>) -> Arc<[ToolSpec]> {
-    let names = toolbox.names();
-    let chosen = names.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted.contains(name)));
+    let has = |name: &String| match wanted {
+        Some(wanted) => wanted.contains(name),
+        None => toolbox.is_prebuilt(name),
+    };
+    let chosen = toolbox.names().into_iter().filter(has);
     chosen.filter_map(|name| Some(toolbox.tool(&name)?.spec().clone())).collect()
 }
 
@@ -86,4 +90,6 @@ pub trait Toolbox: Send + Sync {
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>>;
     /// The names of all tools, in a stable order.
     fn names(&self) -> Vec<String>;
+    /// Whether an agent that names no tools has it.
+    fn is_prebuilt(&self, name: &str) -> bool;
 }

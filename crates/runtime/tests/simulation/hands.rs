@@ -85,6 +85,11 @@ impl Toolbox for Toolkit {
         let own = self.own.iter().map(|tool| tool.spec().name.clone());
         self.prebuilt.names().into_iter().chain(own).collect()
     }
+
+    /// All of them: no agent of this world names any.
+    fn is_prebuilt(&self, name: &str) -> bool {
+        self.tool(name).is_some()
+    }
 }
 
 impl Hand {

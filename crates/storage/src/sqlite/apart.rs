@@ -7,6 +7,7 @@ use agent::id::AgentId;
 use rusqlite::{Connection, params};
 
 use super::fault::{Fault, Outcome, torn};
+use super::notes::hold_plans;
 use super::registry::known_agent;
 use super::rows::run;
 use super::{Session, Sqlite, Who};
@@ -64,5 +65,6 @@ pub(super) fn part<T>(agent: AgentId, apart: bool, done: Outcome<T>) -> Outcome<
 pub(super) fn set_apart(db: &Connection, agent: i64, why: &str) -> Outcome<()> {
     let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
     run(db, sql, params![why, agent])?;
-    run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [agent]).map(drop)
+    run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [agent])?;
+    hold_plans(db, agent)
 }

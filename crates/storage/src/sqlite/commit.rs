@@ -97,7 +97,7 @@ pub(super) fn commit(
     calls::unanswered(db, life.agent, &changes.call_changes)?;
     let n = life.row.commit_n + 1;
     let (mut said, mut wake) = speak(db, session, lease.agent, changes)?;
-    if notes::write(db, life.agent, n, changes.at, &changes.inward, &changes.calls)? {
+    if notes::write(db, life.agent, n, changes)? {
         touch(db, life.agent)?;
     }
     life.head_seq = apply::entries(db, life.agent, life.head_seq, &changes.entries)?;

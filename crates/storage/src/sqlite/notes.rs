@@ -2,27 +2,22 @@
 //! overwrite closes the old row and inserts a new one; within one commit the last word stands.
 
 use agent::call::{CallRow, Effect};
-use agent::changes::{GoalChange, Inward, MemoryChange, PlanChange, Refusal};
+use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange, Refusal};
+use agent::event::Cause;
 use agent::life::{Goal, Plan};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::fault::{Fault, Outcome};
-use super::rows::{bytes, int, ms, run, to_json};
+use super::rows::{TRUSTS, bytes, int, key, ms, place_of, run, to_json};
 
 /// Writes what the inward calls want kept; whether anything changed.
-pub(super) fn write(
-    db: &Connection,
-    agent: i64,
-    n: u64,
-    at: Timestamp,
-    inward: &Inward,
-    calls: &[CallRow],
-) -> Outcome<bool> {
+pub(super) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
+    let Changes { inward, calls, at, .. } = changes;
     for change in &inward.memories {
         match change {
-            MemoryChange::Set { key, value } => set_memory(db, agent, n, at, key, value)?,
+            MemoryChange::Set { key, value } => set_memory(db, agent, n, *at, key, value)?,
             MemoryChange::Delete { key } => {
                 let sql = "DELETE FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit = ?3";
                 run(db, sql, params![agent, key, int(n)])?;
@@ -53,7 +48,7 @@ pub(super) fn write(
         };
         own(db, "plan", agent, id, calls)?;
         match change {
-            PlanChange::Set(plan) => put_plan(db, agent, n, plan)?,
+            PlanChange::Set(plan) => put_plan(db, agent, n, plan, &changes.cause, None)?,
             PlanChange::Delete(_) => close(db, "plan", agent, id, n)?,
         }
     }
@@ -79,15 +74,43 @@ fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
         .map(drop)
 }
 
-/// Writes a plan as of commit `n`.
-pub(super) fn put_plan(db: &Connection, agent: i64, n: u64, plan: &Plan) -> Outcome<()> {
+/// Writes a plan as of commit `n`. `fired` is its last event since it was set.
+pub(super) fn put_plan(
+    db: &Connection,
+    agent: i64,
+    n: u64,
+    plan: &Plan,
+    cause: &Cause,
+    fired: Option<i64>,
+) -> Outcome<()> {
     close(db, "plan", agent, plan.id.0, n)?;
-    let sql = "INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction) \
-               VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let schedule = to_json(&plan.schedule)?;
-    let next_at = plan.next_at.map(ms);
-    run(db, sql, params![agent, bytes(plan.id.0), int(n), next_at, plan.name, schedule, plan.instruction])
-        .map(drop)
+    let sql = "INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust, \
+               fired, fire_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
+               (SELECT ?4 FROM agent WHERE id = ?1 AND standing = 0))";
+    let row = params![
+        agent,
+        bytes(plan.id.0),
+        int(n),
+        plan.next_at.map(ms),
+        plan.name,
+        to_json(&plan.schedule)?,
+        plan.instruction,
+        key(&cause.root.0),
+        cause.hop,
+        place_of(&TRUSTS, &cause.trust),
+        fired,
+    ];
+    run(db, sql, row).map(drop)
+}
+
+/// The plans of an agent that may not live any more do not fire until it may: nobody looks at them.
+pub(super) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, "UPDATE plan SET fire_at = NULL WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
+}
+
+/// They fire again, for all that they have missed.
+pub(super) fn free_plans(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, "UPDATE plan SET fire_at = next_at WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }
 
 /// Ends the row that is valid now; one of this very commit never was valid.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::facts::touch_entity;
 use super::fault::{Outcome, damaged, of};
-use super::notes::end_plans;
+use super::notes::{end_plans, free_plans, hold_plans};
 use super::rows::{
     STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
     standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
@@ -127,9 +127,12 @@ fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timesta
     match standing {
         Standing::Active => return resume(db, row, at).map_err(of(agent)),
         Standing::Suspended if was == Some(code(standing)) => return Ok(()),
-        Standing::Suspended => run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?,
+        Standing::Suspended => {
+            run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
+            hold_plans(db, row)?;
+        }
         Standing::Retired => retire(db, row, at)?,
-    };
+    }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
     run(db, sql, params![code(standing), row]).map(drop)
 }
@@ -148,18 +151,19 @@ fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     })?;
     let open = read.ok_or_else(|| damaged("it has no life"))?;
     run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
+    free_plans(db, row)?;
     waits::end(db, row, open.is_some(), at)
 }
 
 /// Ends what an agent has begun, whatever of it can be read: nobody could end it otherwise.
-fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<usize> {
+fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
     end_plans(db, row, n.unwrap_or(0))?;
     registry_events::retire(db, row)?;
     // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
                FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
-    run(db, sql, params![row, ms(at)])
+    run(db, sql, params![row, ms(at)]).map(drop)
 }
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.

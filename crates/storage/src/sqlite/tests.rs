@@ -139,7 +139,7 @@ async fn accepted(store: &Sqlite, what: Accept) {
     );
 }
 
-fn counted(db: &mut Connection) -> Arc<AtomicU64> {
+pub(super) fn counted(db: &mut Connection) -> Arc<AtomicU64> {
     let steps = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&steps);
     let count = move || {

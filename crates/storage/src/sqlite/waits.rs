@@ -240,8 +240,8 @@ mod tests {
     #[tokio::test]
     async fn a_clock_that_is_set_back_shortens_no_wait_and_moves_no_plan() {
         let world = World::new().await;
-        let plan = r#"INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction)
-            VALUES (1, zeroblob(16), 0, 9999999999999, '', '{"kind":"at","at":"2286-11-20T17:46:39.999Z"}', '')"#;
+        let plan = r#"INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust)
+            VALUES (1, zeroblob(16), 0, 9999999999999, '', '{"kind":"at","at":"2286-11-20T17:46:39.999Z"}', '', '', 0, 0)"#;
         world.sql(plan.to_owned()).await;
         world.jump(-DAY);
         for who in ALL {

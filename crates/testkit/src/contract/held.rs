@@ -138,7 +138,7 @@ pub async fn a_long_release_goes_on_with_the_next_sweep(b: Backend) {
         let next = w.b.store.next_due(at(now)).await.unwrap().unwrap();
         assert_eq!(next, at(now + 1), "at once");
         now += 1;
-        let woken = w.b.store.fire_due(next, 10).await.unwrap();
+        let woken = w.b.store.fire_due(next, 2 * RELEASE_MAX).await.unwrap();
         assert!(!woken.is_empty() && woken.iter().all(|waken| waken.agent == w.ada), "{woken:?}");
         left -= left.min(RELEASE_MAX);
         assert_eq!(w.counts().await.1, left + 1, "so many at a time, and none of another space");

@@ -1,19 +1,19 @@
 //! What a life from waking to rest promises.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{EntryKind, View};
-use agent::event::{EventKind, Fate};
-use agent::id::{CycleId, PlanId};
+use agent::event::{Cause, Envelope, EventData, Fate, Trust};
+use agent::id::{CycleId, EventId, PlanId, RootId};
 use agent::life::{Layer, Plan, RestReason, Resting, Schedule, Standing, Window};
 use agent::port::Accepted;
 use agent::run::Usage;
+use jiff::Timestamp;
 
 use super::Backend;
-use super::world::{Living, at, everything, fresh, service, world};
+use super::world::{Living, World, at, everything, fresh, service, world, world_with};
 
 /// Events are lived in the decision; the log, the receipt and the audit tell it all.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
@@ -280,9 +280,8 @@ pub async fn a_warm_waking_reads_no_window(b: Backend) {
     assert!(w.b.store.wake(agent::id::AgentId(fresh()), at(0), None).await.unwrap().is_none());
 }
 
-/// Missed slots are one event; firing again fires nothing.
-pub async fn a_due_plan_fires_one_event_once(b: Backend) {
-    let w = world(b).await;
+/// A plan of every hour, from the first one on, that Ada sets in a cycle of her own.
+async fn planned(w: &World) -> Plan {
     w.say(w.family, "remind me").await;
     let mut living = w.open(w.ada).await;
     let plan = Plan {
@@ -290,24 +289,81 @@ pub async fn a_due_plan_fires_one_event_once(b: Backend) {
         name: "health".into(),
         instruction: "check".into(),
         schedule: Schedule::Cron { expression: "0 * * * *".into(), zone: "UTC".into() },
-        next_at: Some(at(3_600_000)),
+        next_at: Some(at(HOUR)),
     };
     let mut decision = living.decision();
     decision.inward.plans = vec![PlanChange::Set(plan.clone())];
-    living.done(&w, decision).await;
+    decision.cause = Cause { root: RootId("asked".into()), hop: 3, trust: Trust::Agent };
+    living.done(w, decision).await;
     assert_eq!(w.news(living.lease).await.facts.plans, std::slice::from_ref(&plan));
     let closing = living.closing();
-    living.done(&w, closing).await;
-    assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(3_600_000)));
-    assert_eq!(w.b.store.fire_due(at(3_599_999), 10).await.unwrap(), []);
-    let now = at(3_600_000) + Duration::from_secs(2 * 3_600 + 60);
+    living.done(w, closing).await;
+    plan
+}
+
+const HOUR: i64 = 3_600_000;
+
+/// The slots that each waiting event of a plan lists.
+async fn slots(w: &World, now: Timestamp) -> Vec<usize> {
+    let waiting = w.b.store.wake(w.ada, now, None).await.unwrap().unwrap().waiting;
+    let slots = waiting.into_iter().map(|waiting| match waiting.event.data {
+        EventData::Plan { slots, .. } => slots.len(),
+        other => panic!("wanted a plan's event, got {other:?}"),
+    });
+    slots.collect()
+}
+
+/// Missed slots are one event, and so are those that are due while it waits; firing again fires nothing.
+pub async fn a_due_plan_fires_one_event_once(b: Backend) {
+    let w = world(b).await;
+    planned(&w).await;
+    assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(HOUR)));
+    assert_eq!(w.b.store.fire_due(at(HOUR - 1), 10).await.unwrap(), []);
+    let now = at(3 * HOUR + 60_000);
     let woken = w.b.store.fire_due(now, 10).await.unwrap();
     assert_eq!(woken.iter().map(|waken| waken.agent).collect::<Vec<_>>(), [w.ada]);
     assert_eq!(w.b.store.fire_due(now, 10).await.unwrap(), []);
+    assert_eq!(slots(&w, now).await, [3]);
     let waiting = w.b.store.wake(w.ada, now, None).await.unwrap().unwrap().waiting;
-    assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::Plan));
+    let Envelope { root, hop, trust, .. } = &waiting[0].event.envelope;
+    assert_eq!((root.0.as_str(), *hop, *trust), ("asked", 3, Trust::Agent), "of the cycle that set it");
     let pending = w.b.reader.facts(w.ada).await.unwrap().unwrap().plans;
     assert!(pending[0].next_at > Some(now), "{pending:?}");
+    let later = at(5 * HOUR);
+    assert_eq!(w.b.store.fire_due(later, 10).await.unwrap(), []);
+    assert_eq!(slots(&w, later).await, [5]);
+}
+
+/// Until then nobody asks for them.
+pub async fn plans_of_a_suspended_agent_fire_once_when_it_is_resumed(b: Backend) {
+    let w = world(b).await;
+    planned(&w).await;
+    w.b.registry.set_standing(w.ada, Standing::Suspended, at(20)).await.unwrap();
+    for hours in 1..4 {
+        assert_eq!(w.b.store.fire_due(at(hours * HOUR), 10).await.unwrap(), []);
+        assert_eq!(w.b.store.next_due(at(hours * HOUR)).await.unwrap(), None);
+    }
+    let now = at(4 * HOUR);
+    w.b.registry.set_standing(w.ada, Standing::Active, now).await.unwrap();
+    assert_eq!(w.b.store.fire_due(now, 10).await.unwrap().len(), 1);
+    assert_eq!(slots(&w, now).await, [4]);
+}
+
+/// It fires once there is room, for all slots until then.
+pub async fn a_plan_that_finds_the_inbox_full_fires_later(b: Backend) {
+    let config = AgentConfig::from_json(&serde_json::json!({"limits": {"inbox_max": 10}})).unwrap();
+    let w = world_with(b, config).await;
+    planned(&w).await;
+    for n in 0..10 {
+        w.event(w.ada, service(&format!("bell-{n}"))).await;
+    }
+    assert_eq!(w.b.store.fire_due(at(HOUR), 10).await.unwrap(), []);
+    for n in 0..10 {
+        w.b.registry.cancel_event(w.ada, EventId(format!("bell-{n}"))).await.unwrap();
+    }
+    assert_eq!(w.b.store.fire_due(at(HOUR + 1), 10).await.unwrap(), []);
+    assert_eq!(w.b.store.fire_due(at(2 * HOUR), 10).await.unwrap().len(), 1);
+    assert_eq!(slots(&w, at(2 * HOUR)).await, [2]);
 }
 
 /// The waking reads what the view shows, a reader all of it.

@@ -96,6 +96,8 @@ macro_rules! contract_tests {
             life::an_agent_that_is_set_apart_keeps_its_events_until_it_is_resumed,
             life::a_warm_waking_reads_no_window,
             life::a_due_plan_fires_one_event_once,
+            life::plans_of_a_suspended_agent_fire_once_when_it_is_resumed,
+            life::a_plan_that_finds_the_inbox_full_fires_later,
             life::a_view_is_a_row_of_its_own_and_the_log_stays_whole,
             life::layers_come_back_with_the_open_cycle,
             life::retiring_ends_plans_and_nothing_opens_again,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec, Toolbox};
+use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec, Toolbox, specs};
 use serde_json::Value;
 use tools::BadTool;
 
@@ -50,6 +50,19 @@ fn names_are_in_a_stable_order_with_added_tools_behind_the_prebuilt() {
     assert_eq!(kit.names(), names);
     assert!(names.iter().all(|name| kit.tool(name).unwrap().spec().name == *name));
     assert!(kit.tool("nope").is_none());
+}
+
+#[test]
+fn an_agent_has_a_tool_that_was_added_only_if_it_names_it() {
+    let kit = tools::prebuilt().with(named("fetch")).unwrap();
+    let has = |wanted: Option<&[&str]>| {
+        let wanted: Option<Vec<String>> =
+            wanted.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        specs(&kit, wanted.as_deref()).iter().map(|spec| spec.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(has(None), tools::prebuilt().names());
+    assert_eq!(has(Some(&["fetch", "done"])), ["done", "fetch"]);
+    assert_eq!(has(Some(&[])), [] as [&str; 0]);
 }
 
 #[test]

@@ -4,6 +4,10 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::changes::PlanChange;
+use crate::event::Cause;
+use crate::id::PlanId;
+use crate::life::{Plan, Schedule};
 use crate::prompt::Item;
 
 pub(super) fn configured(config: &Value, waiting: Vec<Waiting>) -> Cycle {
@@ -342,4 +346,28 @@ fn only_effects_that_cannot_be_repeated_stand_behind_the_barrier() {
     let (commits, next) = say(&mut cycle, vec![call("look")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide]);
     assert!(matches!(next, Next::Outward(rows) if rows[0].effect == Effect::ReadOnly));
+}
+
+#[test]
+fn a_plan_descends_from_the_cycle_that_sets_it_and_is_as_trustworthy_as_all_that_it_read() {
+    let mut cycle = configured(&json!({}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let mut news = urgent(2);
+    news.event.envelope.trust = Trust::Outside;
+    drive_seeing(&mut cycle, &[news]);
+    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    let plan = |_: &CallRow| {
+        let id = PlanId(Uuid::from_u128(7));
+        let schedule = Schedule::At { at: at(9_000) };
+        let next_at = Some(at(9_000));
+        let plan = Plan { id, name: "look".into(), instruction: "out".into(), schedule, next_at };
+        let inward = Inward { plans: vec![PlanChange::Set(plan)], ..Inward::default() };
+        Ok(Done { outcome: Outcome::ok("planned"), inward })
+    };
+    let (commits, _) = drive_as(&mut cycle, &[], plan);
+    let open = commits[0].open.as_ref().unwrap();
+    let cause = Cause { root: open.root.clone(), hop: open.hop, trust: Trust::Outside };
+    assert_eq!((&commits[0].cause, open.trust), (&cause, Trust::Outside));
+    assert!(!cause.root.0.is_empty());
 }

@@ -304,11 +304,16 @@ CREATE TABLE plan (
   name TEXT NOT NULL,
   schedule TEXT NOT NULL,
   instruction TEXT NOT NULL,
+  root ANY NOT NULL,                   -- what its events descend from: the root of the cycle that set it,
+  hop INTEGER NOT NULL,                --   the hop,
+  trust INTEGER NOT NULL,              --   and the lowest trust of what that cycle read
+  fire_at INTEGER,                     -- when to look at it; NULL: over, or its agent may not live
+  fired INTEGER,                       -- its last event, since it was set
   PRIMARY KEY (agent, id, from_commit)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX plan_id ON plan(id);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
-CREATE INDEX plan_due ON plan(next_at) WHERE to_commit IS NULL AND next_at IS NOT NULL;
+CREATE INDEX plan_due ON plan(fire_at) WHERE to_commit IS NULL AND fire_at IS NOT NULL;
 
 -- What models were sent besides the log. That of an agent's newest requests is kept.
 CREATE TABLE layer (

@@ -12,8 +12,8 @@ use super::{Walk, follows, ledger, log, words};
 use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::reader_lives::{RUN, run_at};
 use crate::sqlite::rows::{
-    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, u32_at, u64_at, uuid_at,
-    uuid_or_none, wake_on_at,
+    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, trust_at, u32_at,
+    u64_at, uuid_at, uuid_or_none, wake_on_at,
 };
 use crate::sqlite::wake::{self, open_at};
 
@@ -233,7 +233,15 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             .map(drop)
             .ok_or_else(|| damaged(format!("`{status}` is no status of a goal")))
     });
-    walk.each("plan", "SELECT id, schedule FROM plan WHERE agent = ?", [life.agent], |_, row| {
+    let sql = "SELECT id, schedule, hop, trust, to_commit IS NULL AND next_at IS NOT NULL, fire_at IS NOT NULL \
+               FROM plan WHERE agent = ?";
+    walk.each("plan", sql, [life.agent], |walk, row| {
+        u32_at(row, 2)?;
+        trust_at(row, 3)?;
+        let (current, looked_at): (bool, bool) = (row.get(4)?, row.get(5)?);
+        walk.hold(!current || life.active == looked_at, "plan", super::name_of(row), || {
+            "it is not looked at as its agent's standing says".into()
+        });
         from_json::<Schedule>(&row.get::<_, String>(1)?, "its schedule").map(drop)
     });
 }
