@@ -162,6 +162,8 @@ impl Blow {
             _ if !hit_before => 1,
             "migrate" => 8,
             "boot" | "shutdown" | "view.before" | "view.committed" => 1,
+            // Only who was at work when the process died before comes there.
+            "sent.before" | "sent.committed" | "arrived.before" | "arrived.committed" => 1,
             "stream.middle" => 40,
             _ => 3,
         };

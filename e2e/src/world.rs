@@ -28,8 +28,8 @@ pub struct Place {
 /// Makes what the first start did not: it leaves `you`, `ada` and `home`.
 pub async fn found(client: &Client) -> Result<()> {
     client.make("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
-    // Death of the process counts as an attempt at the events in hand: here it says nothing about
-    // them, however often it hits the same ones. And no inbox is full: that would refuse services.
+    // How the model fails here says nothing about the events in hand, however often it hits the same
+    // ones. And no inbox is full: that would refuse services.
     let config = json!({"limits": {"max_attempts": 100, "inbox_max": 1_000_000}});
     client.amend("/v1/agents/ada", &json!({"config": config})).await?;
     for agent in ["ben", "cora"] {

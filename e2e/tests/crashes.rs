@@ -36,7 +36,8 @@ async fn an_event_that_aborts_the_process_ends_as_a_dead_letter_and_all_others_a
     let mut said = false;
     let (events, messages) = loop {
         lives += 1;
-        assert!(lives < 20, "it dies again and again:\n{}", house.log());
+        // Twenty deaths over it, and one of a cycle that was only shown that it waits.
+        assert!(lives <= 22, "it dies again and again:\n{}", house.log());
         let Some((mut life, client)) = house.try_start(&faults).await else { continue };
         if !said {
             for number in 1..=4 {

@@ -109,8 +109,8 @@ fn is_handle_char(c: char) -> bool {
 }
 
 /// The events that `message` (at `seq` of its space) causes: one for every other agent member that
-/// is not retired. `spoken` is the number of agent messages of its root, this one included; `wake_on` is
-/// the rule of the space, which quiets its agents and never makes one louder than its own config.
+/// is not retired. `spoken` is the number of agent messages of its root that count ([`counts`]), this one
+/// included; `wake_on` is the rule of the space, which quiets its agents and never makes one louder than its own config.
 pub fn deliver(
     message: &NewMessage,
     seq: u64,
@@ -170,17 +170,40 @@ pub fn is_urgent(event: &Event, urgency: &Urgency) -> bool {
     event.urgent || urgency.all || by_service
 }
 
-/// What becomes of an agent's message with another agent. The stricter of the two rules holds.
-fn fate(agent: &AgentFacts, space: WakeOn, named: bool, spoken: u32) -> Fate {
-    let quiet = match (agent.wake_on, space) {
+/// Whether a message counts towards what agents may say to each other for one root: an agent says it, and
+/// another agent is to hear it. Words to people never count.
+pub fn counts(
+    message: &NewMessage,
+    mentioned: &[EntityId],
+    members: &[MemberFacts],
+    wake_on: WakeOn,
+) -> bool {
+    let by_agent = |member: &MemberFacts| member.entity == message.sender && member.kind == EntityKind::Agent;
+    let hears = |member: &MemberFacts| {
+        let agent = member.agent.as_ref().filter(|agent| agent.standing != Standing::Retired);
+        let named = mentioned.contains(&member.entity);
+        member.entity != message.sender && agent.is_some_and(|agent| quiet(agent, wake_on, named).is_none())
+    };
+    members.iter().any(by_agent) && members.iter().any(hears)
+}
+
+/// Why an agent's message does not wake another agent. The stricter of the two rules holds.
+fn quiet(agent: &AgentFacts, space: WakeOn, named: bool) -> Option<&'static str> {
+    match (agent.wake_on, space) {
+        _ if named => None,
         (WakeOn::Mention, _) => Some("wake_on: mention"),
         (WakeOn::All, WakeOn::Mention) => Some("wake_on: mention, by the space"),
         (WakeOn::All, WakeOn::All) => None,
-    };
-    if let Some(reason) = quiet.filter(|_| !named) {
-        return Fate::Skipped { reason: Some(reason.into()) };
     }
-    if spoken > agent.hop_limit { Fate::Held } else { Fate::Waiting }
+}
+
+/// What becomes of an agent's message with another agent.
+fn fate(agent: &AgentFacts, space: WakeOn, named: bool, spoken: u32) -> Fate {
+    match quiet(agent, space, named) {
+        Some(reason) => Fate::Skipped { reason: Some(reason.into()) },
+        None if spoken > agent.hop_limit => Fate::Held,
+        None => Fate::Waiting,
+    }
 }
 
 /// Time lets only so many go: each reply to a released event counts towards the same root, so that a
@@ -329,6 +352,34 @@ mod tests {
         let after = Timestamp::from_millisecond(limits::HELD_MS.cast_signed()).ok();
         assert_eq!([released(8), released(9), released(16), released(17)], [None, after, after, None]);
         assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 900)[0].fate, Fate::Waiting);
+    }
+
+    #[test]
+    fn only_what_another_agent_is_to_hear_counts_towards_the_bound() {
+        let (a, h) = (member(1, "a", true), member(3, "h", false));
+        let (b, mut quiet, mut retired) = (member(2, "b", true), member(4, "q", true), member(5, "r", true));
+        quiet.agent.as_mut().unwrap().wake_on = WakeOn::Mention;
+        retired.agent.as_mut().unwrap().standing = Standing::Retired;
+        let all = |others: &[&MemberFacts]| -> Vec<MemberFacts> {
+            [&a].into_iter().chain(others.iter().copied()).cloned().collect()
+        };
+        for (members, sender, named, space, counted) in [
+            (all(&[&h]), 1, vec![], WakeOn::All, false),
+            (all(&[&h, &b]), 1, vec![], WakeOn::All, true),
+            (all(&[&h, &b]), 3, vec![], WakeOn::All, false),
+            (all(&[&h, &b]), 1, vec![], WakeOn::Mention, false),
+            (all(&[&h, &b]), 1, vec![id(2)], WakeOn::Mention, true),
+            (all(&[&h, &quiet]), 1, vec![], WakeOn::All, false),
+            (all(&[&h, &quiet]), 1, vec![id(4)], WakeOn::All, true),
+            (all(&[&h, &retired]), 1, vec![id(5)], WakeOn::All, false),
+        ] {
+            let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+            assert_eq!(
+                counts(&said(sender, "x"), &named, &members, space),
+                counted,
+                "{sender} to {names:?}, naming {named:?}, {space:?}"
+            );
+        }
     }
 
     #[test]

@@ -3,13 +3,14 @@
 //! Names and texts are data: they are rendered as JSON strings, so that no message can forge a
 //! header, a sender or an outcome.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
 use crate::call::OutcomeStatus;
 use crate::delivery::{self, space_of};
-use crate::event::{EventData, EventKind, Said, Trust, Waiting};
+use crate::event::{EventData, EventKind, Principal, Said, Trust, Waiting};
 use crate::id::RootId;
 use crate::life::Requester;
 use crate::limits;
@@ -101,6 +102,25 @@ fn describe(waiting: &Waiting) -> String {
 /// Bytes that an event takes where it is listed, from above.
 fn shown_size(waiting: &Waiting) -> usize {
     line(waiting, waiting.event.at).len() + NUMBER_MAX_BYTES
+}
+
+/// Who breaks into a cycle with urgent words, in the order in which they are heard where there is not room for
+/// all: whoever asked for what the cycle does, then whoever spoke last. With each goes the place of its last
+/// word. What one sender said is shown from the first of it that waits, or not at all.
+pub fn speakers<'a>(
+    words: impl IntoIterator<Item = (u64, &'a Principal)>,
+    requesters: &[Requester],
+) -> Vec<(&'a Principal, u64)> {
+    let mut found: Vec<(&Principal, u64)> = Vec::new();
+    for (seq, speaker) in words {
+        match found.iter_mut().find(|(known, _)| *known == speaker) {
+            Some((_, last)) => *last = seq.max(*last),
+            None => found.push((speaker, seq)),
+        }
+    }
+    let asked = |speaker: &Principal| requesters.iter().any(|requester| requester.principal == *speaker);
+    found.sort_by_key(|(speaker, last)| (!asked(speaker), Reverse(*last)));
+    found
 }
 
 /// The entry that begins a cycle. `notice` is a word of the runtime about what happened since.
@@ -296,7 +316,7 @@ pub fn ago(at: Timestamp, now: Timestamp) -> String {
 mod tests {
     use super::*;
     use crate::entity::EntityKind;
-    use crate::event::{Channel, Envelope, Event, Principal};
+    use crate::event::{Channel, Envelope, Event};
     use crate::id::{EntityId, EventId, MessageId, SpaceId};
     use uuid::Uuid;
 
@@ -426,6 +446,22 @@ mod tests {
         let agents = [said(3, 9, 5, true, "x"), said(5, 8, 5, true, "y")];
         let batch = take(&agents, 10, None, usize::MAX).unwrap();
         assert_eq!((batch.root.0.as_str(), batch.hop), ("root-5", 6));
+    }
+
+    #[test]
+    fn whoever_asked_breaks_in_first_then_whoever_spoke_last() {
+        let who = |n: u128| Principal::Entity(EntityId(Uuid::from_u128(n)));
+        let (asker, other, third) = (who(1), who(2), who(3));
+        let asked = |by: &Principal| vec![Requester { principal: by.clone(), space: None }];
+        let words = [(2, &asker), (3, &other), (5, &asker), (9, &other), (7, &third)];
+        for (requesters, expected) in [
+            (vec![], vec![(&other, 9), (&third, 7), (&asker, 5)]),
+            (asked(&asker), vec![(&asker, 5), (&other, 9), (&third, 7)]),
+            ([asked(&asker), asked(&third)].concat(), vec![(&third, 7), (&asker, 5), (&other, 9)]),
+        ] {
+            assert_eq!(speakers(words, &requesters), expected, "{requesters:?}");
+        }
+        assert_eq!(speakers([], &asked(&asker)), []);
     }
 
     #[test]

@@ -192,7 +192,7 @@ pub struct OpenCycle {
     /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
-    /// Whether a step failed by its content after something new was let in: nothing more is.
+    /// Whether a step failed that had been shown something new, or may have been: nothing more is shown.
     #[serde(default, skip_serializing_if = "is_false")]
     pub wary: bool,
     /// Milliseconds of its wakings; what lies between them is not lived.

@@ -35,8 +35,6 @@ pub const PEEK_MAX: u32 = 10;
 pub const ADDRESSED_MAX: usize = 256;
 /// Urgent events, with what their senders said before, that one look brings.
 pub const URGENT_MAX: u32 = 100;
-/// Waiting events among which one look seeks what was said before by those who said something urgent.
-pub const URGENT_LOOK: u32 = 1_000;
 /// Generations of one cycle that news may abort; after that it is shown at the next step.
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 
@@ -290,6 +288,8 @@ pub const STREAM_REPLAY_PAGE: u32 = 50;
 pub const STREAM_PING_MS: u64 = 15_000;
 /// Time that a client which did not read has to take the farewell before the connection is cut.
 pub const STREAM_FAREWELL_MS: u64 = 5_000;
+/// Speakers, each in each of their spaces, whose order is judged at once.
+pub const SPEAKERS_JUDGED_MAX: usize = 65_536;
 /// Flaws of a store that are listed one by one; more are counted.
 pub const FLAWS_MAX: usize = 1_000;
 /// Longest line of an agent that is imported.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Found;
 use super::promises::AllWords;
 use crate::follow::Told;
-use crate::history::{Entry, Happened, History, Lived};
+use crate::history::{Entry, Happened, History, Lived, Timeline, Words};
 use crate::inbox::{self, From};
 
 impl Lived {
@@ -107,6 +107,31 @@ pub(super) fn shown(agent: &Lived, words: &AllWords<'_>, found: &mut Found) {
     }
     for (mark, cycles) in shown {
         found.add(format!("{name}: cycles {cycles:?} show `{mark}`, which is no event of it"));
+    }
+}
+
+/// What one person says in one space is shown in the order in which it was said.
+pub(super) fn order(agent: &Lived, history: &History, found: &mut Found) {
+    let said = |space: &'_ Timeline| -> Vec<(String, (String, String, u64))> {
+        let by_people = space.messages.iter().filter(|words| words.call.is_none());
+        let place = |words: &Words| (space.id.clone(), words.sender.clone(), words.seq);
+        by_people.filter_map(|words| Some((mark_of(false, &words.text)?, place(words)))).collect()
+    };
+    let places: BTreeMap<_, _> = history.spaces.iter().flat_map(said).collect();
+    let mut last: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for entry in agent.log.iter().filter(|entry| entry.kind == "inbox" || entry.kind == "injection") {
+        let shown = inbox::events(&entry.text).unwrap_or_default();
+        for event in shown.iter().filter(|event| event.from == From::Human) {
+            let token = mark_of(false, &event.text).unwrap_or_default();
+            let Some((space, sender, seq)) = places.get(&token) else { continue };
+            let before = last.insert((space, sender), *seq).unwrap_or(0);
+            found.expect(before < *seq, || {
+                format!(
+                    "{}: shown {token} (message {seq}) behind message {before} of the same person",
+                    agent.name
+                )
+            });
+        }
     }
 }
 

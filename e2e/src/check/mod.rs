@@ -101,6 +101,7 @@ pub fn check(
         promises::events(agent, ledger, history, &mut found);
         minds::log(agent, &mut found);
         minds::shown(agent, &words, &mut found);
+        minds::order(agent, history, &mut found);
         minds::quotes(agent, &words, history, &mut found);
         minds::notes(agent, &mut found);
         minds::runs(agent, &mut found);

@@ -251,6 +251,7 @@ fn what_was_lived_wrongly_is_seen() {
         ada(story).log[3].text = text;
     };
     sees(again, &["event m1 (t-000001-t) is lived by [\"c1\"] and shown in [\"c1\", \"c2\"]"]);
+    sees(again, &["ada: shown t-000001-t (message 1) behind message 2 of the same person"]);
     sees(|story| ada(story).events[0].state = "waiting".into(), &["event m3 at 4 is waiting"]);
     sees(|story| ada(story).events[0].state = "dead".into(), &["event m3 at 4 is dead"]);
     sees(

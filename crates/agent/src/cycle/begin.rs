@@ -145,11 +145,14 @@ struct Left {
 
 /// A cycle of which something is lived goes on.
 fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<Opening>) {
-    match End::of(&open, left.died, setup.panicked) {
+    let end = End::of(&open, left.died, setup.panicked);
+    match end {
         End::Died => open.deaths = open.deaths.saturating_add(1),
         End::Panicked => open.attempts = open.attempts.saturating_add(1),
         End::Blameless => {}
     }
+    // It may have been what the step was shown besides: who has no calls was thinking.
+    open.wary |= end != End::Blameless && left.calls.is_empty();
     open.asked = false;
     open.opening = Some(setup.fresh);
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_told).collect());

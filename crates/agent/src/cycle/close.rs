@@ -140,7 +140,7 @@ impl Cycle {
         if self.open.lived {
             if let (Some(open), At::Step(step)) = (changes.open.as_mut(), at) {
                 open.attempts = open.attempts.saturating_add(u32::from(blame));
-                open.wary |= blame && !step.injected.is_empty();
+                open.wary |= blame && step.shows_more_than(&self.open);
                 open.asked = false;
             }
         } else if let At::Step(step) = at {

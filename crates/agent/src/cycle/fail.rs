@@ -91,8 +91,10 @@ impl Cycle {
 
     /// After something was lived: the cycle is retried from its last commit, up to the bound.
     fn retry_or_break_off(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
-        // What was refused as invalid, rebuilt and refused again would be sent once more as it was.
-        let in_vain = self.log.rebuilt && matches!(error, ModelError::Invalid(_));
+        // What was refused as invalid, rebuilt and refused again would be sent once more as it was; but for
+        // what the step was shown besides, which it is tried without.
+        let same = !step.shows_more_than(&self.open);
+        let in_vain = self.log.rebuilt && matches!(error, ModelError::Invalid(_)) && same;
         let attempts = self.open.attempts.saturating_add(1);
         if in_vain || attempts >= self.who.config.limits.max_attempts {
             return self.broken_off(At::Step(step), &error.to_string(), now);

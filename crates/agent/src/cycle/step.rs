@@ -68,6 +68,11 @@ impl Step {
         self.in_sight().map(|waiting| waiting.seq).collect()
     }
 
+    /// Whether it was shown something that its cycle did not know: in full, or in a preview.
+    pub(super) fn shows_more_than(&self, open: &OpenCycle) -> bool {
+        !self.injected.is_empty() || self.previewed != open.previewed
+    }
+
     /// The same end for everything that it was shown.
     pub(super) fn settled(&self, fate: &Fate) -> Vec<Settlement> {
         self.in_sight().map(|shown| Settlement { seq: shown.seq, fate: fate.clone() }).collect()

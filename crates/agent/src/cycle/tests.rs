@@ -3,6 +3,7 @@
 mod aware;
 mod bad;
 mod beyond;
+mod blamed;
 mod canceling;
 mod ends;
 mod failing;
@@ -414,139 +415,6 @@ fn after_a_crash_before_the_start_an_unsafe_call_is_still_to_be_made() {
 }
 
 #[test]
-fn a_failure_of_the_content_gives_the_batch_back_and_counts() {
-    let mut cycle = begin((1..=8).map(|n| service(n, 0)).collect());
-    drive(&mut cycle);
-    cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
-    let (commits, next) = drive(&mut cycle);
-    assert!(matches!(next, Next::Rest(Rested::Parked { until: Some(_), .. })));
-    assert!(commits[0].blame);
-    assert!(commits[0].settle.iter().all(|s| s.fate == Fate::Waiting));
-}
-
-#[test]
-fn a_failure_of_the_surroundings_counts_nothing_and_rests_longer_each_time() {
-    let mut pauses = Vec::new();
-    for failures in 0..3 {
-        let mut waking = waking(vec![service(1, 0)]);
-        waking.life.failures = failures;
-        let mut cycle = begin_with(waking);
-        drive(&mut cycle);
-        cycle.thought(Err(ModelError::Network("down".into())), at(2_000));
-        let (commits, _) = drive(&mut cycle);
-        assert!(!commits[0].blame);
-        assert_eq!(commits[0].failures, Some(failures + 1));
-        pauses.push(commits[0].rest.as_ref().unwrap().not_before.unwrap());
-    }
-    assert!(pauses[0] < pauses[1] && pauses[1] < pauses[2]);
-}
-
-#[test]
-fn an_event_that_fails_alone_as_often_as_it_may_is_dead() {
-    let mut cycle = begin(vec![service(1, 4)]);
-    drive(&mut cycle);
-    cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
-    let (commits, next) = drive(&mut cycle);
-    assert!(matches!(commits[0].settle[0].fate, Fate::Dead { .. }));
-    assert_eq!(rested(&next).0, Ending::Failed);
-}
-
-/// The activation after one that closed nothing, over the same cycle.
-fn after(end: End, deaths: u32, attempts: u32, events: u64) -> (Vec<Changes>, Next) {
-    let events: Vec<Waiting> = (1..=events).map(|seq| Waiting { deaths, ..service(seq, attempts) }).collect();
-    let taken: Vec<u64> = events.iter().map(|event| event.seq).collect();
-    let mut again = waking(events);
-    again.life.open = Some(left_open(&taken));
-    again.died = end == End::Died;
-    again.clean = !again.died;
-    drive(&mut begin_after(again, end == End::Panicked))
-}
-
-use super::attempts::End;
-
-#[test]
-fn a_poison_that_kills_the_process_is_buried_without_asking_the_model() {
-    let (commits, next) = after(End::Died, limits::DEATHS_MAX - 1, 0, 1);
-    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
-    assert_eq!(commits[0].tried, [Tried { seq: 1, attempts: 0, deaths: limits::DEATHS_MAX }]);
-    let Fate::Dead { reason } = &commits[1].settle[0].fate else { panic!("wanted it dead") };
-    assert!(reason.contains("the process died 19 times"), "{reason}");
-    assert_eq!(rested(&next).0, Ending::Failed);
-}
-
-#[test]
-fn the_cycle_of_a_process_that_died_is_taken_up_under_its_own_id_and_counts_the_death() {
-    let (commits, next) = after(End::Died, 0, 0, 4);
-    let open = commits[0].open.as_ref().unwrap();
-    assert_eq!((open.id, open.opening), (CycleId(Uuid::from_u128(40)), Some(CycleId(Uuid::from_u128(50)))));
-    assert_eq!(open.taken, [1, 2], "half of those that it died with");
-    assert_eq!(commits[0].tried.iter().map(|tried| tried.deaths).collect::<Vec<_>>(), [1; 4]);
-    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Sent]);
-    assert!(commits[1].open.as_ref().unwrap().asked && matches!(next, Next::Think(_)));
-}
-
-#[test]
-fn a_suspect_says_that_its_request_is_sent_and_its_reply_is_here() {
-    let mut again = waking(vec![Waiting { deaths: 1, ..service(1, 0) }]);
-    again.clean = false;
-    let mut cycle = begin_with(again);
-    assert!(matches!(cycle.next(at(2_000)), Next::Commit(_)));
-    cycle.committed(done(Glance::default()), at(2_000));
-    assert!(matches!(cycle.next(at(2_000)), Next::Encode(_)), "built before it is said to be sent");
-    let (sent, _) = drive(&mut cycle);
-    assert_eq!(kinds(&sent), [CommitKind::Sent]);
-    let (commits, _) = say(&mut cycle, vec![text("well")]);
-    assert_eq!(kinds(&commits), [CommitKind::Arrived, CommitKind::Decide]);
-    assert!(!commits[0].open.as_ref().unwrap().asked);
-}
-
-#[test]
-fn a_step_during_which_the_process_dies_too_often_breaks_its_cycle_off_and_one_that_waits_for_a_model_never()
-{
-    let mut cycle = begin(vec![service(1, 0)]);
-    drive(&mut cycle);
-    let (commits, _) = say(&mut cycle, vec![call("note")]);
-    let again = |deaths, asked| {
-        let mut again = after_crash(&commits, 9);
-        let open = again.life.open.as_mut().unwrap();
-        (open.deaths, open.asked) = (deaths, asked);
-        again.died = true;
-        drive(&mut begin_with(again))
-    };
-    let (commits, next) = again(limits::DEATHS_MAX - 1, false);
-    assert!(matches!(&rested(&next), (Ending::Failed, Some(why)) if why.contains("the process died")));
-    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
-    for asked in [false, true] {
-        let (commits, next) = again(3, asked);
-        assert_eq!(commits[0].open.as_ref().unwrap().deaths, if asked { 3 } else { 4 });
-        assert!(matches!(next, Next::Think(_)), "{next:?}");
-    }
-}
-
-#[test]
-fn after_a_crash_only_agents_that_were_awake_are_suspects() {
-    let crashed = |waiting| Waking { clean: false, ..waking(waiting) };
-    assert!(!crashed(vec![service(1, 0)]).is_suspect(), "it only waited");
-    assert!(crashed(vec![service(1, 0), service(2, 1)]).is_suspect());
-    let (opened, _) = drive(&mut begin(vec![service(1, 0)]));
-    let mut awake = crashed(vec![service(1, 0)]);
-    awake.life.open.clone_from(&opened[0].open);
-    assert!(awake.is_suspect());
-    awake.clean = true;
-    assert!(!awake.is_suspect(), "nothing crashed");
-}
-
-#[test]
-fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
-    let (commits, next) = after(End::Panicked, 0, 5, 2);
-    assert_eq!(commits[0].open.as_ref().unwrap().taken, [1]);
-    assert_eq!(commits[0].tried.iter().map(|tried| tried.attempts).collect::<Vec<_>>(), [6, 6]);
-    assert!(matches!(next, Next::Think(_)), "{next:?}");
-    let (commits, _) = after(End::Panicked, 0, 5, 1);
-    assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }), "it panicked alone");
-}
-
-#[test]
 fn the_same_words_are_not_said_twice_in_one_space() {
     let space = SpaceId(Uuid::from_u128(9));
     let says = |row: &CallRow| {
@@ -578,49 +446,6 @@ fn the_same_words_are_not_said_twice_in_one_space() {
         told.push((outcomes.collect::<Vec<_>>(), commits[0].inward.says.len()));
     }
     assert_eq!(told, [(vec![false, false, true], 2), (vec![true, true], 0)]);
-}
-
-#[test]
-fn a_cancel_before_anything_was_lived_settles_the_events() {
-    let mut cycle = begin(vec![service(1, 0)]);
-    drive(&mut cycle);
-    cancel(&mut cycle);
-    assert!(cycle.interrupted());
-    cycle.abandoned(None);
-    let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
-    assert_eq!(commits[0].settle[0].fate.as_str(), "canceled");
-    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
-    assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Notice]);
-}
-
-#[test]
-fn a_cancel_holds_although_the_process_died_before_anything_was_lived() {
-    let mut cycle = begin(vec![service(1, 0)]);
-    let (opened, _) = drive(&mut cycle);
-    let mut again = waking(vec![service(1, 1), service(2, 0)]);
-    again.life.open.clone_from(&opened[0].open);
-    again.cancel = Some(cycle.id());
-    let mut cycle = begin_with(again);
-    let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
-    let settled: Vec<_> = commits[1].settle.iter().map(|s| (s.seq, s.fate.as_str())).collect();
-    assert_eq!(settled, [(1, "canceled")], "what came later still waits");
-}
-
-#[test]
-fn a_cancel_in_the_middle_leaves_no_call_unanswered() {
-    let mut cycle = begin(vec![service(1, 0)]);
-    drive(&mut cycle);
-    say(&mut cycle, vec![call("look"), call("fire")]);
-    cancel(&mut cycle);
-    let (commits, next) = drive(&mut cycle);
-    assert_eq!(rested(&next).0, Ending::Canceled);
-    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
-    assert_eq!(kinds, [EntryKind::Outcomes, EntryKind::Notice]);
-    let statuses: Vec<_> =
-        commits[0].call_changes.iter().map(|c| c.outcome.as_ref().unwrap().status).collect();
-    assert_eq!(statuses, [OutcomeStatus::Canceled, OutcomeStatus::Unknown]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Urgent events in full, in the middle of a cycle; and what the agent asked to see.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use super::{Prepared, Situation, Waits};
@@ -10,24 +9,31 @@ use crate::inbox;
 use crate::limits;
 
 /// Shows urgent events (each with all that its sender said before) where the config injects, and the
-/// oldest ones where the agent peeked. Where there is not room for all, what is urgent comes before what
-/// was said before it, and the newest first: the word for which a generation was given up or a call
-/// held back is among what is shown. The rest is read in the next cycle, in its order.
+/// oldest ones where the agent peeked. Where there is not room for all, the last words of somebody wait, and
+/// never those before them: what one person says is read in the order in which it was said. What waits
+/// behind a backlog of its sender may not be reached so; where a call was held back for it, at least the
+/// oldest of all that waits is shown, until the cycle ends or has come to it.
 pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
-    let mut chosen: Vec<Waiting> = Vec::new();
+    let Waits { oldest, urgent, .. } = situation.waits;
+    let fresh = |waiting: &&Waiting| !situation.is_in_hand(waiting.seq);
+    let mut chosen: Vec<&Waiting> = Vec::new();
     if wanted(situation) {
-        chosen.extend(situation.waits.urgent.iter().cloned());
-        chosen.sort_by_key(|waiting| {
-            let asked = situation.held_back && waiting.event.urgent && situation.is_of_requester(waiting);
-            (!asked, !waiting.event.urgent, Reverse(waiting.seq))
-        });
+        let words = urgent.iter().filter(fresh).map(|word| (word.seq, &word.event.envelope.principal));
+        for (speaker, _) in inbox::speakers(words, situation.requesters) {
+            chosen
+                .extend(urgent.iter().filter(fresh).filter(|word| word.event.envelope.principal == *speaker));
+        }
+        if chosen.is_empty() && situation.held_back {
+            chosen.extend(oldest.iter().filter(fresh));
+        }
     }
     if situation.lived && !situation.wary {
-        let oldest = situation.waits.oldest.iter().filter(|waiting| !situation.is_in_hand(waiting.seq));
-        chosen.extend(oldest.take(situation.peek.min(limits::PEEK_MAX) as usize).cloned());
+        let peeked = situation.peek.min(limits::PEEK_MAX) as usize;
+        chosen.extend(oldest.iter().filter(fresh).take(peeked));
     }
     let mut known = HashSet::new();
-    chosen.retain(|waiting| !situation.is_in_hand(waiting.seq) && known.insert(waiting.seq));
+    let chosen: Vec<Waiting> =
+        chosen.into_iter().filter(|waiting| known.insert(waiting.seq)).cloned().collect();
     // Whoever is flooded ends its cycle and takes the rest in the next one; only what a call was held
     // back for is shown in any case.
     if situation.held_back || (situation.room > 0 && situation.max_bytes > 0) {
@@ -114,24 +120,39 @@ mod tests {
     }
 
     #[test]
-    fn where_room_is_short_the_newest_urgent_word_is_shown_before_all_that_was_said_before() {
+    fn where_room_is_short_the_last_words_of_somebody_wait_and_never_the_first() {
         let mut events: Vec<_> = (1..=50).map(|n| service(n, "a", false)).collect();
-        events.push(service(51, "a", true));
-        events.push(service(52, "b", true));
+        events.extend([service(51, "a", true), service(52, "b", true), service(53, "c", true)]);
         let mut waits = waits(events.clone());
         waits.urgent = events;
-        let shown = |room, held_back: bool, interrupted: bool| -> Vec<u64> {
-            let asker = crate::delivery::requester(&service(1, "a", false).event);
+        let shown = |room, asker: &'static str, change: fn(&mut super::Situation<'_>)| -> Vec<u64> {
+            let asker = crate::delivery::requester(&service(1, asker, false).event);
             let requesters: &'static [_] = Box::leak(Box::new([asker]));
             let change = |s: &mut super::Situation<'_>| {
-                (s.room, s.held_back, s.interrupted, s.requesters) =
-                    (room, held_back, interrupted, requesters);
+                (s.room, s.requesters) = (room, requesters);
+                change(s);
             };
             check(&json!({}), change, &waits).inject.iter().map(|waiting| waiting.seq).collect()
         };
-        assert_eq!(shown(5, false, true), [48, 49, 50, 51, 52]);
-        assert_eq!(shown(1, false, true), [52], "the newest");
-        assert_eq!(shown(0, true, false), [51], "the word that the call was held back for");
+        let first = |n: u64| (1..=n).collect::<Vec<_>>();
+        assert_eq!(shown(5, "nobody", |_| {}), [1, 2, 3, 52, 53], "whoever spoke last first");
+        assert_eq!(shown(1, "nobody", |_| {}), [53]);
+        assert_eq!(shown(5, "a", |_| {}), first(5), "whoever asked first of all");
+        assert_eq!(shown(60, "a", |_| {}), first(53));
+        assert_eq!(shown(0, "a", |s| s.held_back = true), [1], "at least one, and that the oldest");
+        let taken = |s: &mut super::Situation<'_>| (s.held_back, s.in_hand) = (true, &[1, 2]);
+        assert_eq!(shown(0, "a", taken), [3]);
+    }
+
+    #[test]
+    fn where_the_word_that_a_call_waits_for_is_out_of_reach_the_oldest_of_all_are_shown() {
+        let mut waits = waits((1..=20).map(|n| service(n, "a", false)).collect());
+        waits.count = 5_000;
+        let shown = |held_back, room| -> Vec<u64> {
+            let change = |s: &mut super::Situation<'_>| (s.held_back, s.room) = (held_back, room);
+            check(&json!({}), change, &waits).inject.iter().map(|waiting| waiting.seq).collect()
+        };
+        assert_eq!((shown(true, 3), shown(true, 0), shown(false, 3)), (vec![1, 2, 3], vec![1], vec![]));
     }
 
     #[test]

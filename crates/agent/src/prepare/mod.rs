@@ -32,7 +32,8 @@ pub struct Waits {
     pub count: u32,
     /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
     pub oldest: Vec<Waiting>,
-    /// The urgent ones, each with all that its sender said before, oldest first.
+    /// The urgent ones, each with all that its sender said before, oldest first; of a sender with very much to
+    /// say only the oldest.
     pub urgent: Vec<Waiting>,
 }
 
@@ -90,10 +91,6 @@ pub struct Situation<'a> {
 impl Situation<'_> {
     fn tokens(&self) -> u64 {
         self.window.iter().map(|entry| u64::from(entry.tokens)).sum()
-    }
-
-    fn is_of_requester(&self, waiting: &Waiting) -> bool {
-        self.requesters.iter().any(|requester| requester.principal == waiting.event.envelope.principal)
     }
 
     fn is_in_hand(&self, seq: u64) -> bool {

@@ -254,7 +254,8 @@ mod tests {
             now = until;
         }
         assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        assert_eq!(turns.next(now, true), turn(1, true));
+        let again = turns.next(now, true).unwrap();
+        assert!(again.careful && again.panicked);
         turns.ended(agent(1), now);
         assert_eq!(turns.broke(agent(1), now, &NoJitter) - now, 1_000);
         turns.hurry(agent(1));

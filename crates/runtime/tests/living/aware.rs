@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::EntryKind;
+use agent::id::AgentId;
 use agent::port::Heard;
 use agent::run::Ending;
 use agent::update::{Topic, Update};
@@ -176,4 +177,83 @@ async fn an_unsafe_call_is_held_back_whatever_else_its_requester_said_before() {
     play.gate.open();
     world.quiet().await.unwrap();
     assert_eq!((play.counters.effects("slow"), play.counters.effects("fire")), (1, 0));
+}
+
+/// An urgent word takes along what its sender said before it; where there is not room for all, the last of it
+/// waits, and never the first.
+#[tokio::test]
+async fn what_one_person_says_is_processed_in_its_order_also_where_an_urgent_word_does_not_fit() {
+    for (per_cycle, awareness) in
+        [(4, Awareness::PreviewInject), (3, Awareness::Interrupt), (100, Awareness::PreviewInject)]
+    {
+        let play = Play::new(|prompt| match (inbox(prompt).contains("begin"), step(prompt)) {
+            (true, 0) => Script::new().call("slow", &json!({})),
+            _ => done(),
+        });
+        let world = &play.world;
+        let (husam, mona) = (world.human("husam").await.unwrap(), world.human("mona").await.unwrap());
+        let config = json!({"limits": {"events_per_cycle": per_cycle}, "urgency": {"patterns": ["*5*"]}});
+        let config = AgentConfig { awareness, ..AgentConfig::from_json(&config).unwrap() };
+        let ada = world.agent("ada", config).await.unwrap();
+        let lab = world.space("lab", &[husam, mona, ada.entity()]).await.unwrap();
+        world.say(husam, lab, "begin").await.unwrap();
+        world.pass(Duration::from_millis(100)).await.unwrap();
+        play.gate.begun(1).await;
+        for n in 1..=5 {
+            world.say(mona, lab, &format!("word {n}")).await.unwrap();
+        }
+        play.gate.open();
+        world.quiet().await.unwrap();
+
+        assert_eq!(
+            words(&play, ada).await,
+            ["1", "2", "3", "4", "5"],
+            "{per_cycle} per cycle, {awareness:?}"
+        );
+    }
+}
+
+/// The word that a call is held back for stands behind much else that its speaker said: it is come to, in order,
+/// and until then the call does not begin, however often the model wants it.
+#[tokio::test]
+async fn a_call_that_is_held_back_behind_a_backlog_comes_to_the_word_and_never_begins() {
+    let play = Play::unsafely(|prompt| match step(prompt) {
+        _ if everything(prompt).contains("not the second one!") => done(),
+        0 if inbox(prompt).contains("launch") => {
+            Script::new().call("slow", &json!({})).call("fire", &json!({}))
+        }
+        _ => Script::new().call("fire", &json!({})),
+    });
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let config = AgentConfig::from_json(&json!({"limits": {"events_per_cycle": 3}})).unwrap();
+    let ada = world.agent("ada", AgentConfig { awareness: Awareness::None, ..config }).await.unwrap();
+    let ops = world.space("ops", &[husam, ada.entity()]).await.unwrap();
+    let den = world.space("den", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, ops, "launch in two stages").await.unwrap();
+    world.pass(Duration::from_millis(100)).await.unwrap();
+    play.gate.begun(1).await;
+    for n in 10..50 {
+        world.say(husam, den, &format!("word {n}")).await.unwrap();
+    }
+    world.say(husam, ops, "not the second one!").await.unwrap();
+    play.gate.open();
+    world.quiet().await.unwrap();
+
+    assert_eq!(play.counters.effects("fire"), 0);
+    assert_eq!(words(&play, ada).await, (10..50).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert!(world.runs(ada).await.unwrap().len() < 6, "many words are come to in one cycle");
+}
+
+/// What follows each "word " in all that the agent was shown, in order.
+async fn words(play: &Play, agent: AgentId) -> Vec<String> {
+    let mut read = Vec::new();
+    for entry in play.world.mind(agent).await.unwrap() {
+        if matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection) {
+            let text = entry.message.text();
+            let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect();
+            read.extend(text.split("word ").skip(1).map(number));
+        }
+    }
+    read
 }

@@ -187,3 +187,69 @@ async fn a_cycle_that_panics_in_its_middle_is_broken_off_after_its_attempts() {
     play.world.quiet().await.unwrap();
     assert_eq!(play.world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
 }
+
+/// A cycle of one question that is shown, at its second step, that POISON waits.
+async fn glimpsed(fails: impl Fn() -> Script + Send + Sync + 'static) -> (Play, AgentId, SpaceId) {
+    let play = Play::new(move |prompt| {
+        let seen = prompt.items.iter().any(|item| format!("{item:?}").contains("POISON"));
+        match step(prompt) {
+            _ if seen => fails(),
+            0 => Script::new().call("slow", &json!({})).native("w", "m", "{}"),
+            1 => Script::new().call("send_message", &send("lab", "answered")),
+            _ => done(),
+        }
+    });
+    let (husam, ada, lab) = one_agent(&play).await;
+    play.world.say(husam, lab, "a question").await.unwrap();
+    play.world.pass(2 * SECOND).await.unwrap();
+    play.world.service(ada, "poison", "bell", json!({"n": "POISON"})).await.unwrap();
+    play.gate.open();
+    (play, ada, lab)
+}
+
+/// The question is answered in one cycle, and the poison died alone.
+async fn only_the_poison_died(play: &Play, ada: AgentId, lab: SpaceId) {
+    play.world.quiet().await.unwrap();
+    assert_eq!(play.world.fate(ada, "poison").await.unwrap().as_str(), "dead");
+    let heard = play.world.heard(lab).await.unwrap();
+    assert_eq!(heard.iter().filter(|(_, said)| said == "answered").count(), 1, "{heard:?}");
+    let runs = play.world.runs(ada).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Rested], "{runs:?}");
+}
+
+#[tokio::test]
+async fn a_cycle_that_fails_at_a_glimpse_of_what_waits_goes_on_without_it() {
+    for error in [ModelError::Garbage("an empty reply".into()), ModelError::Invalid("400".into())] {
+        let (play, ada, lab) = glimpsed(move || Script::fails(error.clone())).await;
+        only_the_poison_died(&play, ada, lab).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_that_panics_at_a_glimpse_of_what_waits_goes_on_without_it() {
+    let (play, ada, lab) = glimpsed(panics).await;
+    only_the_poison_died(&play, ada, lab).await;
+}
+
+#[tokio::test]
+async fn a_cycle_that_kills_the_process_at_a_glimpse_of_what_waits_goes_on_without_it() {
+    let (store, fell) = (Arc::<OnceLock<Arc<Mutex<Sqlite>>>>::default(), Arc::<AtomicBool>::default());
+    let (cut, falls) = (Arc::clone(&store), Arc::clone(&fell));
+    let (mut play, ada, lab) = glimpsed(move || {
+        cut_off(cut.get().unwrap());
+        falls.store(true, Ordering::SeqCst);
+        Script::new().hang()
+    })
+    .await;
+    assert!(store.set(Arc::clone(&play.sqlite)).is_ok());
+    let mut restarts = 0;
+    for _ in 0..600 {
+        play.world.pass(SECOND).await.unwrap();
+        if fell.swap(false, Ordering::SeqCst) {
+            play.dies();
+            restarts += 1;
+            assert!(restarts <= 21, "it still kills");
+        }
+    }
+    only_the_poison_died(&play, ada, lab).await;
+}

@@ -14,6 +14,7 @@ use agent::space::Message;
 use storage::sqlite::Sqlite;
 
 use crate::disk::now;
+use crate::mind::{DEADLY, FOUL};
 use crate::world::World;
 
 /// Judges the world as it is; what is wrong is noted.
@@ -41,6 +42,7 @@ pub(crate) fn judge(world: &World) {
         lived_once(world, &sqlite, *agent, &entries);
         in_order(world, *agent, &entries, &messages);
         bounded(world, &sqlite, *agent);
+        only_poison_dies(world, &sqlite, *agent);
         slots(world, &sqlite, *agent);
         let card = now(Reader::agent(&sqlite, *agent)).unwrap().unwrap();
         world.nature.hold(card.damage.is_none(), || format!("{agent} was set apart: {:?}", card.damage));
@@ -113,6 +115,20 @@ fn lived_once(world: &World, sqlite: &Sqlite, agent: AgentId, entries: &[Entry])
                 row.seq
             )
         });
+    }
+}
+
+/// P6: what no model can answer, and what kills, is never lived; no death of a process is laid on anything else.
+fn only_poison_dies(world: &World, sqlite: &Sqlite, agent: AgentId) {
+    for row in inbox(sqlite, agent) {
+        let data = format!("{:?}", row.event.data);
+        let poison = data.contains(DEADLY) || data.contains(FOUL);
+        let right = match &row.fate {
+            Fate::Lived { .. } => !poison,
+            Fate::Dead { reason } => poison || !reason.contains("the process died"),
+            _ => true,
+        };
+        world.nature.hold(right, || format!("P6: {data} of {agent} is {:?}", row.fate));
     }
 }
 

@@ -85,6 +85,14 @@ fn entries(prompt: &Prompt) -> Vec<Arc<Entry>> {
     prompt.items.iter().filter_map(entry).collect()
 }
 
+/// What a request sends besides.
+fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
+    prompt.items.iter().filter_map(|item| match item {
+        Item::Layer(text) => Some(&**text),
+        Item::Entry(_) => None,
+    })
+}
+
 /// What the cycle in hand was shown.
 fn shown(prompt: &Prompt) -> String {
     let entries = entries(prompt);
@@ -238,11 +246,13 @@ impl Mind {
 
     fn beats(&self, prompt: &Prompt) -> VecDeque<Beat> {
         let (nature, shown) = (&self.nature, shown(prompt));
-        if shown.contains(DEADLY) {
+        // A glimpse of it is enough.
+        let seen = |what: &str| shown.contains(what) || layers(prompt).any(|layer| layer.contains(what));
+        if seen(DEADLY) {
             self.pulse.kill();
             return [Beat::Silence].into();
         }
-        if shown.contains(FOUL) {
+        if seen(FOUL) {
             return [Beat::Fail(ModelError::Invalid("foul".to_owned()))].into();
         }
         let dice = &nature.dice;

@@ -80,7 +80,8 @@ pub(super) fn settle(
             state.step = attempts.map(|attempts| attempts + failed);
         }
         let sql = format!(
-            "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ? WHERE agent = ? AND seq = ? RETURNING {SETTLED}"
+            "UPDATE event SET state = ?1, cycle = ?2, step = ?3, reason = CASE WHEN ?1 = 2 THEN reason ELSE ?4 END \
+             WHERE agent = ?5 AND seq = ?6 RETURNING {SETTLED}"
         );
         let row = params![state.code, state.cycle, state.step, state.reason, agent, seq];
         first(db, &sql, row, |row| stages.settled(row, &settlement.fate))?;

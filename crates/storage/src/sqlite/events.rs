@@ -283,7 +283,7 @@ pub(super) enum Which {
     /// Those that it did not take.
     Others,
     /// The urgent ones of these, each with what its sender said before it. Where they are more than
-    /// asked for, the newest: urgent ones first, then what was said before them.
+    /// asked for, of each sender the first.
     Urgent,
 }
 

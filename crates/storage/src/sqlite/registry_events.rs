@@ -140,7 +140,9 @@ pub(super) fn send_again(
     };
     let sent = match found.fate {
         Fate::Dead { .. } => {
-            settle(db, row, found.seq, &Fate::Waiting)?;
+            // Why it died is kept: whatever becomes of it now, it was not read in its place.
+            let sql = "UPDATE event SET state = 0, step = NULL WHERE agent = ? AND seq = ?";
+            run(db, sql, params![row, found.seq])?;
             let wake = put_waiting(db, session, &mut head, old.urgent, found.seq, ms(at))?;
             SentAgain::Waits(waken(wake)?)
         }

@@ -3,7 +3,7 @@
 //! come by `accept`, agents' own by `commit`.
 
 use agent::config::WakeOn;
-use agent::delivery::{AgentFacts, Delivery, MemberFacts, deliver, mentions};
+use agent::delivery::{AgentFacts, Delivery, MemberFacts, counts, deliver, mentions};
 use agent::entity::EntityKind;
 use agent::event::Fate;
 use agent::id::EntityId;
@@ -65,7 +65,8 @@ pub(super) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     if !write(db, message, MessageKind::Text, &place, row, &named)? {
         return before_or(db, message, Denial::MessageIdTaken);
     }
-    let spoken = if kind == EntityKind::Agent { count(db, message)? } else { 0 };
+    let counted = counts(message, &named, &members, place.wake_on);
+    let spoken = if counted { count(db, message)? } else { 0 };
     let (mut wake, mut room) = (Vec::new(), limits::RELEASE_MAX);
     for delivery in deliver(message, seq, &named, &members, place.wake_on, spoken) {
         let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
@@ -211,7 +212,7 @@ pub(super) fn write(
     Ok(true)
 }
 
-/// Agent messages of the root, this one included.
+/// Agent messages of the root that count, this one included.
 fn count(db: &Connection, message: &NewMessage) -> Outcome<u32> {
     let sql = "INSERT INTO root (id, agent_messages) VALUES (?, 1) \
                ON CONFLICT (id) DO UPDATE SET agent_messages = agent_messages + 1 RETURNING agent_messages";

@@ -439,7 +439,8 @@ pub(super) fn set_meta(db: &Connection, key: &str, value: i64) -> rusqlite::Resu
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::tests::{empty, fill};
     use super::*;
 
     #[test]
@@ -451,19 +452,6 @@ pub(super) mod tests {
         let error = open_dir(dir.path(), None).err().unwrap();
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
         assert!(error.to_string().contains("some other program"), "{error}");
-    }
-
-    /// Leaves no room for whatever changes `meta`, as long as no page may be added.
-    pub(in super::super) fn fill(db: &Connection) {
-        let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
-                       INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
-        db.execute_batch(trigger).unwrap();
-        db.pragma_update(None, "max_page_count", 1).unwrap();
-    }
-
-    /// As when there is room again.
-    pub(in super::super) fn empty(db: &Connection) {
-        db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
     }
 
     #[test]

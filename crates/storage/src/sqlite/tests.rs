@@ -289,3 +289,16 @@ async fn questions_of_the_doors_keep_no_agent_from_waking() {
         assert!(question.await.unwrap().is_ok());
     }
 }
+
+/// Leaves no room for whatever changes `meta`, as long as no page may be added.
+pub(super) fn fill(db: &Connection) {
+    let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
+                   INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
+    db.execute_batch(trigger).unwrap();
+    db.pragma_update(None, "max_page_count", 1).unwrap();
+}
+
+/// As when there is room again.
+pub(super) fn empty(db: &Connection) {
+    db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
+}

@@ -431,12 +431,12 @@ mod tests {
     fn where_there_is_no_room_for_an_opening_nothing_is_written_until_there_is() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writing, _) = writing(dir.path());
-        schema::tests::fill(&writing.db);
+        super::super::tests::fill(&writing.db);
         writing.opening.noted = false;
         let (work, mut answer) = much();
         assert!(matches!(writing.group(vec![work], None), Err(StoreError::Full(_))));
         assert!(matches!(answer.try_recv().unwrap(), Err(Fault::Store(StoreError::Full(_)))));
-        schema::tests::empty(&writing.db);
+        super::super::tests::empty(&writing.db);
         let (work, mut answer) = much();
         writing.group(vec![work], None).unwrap();
         assert!(answer.try_recv().unwrap().is_ok() && writing.opening.noted);

@@ -4,17 +4,19 @@ use agent::call::{CallState, Outcome};
 use agent::changes::{
     CallChange, CommitKind, CommitOutcome, Echo, Glance, GoalChange, MemoryChange, PlanChange, Refusal,
 };
+use agent::config::AgentConfig;
 use agent::entity::EntityKind;
 use agent::entry::EntryKind;
-use agent::event::{Fate, Trust};
+use agent::event::{Event, Fate, Trust};
 use agent::id::{CallId, EntityId, GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, Lease, Plan, Schedule, Standing};
-use agent::port::Accepted;
+use agent::port::{Accepted, InboxRow, PageRequest};
 use agent::run::Usage;
+use agent::space::NewMessage;
 use futures_util::future::join;
 
 use super::Backend;
-use super::world::{Living, World, at, everything, fresh, saying, space, world};
+use super::world::{Living, World, at, everything, fresh, saying, service, space, world};
 
 /// Somebody else opened the life: what the old holder commits is lost, whatever it is.
 pub async fn a_zombie_is_lost_and_writes_nothing(b: Backend) {
@@ -306,8 +308,9 @@ pub async fn a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_req
     living.done(&w, start).await;
 }
 
-/// Behind a backlog longer than one look brings, an urgent word is seen all the same, and holds the call.
-pub async fn an_urgent_word_is_heard_behind_any_backlog_of_its_speaker(b: Backend) {
+/// Behind a backlog of others an urgent word is shown; behind one of its speaker that is longer than one look
+/// brings, the first of that is, and the word holds the call all the same.
+pub async fn an_urgent_word_is_heard_behind_any_backlog_and_never_before_its_speakers_first(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "deploy").await;
     let mut living = w.open(w.ada).await;
@@ -316,19 +319,81 @@ pub async fn an_urgent_word_is_heard_behind_any_backlog_of_its_speaker(b: Backen
         agent::life::Requester { principal: agent::event::Principal::Entity(w.husam), space: Some(w.family) };
     living.open.requesters = vec![requester.clone()];
     decision.open.as_mut().unwrap().requesters = vec![requester];
-    for n in 0..agent::limits::URGENT_MAX + 20 {
+    living.done(&w, decision).await;
+    let more = agent::limits::URGENT_MAX + 20;
+    for n in 0..more {
+        w.event(w.ada, service(&format!("alarm {n}"))).await;
+    }
+    let held = async || {
+        let mut start = living.changes(CommitKind::Start);
+        start.barrier = true;
+        assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);
+        let news = w.news(living.lease).await;
+        news.urgent.iter().map(|waiting| waiting.words().to_owned()).collect::<Vec<_>>()
+    };
+    w.say(w.family, "stop!").await;
+    assert_eq!(held().await, ["stop!"]);
+    for n in 0..more {
         w.say(w.team, &format!("elsewhere {n}")).await;
     }
-    living.done(&w, decision).await;
-    w.say(w.family, "stop!").await;
-    let urgent = w.news(living.lease).await.urgent;
-    let last = urgent.last().map(|waiting| (waiting.event.urgent, waiting.words()));
-    assert_eq!((urgent.len(), last), (agent::limits::URGENT_MAX as usize, Some((true, "stop!"))));
-    let first = format!("elsewhere {}", 21);
-    assert_eq!(urgent[0].words(), first, "of what was said before it the newest, oldest first");
-    let mut start = living.changes(CommitKind::Start);
-    start.barrier = true;
-    assert_eq!(w.commit(living.lease, start).await, CommitOutcome::Barred);
+    w.say(w.family, "stop now!").await;
+    let urgent = held().await;
+    assert_eq!(urgent.len(), agent::limits::URGENT_MAX as usize);
+    assert_eq!((urgent[0].as_str(), urgent[1].as_str()), ("stop!", "elsewhere 0"));
+    assert_eq!(urgent[99], "elsewhere 98", "from the first of its speaker on, without a gap");
+}
+
+/// Whoever says whatever wherever: of each speaker a look brings the first words that wait, and no gap.
+pub async fn a_look_brings_of_each_speaker_what_was_said_first_whatever_waits(b: Backend) {
+    let w = world(b).await;
+    let mut dice = 7u64;
+    let mut throw = |bound: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % bound
+    };
+    let mut agents = Vec::new();
+    for round in 0..12u64 {
+        let agent = super::world::agent(&w.b, &format!("listener-{round}"), AgentConfig::default()).await;
+        let room = space(&w.b, &format!("room-{round}"), &[w.husam, w.bob.entity(), agent.entity()]).await;
+        let hall = space(&w.b, &format!("hall-{round}"), &[w.husam, w.bob.entity(), agent.entity()]).await;
+        w.accept(saying(w.husam, room, "begin")).await;
+        let living = w.open(agent).await;
+        for n in 0..round * 25 {
+            let (place, urgent) = (if throw(3) == 0 { hall } else { room }, throw(20) == 0);
+            match throw(3) {
+                0 => {
+                    w.event(agent, Event { urgent, ..service(&format!("s-{round}-{n}")) }).await;
+                }
+                by => {
+                    let by = if by == 1 { w.husam } else { w.bob.entity() };
+                    w.accept(NewMessage { urgent, ..saying(by, place, &format!("word {n}")) }).await;
+                }
+            }
+        }
+        agents.push((agent, living));
+    }
+    for (agent, living) in agents {
+        let brought = w.b.store.glance(living.lease).await.unwrap().unwrap().urgent;
+        assert!(brought.len() <= agent::limits::URGENT_MAX as usize);
+        let (mut rows, mut page) = (Vec::new(), Some(everything()));
+        while let Some(asked) = page {
+            let found = w.b.reader.inbox(agent, Some("waiting".into()), asked).await.unwrap();
+            rows.extend(found.items);
+            page = found.next.map(|next| PageRequest { cursor: Some(next), ..everything() });
+        }
+        rows.retain(|row| !living.open.taken.contains(&row.seq));
+        rows.reverse();
+        assert_eq!(rows.iter().any(|row| row.event.urgent), !brought.is_empty());
+        for row in &brought {
+            let speaker = &row.event.envelope.principal;
+            let of = |by: &&InboxRow| by.event.envelope.principal == *speaker;
+            let before = rows.iter().filter(of).take_while(|other| other.seq < row.seq);
+            for earlier in before {
+                let there = brought.iter().any(|other| other.seq == earlier.seq);
+                assert!(there, "{agent}: {} without {} of the same speaker", row.seq, earlier.seq);
+            }
+        }
+    }
 }
 
 /// Tokens of all its life: receipts once each, and what was skipped.

@@ -41,6 +41,19 @@ fn after_the_wait() -> i64 {
     10 + HELD_MS.cast_signed()
 }
 
+/// A chain of reports to people holds back nothing that is said to another agent afterwards.
+pub async fn what_no_other_agent_hears_does_not_count_towards_the_bound(b: Backend) {
+    let w = world(b).await;
+    let desk = space(&w.b, "desk", &[w.husam, w.bob.entity()]).await;
+    for n in 1..=20 {
+        w.accept(NewMessage { space: desk, ..w.nth(n) }).await;
+    }
+    let first = w.chain(8).await;
+    assert_eq!((first, w.counts().await), (vec![], (8, 0)));
+    w.accept(w.nth(9)).await;
+    assert_eq!(w.counts().await, (8, 1), "the ninth that Ada was to hear");
+}
+
 /// Each as itself, in the order in which it was said, before the word that let it go.
 pub async fn a_persons_word_lets_go_what_was_held_there_in_its_order(b: Backend) {
     let w = world(b).await;

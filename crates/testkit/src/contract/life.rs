@@ -295,7 +295,7 @@ pub async fn a_due_plan_fires_one_event_once(b: Backend) {
     let mut decision = living.decision();
     decision.inward.plans = vec![PlanChange::Set(plan.clone())];
     living.done(&w, decision).await;
-    assert_eq!(w.news(living.lease).await.facts.plans, [plan.clone()]);
+    assert_eq!(w.news(living.lease).await.facts.plans, std::slice::from_ref(&plan));
     let closing = living.closing();
     living.done(&w, closing).await;
     assert_eq!(w.b.store.next_due(at(0)).await.unwrap(), Some(at(3_600_000)));

@@ -80,11 +80,9 @@ fn a_settlement_that_comes_after_an_answer_is_written_again_with_that_answer() {
     assert!(matches!(next, Next::Outward(_)));
     let (id, outcome) = canceled(&commits, 0);
     cycle.settled(id.clone(), Outcome::ok("found"));
-    let settle = loop {
-        match cycle.next(at(2_000)) {
-            Next::Commit(changes) => break changes,
-            other => panic!("wanted a settlement, got {other:?}"),
-        }
+    let settle = match cycle.next(at(2_000)) {
+        Next::Commit(changes) => changes,
+        other => panic!("wanted a settlement, got {other:?}"),
     };
     assert_eq!(read(&settle), ["found"]);
     cycle.committed(CommitOutcome::Answered(vec![(id, outcome)]), at(2_000));
@@ -110,4 +108,47 @@ fn a_canceled_cycle_whose_call_was_answered_meanwhile_still_closes() {
     assert_eq!(rested(&next).0, Ending::Canceled);
     assert_eq!(commits[0].call_changes.len(), 1, "the other one is what is left to be answered");
     assert_eq!(read(&commits[0]).len(), 2);
+}
+
+#[test]
+fn a_cancel_before_anything_was_lived_settles_the_events() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    cancel(&mut cycle);
+    assert!(cycle.interrupted());
+    cycle.abandoned(None);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    assert_eq!(commits[0].settle[0].fate.as_str(), "canceled");
+    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Notice]);
+}
+
+#[test]
+fn a_cancel_holds_although_the_process_died_before_anything_was_lived() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    let (opened, _) = drive(&mut cycle);
+    let mut again = waking(vec![service(1, 1), service(2, 0)]);
+    again.life.open.clone_from(&opened[0].open);
+    again.cancel = Some(cycle.id());
+    let mut cycle = begin_with(again);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    let settled: Vec<_> = commits[1].settle.iter().map(|s| (s.seq, s.fate.as_str())).collect();
+    assert_eq!(settled, [(1, "canceled")], "what came later still waits");
+}
+
+#[test]
+fn a_cancel_in_the_middle_leaves_no_call_unanswered() {
+    let mut cycle = begin(vec![service(1, 0)]);
+    drive(&mut cycle);
+    say(&mut cycle, vec![call("look"), call("fire")]);
+    cancel(&mut cycle);
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Canceled);
+    let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Outcomes, EntryKind::Notice]);
+    let statuses: Vec<_> =
+        commits[0].call_changes.iter().map(|c| c.outcome.as_ref().unwrap().status).collect();
+    assert_eq!(statuses, [OutcomeStatus::Canceled, OutcomeStatus::Unknown]);
 }

@@ -73,18 +73,11 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     }
     let house = House::start(store, ports, hosts);
     let serving = house.open_doors(listener);
-    match local.write(data_dir) {
-        // Better a house that can be seen from elsewhere than none.
-        Err(error) if error.kind() == ErrorKind::StorageFull => {
-            local = Local { credentials: None, no_space: true }
-        }
-        Err(error) => {
-            // Without it no command on this machine finds the server: better none than that one.
-            house.stop().await?;
-            let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
-            return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
-        }
-        Ok(()) => {}
+    if let Err(error) = local.write(data_dir) {
+        // Without it no command on this machine finds the server: better none than that one.
+        house.stop().await?;
+        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message));
     }
     let said = Announcement {
         settings: &settings,
@@ -128,8 +121,15 @@ impl Local {
         Ok(Self { credentials, no_space })
     }
 
-    fn write(&self, data_dir: &Path) -> io::Result<()> {
-        self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local))
+    /// Writes them. Where there is no room for them, better a house that can be seen from elsewhere than none.
+    fn write(&mut self, data_dir: &Path) -> io::Result<()> {
+        match self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local)) {
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                *self = Self { credentials: None, no_space: true };
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     fn forget(&self, data_dir: &Path) {

@@ -34,6 +34,7 @@ async fn fates(life: &Life, lived: &Lived, mind: &[Entry]) -> Result<(), String>
         .filter(|entry| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection))
         .map(|entry| entry.message.text())
         .collect();
+    let (log, mut behind) = (shown.concat(), 0);
     let mut said = 0;
     for (id, by_person) in &lived.accepted {
         let fate = lived.world.fate(lived.ada, id).await.map_err(|error| error.to_string())?;
@@ -51,7 +52,13 @@ async fn fates(life: &Life, lived: &Lived, mind: &[Entry]) -> Result<(), String>
         let last = lived.accepted.last().is_some_and(|(last, _)| last == id);
         let words = if last { LAST.to_owned() } else { mark(said) };
         said += 1;
-        let times: usize = shown.iter().map(|text| text.matches(&words).count()).sum();
+        let times = log.matches(&words).count();
+        if let Some(place) = log.find(&words) {
+            if place < behind {
+                return Err(format!("`{words}` stands in the log before what was said earlier"));
+            }
+            behind = place;
+        }
         let wanted = match fate.as_str() {
             "lived" => times == 1,
             "skipped" => times == 0,

@@ -205,14 +205,16 @@ fn inbox(sqlite: &Sqlite, agent: AgentId, state: &str) -> Vec<EventId> {
 /// An agent of some character.
 pub(super) fn config(nature: &Nature) -> AgentConfig {
     let dice = &nature.dice;
+    let (debounce, per_cycle) = dice.weighed(&[(3, (0, 100)), (1, (2_000, 4))]);
     let mut config = json!({
         "model": dice.pick(&NAMES),
         "awareness": dice.pick(&["none", "preview", "inject", "preview+inject", "interrupt"]),
         "barrier": dice.chance(700),
-        "debounce": dice.weighed(&[(3, 0), (1, 2_000)]),
+        "debounce": debounce,
         "hop_limit": dice.weighed(&[(2, 8), (1, 2)]),
         "limits": {
             "max_steps": dice.weighed(&[(3, 6), (1, 2), (1, 20)]),
+            "events_per_cycle": per_cycle,
             "max_attempts": dice.weighed(&[(3, 5), (1, 2)]),
             "model_retries": dice.weighed(&[(2, 3), (1, 0)]),
         },

@@ -105,7 +105,7 @@ CREATE TABLE event (
   data TEXT,                           -- everything else, as JSON
   cycle BLOB,                          -- lived: where
   step INTEGER,
-  reason TEXT,                         -- skipped, dead: why
+  reason TEXT,                         -- skipped, dead: why; lived: why it had died before it was sent again
   cites ANY,                           -- the processed event that an operator sent again as this one
   release_at INTEGER,                  -- held: when time alone lets it go
   addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
@@ -114,6 +114,7 @@ CREATE TABLE event (
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
 CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
+CREATE INDEX event_speaker ON event(agent, principal_kind, principal, seq) WHERE state = 0;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
 CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
@@ -330,7 +331,7 @@ CREATE TABLE request (
   PRIMARY KEY (credential, key)
 ) STRICT, WITHOUT ROWID;
 
--- Agent messages per causal root.
+-- Agent messages per causal root, as far as another agent was to hear them.
 CREATE TABLE root (id ANY NOT NULL PRIMARY KEY, agent_messages INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE credential (

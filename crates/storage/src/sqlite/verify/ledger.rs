@@ -1,7 +1,12 @@
 //! An agent's ledger: every accepted event in exactly one state, what waits in the inbox and nothing
 //! else, what was lived shown by the log.
 
-use agent::event::{EventData, Fate};
+use std::collections::HashMap;
+
+use agent::delivery::space_of;
+use agent::event::{Event, EventData, Fate, Principal, Trust};
+use agent::id::SpaceId;
+use agent::limits;
 use rusqlite::params;
 
 use super::life::Row;
@@ -20,7 +25,7 @@ struct Counted {
 }
 
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
-    let (mut last, mut counted) = (0, Counted::default());
+    let (mut last, mut counted, mut order) = (0, Counted::default(), Order::default());
     let sql = format!(
         "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space \
          FROM event e LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
@@ -29,7 +34,7 @@ pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
         let seq = u64_at(row, 0)?;
         let gap = follows(&mut last, seq, "event");
         walk.hold(gap.is_none(), "event", seq, || gap.unwrap_or_default());
-        event(walk, life, row, shown, &mut counted)
+        event(walk, life, row, shown, (&mut counted, &mut order))
     });
     walk.hold(last == life.inbox_seq, "inbox_head", last, || {
         format!("the last event is {last}, but the inbox counts {}", life.inbox_seq)
@@ -55,7 +60,7 @@ fn event(
     life: &Row,
     row: &rusqlite::Row<'_>,
     shown: &Shown,
-    counted: &mut Counted,
+    (counted, order): (&mut Counted, &mut Order),
 ) -> Outcome<()> {
     let seq = u64_at(row, 0)?;
     let taken: Option<bool> = row.get(NEXT + 5)?;
@@ -76,11 +81,36 @@ fn event(
             if taken.is_some() { "it is in the inbox all the same" } else { "the inbox does not have it" };
         return Err(damaged(format!("it is {}, but {other}", fate.as_str())));
     }
-    match fate {
-        Fate::Lived { cycle, step } if !shown.contains(&(cycle, step)) => Err(damaged(format!(
+    let Fate::Lived { cycle, step } = fate else { return Ok(()) };
+    let Some(place) = shown.get(&(cycle, step)) else {
+        return Err(damaged(format!(
             "it was lived in step {step} of cycle {cycle}, of which the log has nothing"
-        ))),
-        _ => Ok(()),
+        )));
+    };
+    // What died and was sent again comes behind what was said after it, as does what was held.
+    let again = event.cites.is_some() || row.get::<_, Option<String>>(NEXT + 3)?.is_some();
+    if !again && event.envelope.trust != Trust::Agent {
+        order.follow(walk, seq, &event, *place);
+    }
+    Ok(())
+}
+
+/// Where in the log the last words of each speaker in each space stand.
+#[derive(Default)]
+struct Order(HashMap<(Principal, SpaceId), u64>);
+
+impl Order {
+    /// What one person says in one space is lived in the order in which it was said.
+    fn follow(&mut self, walk: &mut Walk<'_>, seq: u64, event: &Event, place: u64) {
+        let Some(space) = space_of(event) else { return };
+        let speaker = (event.envelope.principal.clone(), space);
+        if self.0.len() >= limits::SPEAKERS_JUDGED_MAX && !self.0.contains_key(&speaker) {
+            self.0.clear();
+        }
+        let before = self.0.insert(speaker, place).unwrap_or(0);
+        walk.hold(before <= place, "event", seq, || {
+            format!("it was lived at entry {place}, before an earlier word of its speaker at entry {before}")
+        });
     }
 }
 

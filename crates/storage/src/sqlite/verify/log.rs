@@ -1,7 +1,7 @@
 //! An agent's log: entries without gaps that are what was written, a transcript that every vendor takes,
 //! calls that stand where the log says and are answered where it says so.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::call::CallState;
@@ -17,8 +17,8 @@ use crate::sqlite::fault::{Outcome, damaged};
 use crate::sqlite::rows::{bytes, u32_at, u64_at, uuid_at};
 use crate::sqlite::wake::{CALL, call_at, entry_at};
 
-/// Where something was shown to the agent: cycle and step.
-pub(super) type Shown = HashSet<(CycleId, u32)>;
+/// Where something was shown to the agent: cycle and step, with the place in the log.
+pub(super) type Shown = HashMap<(CycleId, u32), u64>;
 
 /// The entries of one cycle, as far as they can be read.
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub(super) fn check(walk: &mut Walk<'_>, life: &Row) -> Shown {
         if cycle.entries.first().is_some_and(|first| first.cycle != id) {
             calls += transcript(walk, life, std::mem::take(&mut cycle), false);
         }
-        shown.insert((id, u32_at(row, 2)?));
+        shown.entry((id, u32_at(row, 2)?)).or_insert(seq);
         match entry_at(row) {
             Ok(entry) => cycle.entries.push(Arc::new(entry)),
             Err(fault) => {
