@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::config::{AgentConfig, WakeOn};
-use agent::event::{Principal, Trust};
-use agent::id::{AgentId, CredentialId, EntityId, MessageId, RootId, SpaceId};
+use agent::config::AgentConfig;
+use agent::id::{AgentId, CredentialId, EntityId, MessageId, SpaceId};
 use agent::port::{
     Accept, Accepted, Clock, Credential, CredentialKind, Heard, Listener, NewAgent, NewCredential, NewHuman,
     NewSpace, Reader, Registry, Store, Voices, Waken,
@@ -100,43 +99,17 @@ impl House {
         let you = EntityId(self.ports.ids.uuid());
         let agent = AgentId(self.ports.ids.uuid());
         let space = SpaceId(self.ports.ids.uuid());
-        let (person, room) = (format!("you-{name}"), format!("home-{name}"));
-        let human = NewHuman { id: you, name: person, display_name: "You".to_owned(), external_id: None, at };
-        self.store.create_human(human).await?;
-        let new = NewAgent { id: agent, name: name.to_owned(), display_name: name.to_owned(), config, at };
-        self.store.create_agent(new).await?;
-        let new = NewSpace {
-            id: space,
-            name: room,
-            display_name: "Home".to_owned(),
-            description: String::new(),
-            wake_on: WakeOn::All,
-            members: vec![you, agent.entity()],
-            at,
-        };
-        self.store.open_space(new).await?;
+        self.store.create_human(NewHuman::new(you, format!("you-{name}"), at)).await?;
+        self.store.create_agent(NewAgent::new(agent, name, config, at)).await?;
+        let members = vec![you, agent.entity()];
+        self.store.open_space(NewSpace::new(space, format!("home-{name}"), members, at)).await?;
         Ok(Home { you, agent, space })
     }
 
     /// A new message of the person.
     pub(crate) fn message(&self, home: &Home, text: &str) -> NewMessage {
         let id = MessageId(self.ports.ids.uuid());
-        NewMessage {
-            id,
-            space: home.space,
-            sender: home.you,
-            text: text.to_owned(),
-            mentions: Vec::new(),
-            urgent: false,
-            at: self.ports.clock.now(),
-            cycle: None,
-            call: None,
-            data: None,
-            principal: Principal::Entity(home.you),
-            trust: Trust::Member,
-            root: RootId(id.to_string()),
-            hop: 0,
-        }
+        NewMessage::of_person(id, home.space, home.you, text, self.ports.clock.now())
     }
 
     /// Accepts a message without telling the keeper.

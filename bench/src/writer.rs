@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
 use agent::changes::{Changes, CommitKind, CommitOutcome, Named};
-use agent::config::{AgentConfig, WakeOn};
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
-use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::config::AgentConfig;
+use agent::event::Event;
+use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::{Lease, OpenCycle};
 use agent::port::{Accept, Clock, Ids, NewAgent, NewHuman, NewSpace, Registry, Store};
 use agent::run::{Ending, Run, Usage};
@@ -171,11 +171,8 @@ impl Scene {
         let (you, agent) = known.unwrap_or((EntityId(ids.uuid()), AgentId(ids.uuid())));
         if known.is_none() {
             let at = clock.now();
-            let (name, display_name) = ("you".to_owned(), "You".to_owned());
-            store.create_human(NewHuman { id: you, name, display_name, external_id: None, at }).await?;
-            let config = AgentConfig::default();
-            let (name, display_name) = ("ada".to_owned(), "Ada".to_owned());
-            store.create_agent(NewAgent { id: agent, name, display_name, config, at }).await?;
+            store.create_human(NewHuman::new(you, "you", at)).await?;
+            store.create_agent(NewAgent::new(agent, "ada", AgentConfig::default(), at)).await?;
         }
         Ok(Self { store, clock, ids, you, agent, spaces: Vec::new() })
     }
@@ -185,15 +182,8 @@ impl Scene {
         for n in 0..count {
             let id = SpaceId(self.ids.uuid());
             self.spaces.push(id);
-            let new = NewSpace {
-                id,
-                name: format!("space-{n}"),
-                display_name: format!("Space {n}"),
-                description: String::new(),
-                wake_on: WakeOn::All,
-                members: vec![self.you, self.agent.entity()],
-                at: self.clock.now(),
-            };
+            let members = vec![self.you, self.agent.entity()];
+            let new = NewSpace::new(id, format!("space-{n}"), members, self.clock.now());
             let store = self.store.clone();
             made.spawn(async move { store.open_space(new).await });
             while made.len() >= 256 {
@@ -209,23 +199,8 @@ impl Scene {
     /// A service event that waits; its place in the inbox is the order in which it came.
     async fn payload(&self, n: usize) -> Result<EventId> {
         let id = EventId(format!("payload-{n}"));
-        let envelope = Envelope {
-            principal: Principal::Credential("bench".into()),
-            channel: Channel::Api,
-            trust: Trust::Outside,
-            root: RootId(id.0.clone()),
-            hop: 0,
-        };
         let payload = serde_json::json!("x".repeat(PAYLOAD_BYTES));
-        let event = Event {
-            id: id.clone(),
-            kind: EventKind::Service,
-            urgent: false,
-            at: self.clock.now(),
-            envelope,
-            data: EventData::Service { name: "load".into(), payload },
-            cites: None,
-        };
+        let event = Event::of_service(id.clone(), "bench", "load", payload, self.clock.now());
         self.store.accept(Accept::Event(self.agent, event), None).await?;
         Ok(id)
     }
@@ -282,22 +257,7 @@ impl Scene {
 
     fn message(&self, space: SpaceId) -> NewMessage {
         let id = MessageId(self.ids.uuid());
-        NewMessage {
-            id,
-            space,
-            sender: self.you,
-            text: "What do you make of this?".into(),
-            mentions: Vec::new(),
-            urgent: false,
-            at: self.clock.now(),
-            cycle: None,
-            call: None,
-            data: None,
-            principal: Principal::Entity(self.you),
-            trust: Trust::Member,
-            root: RootId(id.to_string()),
-            hop: 0,
-        }
+        NewMessage::of_person(id, space, self.you, "What do you make of this?", self.clock.now())
     }
 
     async fn say_in(&self, space: SpaceId) -> Result<f64> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use agent::config::AgentConfig;
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
-use agent::id::{AgentId, EventId, RootId};
+use agent::event::Event;
+use agent::id::{AgentId, EventId};
 use agent::limits;
 use agent::port::{Accept, Accepted, Clock, NewAgent, Registry, Store};
 use anyhow::{Context, Result, bail};
@@ -37,8 +37,7 @@ impl<'a> Town<'a> {
     /// Makes agents with the numbers `from` up to (not including) `to`.
     pub(crate) fn settle(&self, from: usize, to: usize) -> Result<()> {
         self.in_groups(from, to, |store, n, at| async move {
-            let (name, display_name) = (format!("a{n:07}"), format!("Agent {n}"));
-            let new = NewAgent { id: agent(n), name, display_name, config: AgentConfig::default(), at };
+            let new = NewAgent::new(agent(n), format!("a{n:07}"), AgentConfig::default(), at);
             store.create_agent(new).await.map(drop).context("an agent cannot be made")
         })
     }
@@ -95,14 +94,6 @@ pub(crate) fn agent(n: usize) -> AgentId {
 fn bell(to: AgentId, at: Timestamp) -> Accept {
     // Once per agent and millisecond is as often as anybody rings here.
     let id = Uuid::from_u64_pair(at.as_millisecond().cast_unsigned(), to.0.as_u64_pair().1).to_string();
-    let envelope = Envelope {
-        principal: Principal::Credential("bench".to_owned()),
-        channel: Channel::Api,
-        trust: Trust::Operator,
-        root: RootId(id.clone()),
-        hop: 0,
-    };
-    let data = EventData::Service { name: "bell".to_owned(), payload: serde_json::json!({"ring": true}) };
-    let kind = EventKind::Service;
-    Accept::Event(to, Event { id: EventId(id), kind, urgent: false, at, envelope, data, cites: None })
+    let payload = serde_json::json!({"ring": true});
+    Accept::Event(to, Event::of_service(EventId(id), "bench", "bell", payload, at))
 }

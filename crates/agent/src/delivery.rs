@@ -264,8 +264,8 @@ pub fn sender_agent(event: &Event) -> Option<AgentId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Trust;
-    use crate::id::{MessageId, RootId};
+
+    use crate::id::MessageId;
     use uuid::Uuid;
 
     fn id(n: u128) -> EntityId {
@@ -288,23 +288,8 @@ mod tests {
     }
 
     fn said(sender: u128, text: &str) -> NewMessage {
-        let message = MessageId(Uuid::from_u128(99));
-        NewMessage {
-            id: message,
-            space: SpaceId(Uuid::from_u128(50)),
-            sender: id(sender),
-            text: text.into(),
-            mentions: Vec::new(),
-            urgent: false,
-            at: Timestamp::UNIX_EPOCH,
-            cycle: None,
-            call: None,
-            data: None,
-            principal: Principal::Entity(id(sender)),
-            trust: Trust::Member,
-            root: RootId(message.to_string()),
-            hop: 0,
-        }
+        let (message, space) = (MessageId(Uuid::from_u128(99)), SpaceId(Uuid::from_u128(50)));
+        NewMessage::of_person(message, space, id(sender), text, Timestamp::UNIX_EPOCH)
     }
 
     #[test]

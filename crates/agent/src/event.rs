@@ -204,6 +204,33 @@ pub struct Event {
     pub cites: Option<EventId>,
 }
 
+impl Event {
+    /// What a service tells an agent by the key `credential`: the first happening of its chain.
+    pub fn of_service(
+        id: EventId,
+        credential: impl Into<String>,
+        service: impl Into<String>,
+        payload: Value,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            kind: EventKind::Service,
+            urgent: false,
+            at,
+            envelope: Envelope {
+                principal: Principal::Credential(credential.into()),
+                channel: Channel::Api,
+                trust: Trust::Operator,
+                root: RootId(id.0.clone()),
+                hop: 0,
+            },
+            data: EventData::Service { name: service.into(), payload },
+            cites: None,
+            id,
+        }
+    }
+}
+
 /// The one state of an accepted event in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]

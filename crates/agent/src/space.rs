@@ -118,6 +118,34 @@ pub struct NewMessage {
     pub hop: u32,
 }
 
+impl NewMessage {
+    /// What a person says, with nothing but words: the first happening of its chain.
+    pub fn of_person(
+        id: MessageId,
+        space: SpaceId,
+        sender: EntityId,
+        text: impl Into<String>,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            space,
+            sender,
+            text: text.into(),
+            mentions: Vec::new(),
+            urgent: false,
+            at,
+            cycle: None,
+            call: None,
+            data: None,
+            principal: Principal::Entity(sender),
+            trust: Trust::Member,
+            root: RootId(id.to_string()),
+            hop: 0,
+        }
+    }
+}
+
 /// Where the call of a tool message stands: `running`, `complete` or `error`.
 fn tool_state(row: &CallRow) -> &'static str {
     match row.outcome.as_ref().map(|outcome| outcome.status) {

@@ -46,20 +46,9 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
         ..AgentConfig::default()
     };
     let founding = Founding {
-        human: NewHuman {
-            id: human,
-            name: "you".to_owned(),
-            display_name: "You".to_owned(),
-            external_id: None,
-            at,
-        },
-        agent: agent.map(|id| NewAgent {
-            id,
-            name: AGENT.to_owned(),
-            display_name: "Ada".to_owned(),
-            config,
-            at,
-        }),
+        human: NewHuman { display_name: "You".to_owned(), ..NewHuman::new(human, "you", at) },
+        agent: agent
+            .map(|id| NewAgent { display_name: "Ada".to_owned(), ..NewAgent::new(id, AGENT, config, at) }),
         space: NewSpace {
             id: SpaceId(ports.ids.uuid()),
             name: SPACE.to_owned(),

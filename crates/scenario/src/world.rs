@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::config::{AgentConfig, WakeOn};
+use agent::config::AgentConfig;
 use agent::entity::Entity;
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
-use agent::id::{AgentId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::event::{Event, Fate};
+use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::port::{Accept, Accepted, Clock, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry};
 use agent::space::{Message, NewMessage};
 use runtime::{Keeper, Ports};
@@ -109,39 +109,23 @@ impl World {
 
     /// A person.
     pub async fn human(&self, name: &str) -> Result<EntityId, Stopped> {
-        let new = NewHuman {
-            id: EntityId(self.ports.ids.uuid()),
-            name: name.into(),
-            display_name: capitalised(name),
-            external_id: None,
-            at: self.ports.clock.now(),
-        };
+        let new = NewHuman::new(EntityId(self.ports.ids.uuid()), name, self.ports.clock.now());
+        let new = NewHuman { display_name: capitalised(name), ..new };
         Ok(self.ports.registry.create_human(new).await.map_err(stopped)?.id)
     }
 
     /// A living agent.
     pub async fn agent(&self, name: &str, config: AgentConfig) -> Result<AgentId, Stopped> {
-        let new = NewAgent {
-            id: AgentId(self.ports.ids.uuid()),
-            name: name.into(),
-            display_name: capitalised(name),
-            config,
-            at: self.ports.clock.now(),
-        };
+        let new = NewAgent::new(AgentId(self.ports.ids.uuid()), name, config, self.ports.clock.now());
+        let new = NewAgent { display_name: capitalised(name), ..new };
         Ok(self.ports.registry.create_agent(new).await.map_err(stopped)?.id.agent())
     }
 
     /// A space with its first members.
     pub async fn space(&self, name: &str, members: &[EntityId]) -> Result<SpaceId, Stopped> {
-        let new = NewSpace {
-            id: SpaceId(self.ports.ids.uuid()),
-            name: name.to_lowercase(),
-            display_name: capitalised(name),
-            description: String::new(),
-            wake_on: WakeOn::All,
-            members: members.to_vec(),
-            at: self.ports.clock.now(),
-        };
+        let (id, at) = (SpaceId(self.ports.ids.uuid()), self.ports.clock.now());
+        let new = NewSpace::new(id, name.to_lowercase(), members.to_vec(), at);
+        let new = NewSpace { display_name: capitalised(name), ..new };
         Ok(self.ports.registry.open_space(new).await.map_err(stopped)?.id)
     }
 
@@ -160,23 +144,7 @@ impl World {
         space: SpaceId,
         text: &str,
     ) -> Result<bool, Stopped> {
-        let message = NewMessage {
-            id,
-            space,
-            sender: who,
-            text: text.into(),
-            mentions: Vec::new(),
-            urgent: false,
-            at: self.ports.clock.now(),
-            cycle: None,
-            call: None,
-            data: None,
-            principal: Principal::Entity(who),
-            trust: Trust::Member,
-            root: RootId(id.to_string()),
-            hop: 0,
-        };
-        self.accept(Accept::Say(message)).await
+        self.accept(Accept::Say(NewMessage::of_person(id, space, who, text, self.ports.clock.now()))).await
     }
 
     /// A service calls; `false` where the event id was accepted before.
@@ -187,21 +155,7 @@ impl World {
         name: &str,
         payload: Value,
     ) -> Result<bool, Stopped> {
-        let event = Event {
-            id: EventId(id.into()),
-            kind: EventKind::Service,
-            urgent: false,
-            at: self.ports.clock.now(),
-            envelope: Envelope {
-                principal: Principal::Credential("world".into()),
-                channel: Channel::Api,
-                trust: Trust::Operator,
-                root: RootId(id.into()),
-                hop: 0,
-            },
-            data: EventData::Service { name: name.into(), payload },
-            cites: None,
-        };
+        let event = Event::of_service(EventId(id.into()), "world", name, payload, self.ports.clock.now());
         self.accept(Accept::Event(agent, event)).await
     }
 

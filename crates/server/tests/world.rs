@@ -4,9 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use agent::changes::{Changes, CommitKind};
-use agent::config::{AgentConfig, WakeOn};
-use agent::event::{Principal, Trust};
-use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, RootId, SpaceId};
+use agent::config::AgentConfig;
+use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, SpaceId};
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
     Accept, Accepted, BoxStream, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
@@ -191,22 +190,7 @@ impl World {
     /// Says something as `you` through the store alone: nobody is told.
     pub(crate) async fn slip(&self, text: &str) -> agent::space::Message {
         let id = MessageId(self.ports.ids.uuid());
-        let new = NewMessage {
-            id,
-            space: self.home,
-            sender: self.you,
-            text: text.to_owned(),
-            mentions: Vec::new(),
-            urgent: false,
-            at: self.clock.now(),
-            cycle: None,
-            call: None,
-            data: None,
-            principal: Principal::Entity(self.you),
-            trust: Trust::Member,
-            root: RootId(id.to_string()),
-            hop: 0,
-        };
+        let new = NewMessage::of_person(id, self.home, self.you, text, self.clock.now());
         match self.ports.store.accept(Accept::Say(new), None).await.unwrap() {
             Accepted::Fresh { message: Some(message), .. } => message,
             other => panic!("{other:?}"),
@@ -282,29 +266,12 @@ pub(crate) fn credential(ids: &dyn Ids, key: &str, kind: CredentialKind, clock: 
 
 fn founding(ids: &SimIds, clock: &SimClock) -> Founding {
     let at = clock.now();
-    let human = NewHuman {
-        id: EntityId(ids.uuid()),
-        name: "you".to_owned(),
-        display_name: "You".to_owned(),
-        external_id: None,
-        at,
-    };
-    let agent = NewAgent {
-        id: AgentId(ids.uuid()),
-        name: "muhammad".to_owned(),
-        display_name: "Muhammad".to_owned(),
-        config: AgentConfig::default(),
-        at,
-    };
-    let space = NewSpace {
-        id: SpaceId(ids.uuid()),
-        name: "home".to_owned(),
-        display_name: "Home".to_owned(),
-        description: String::new(),
-        wake_on: WakeOn::All,
-        members: vec![human.id, agent.id.entity()],
-        at,
-    };
+    let human = NewHuman::new(EntityId(ids.uuid()), "you", at);
+    let human = NewHuman { display_name: "You".to_owned(), ..human };
+    let agent = NewAgent::new(AgentId(ids.uuid()), "muhammad", AgentConfig::default(), at);
+    let agent = NewAgent { display_name: "Muhammad".to_owned(), ..agent };
+    let space = NewSpace::new(SpaceId(ids.uuid()), "home", vec![human.id, agent.id.entity()], at);
+    let space = NewSpace { display_name: "Home".to_owned(), ..space };
     Founding { human, agent: Some(agent), space, admin: credential(ids, ADMIN, CredentialKind::Admin, clock) }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agent::config::AgentConfig;
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
-use agent::id::{AgentId, EventId, RootId};
+use agent::event::Event;
+use agent::id::{AgentId, EventId};
 use agent::port::{Accept, Accepted, NewAgent, Registry, Store};
 use jiff::Timestamp;
 use runtime::clock::SystemClock;
@@ -17,32 +17,16 @@ const ADA: AgentId = AgentId(Uuid::from_u128(1));
 /// A store in which somebody lives.
 async fn house(dir: &tempfile::TempDir) -> Sqlite {
     let store = Sqlite::open(dir.path(), Arc::new(SystemClock::new())).unwrap();
-    let (config, at) = (AgentConfig::default(), Timestamp::UNIX_EPOCH);
-    let new = NewAgent { id: ADA, name: "ada".into(), display_name: "Ada".into(), config, at };
+    let new = NewAgent::new(ADA, "ada", AgentConfig::default(), Timestamp::UNIX_EPOCH);
     store.create_agent(new).await.unwrap();
     store
 }
 
 /// Writes about ten pages.
 async fn write(store: &Sqlite, number: usize) {
-    let id = format!("event-{number}");
-    let envelope = Envelope {
-        principal: Principal::Own,
-        channel: Channel::Api,
-        trust: Trust::Outside,
-        root: RootId(id.clone()),
-        hop: 0,
-    };
+    let id = EventId(format!("event-{number}"));
     let payload = serde_json::json!("x".repeat(40_000));
-    let event = Event {
-        id: EventId(id),
-        kind: EventKind::Service,
-        urgent: false,
-        at: Timestamp::UNIX_EPOCH,
-        envelope,
-        data: EventData::Service { name: "load".into(), payload },
-        cites: None,
-    };
+    let event = Event::of_service(id, "key", "load", payload, Timestamp::UNIX_EPOCH);
     let accepted = store.accept(Accept::Event(ADA, event), None).await.unwrap();
     assert!(matches!(accepted, Accepted::Fresh { .. }));
 }

@@ -111,11 +111,7 @@ async fn a_damaged_entry_is_named_and_harms_only_its_agent() {
     let agents = [AgentId(Uuid::from_u128(1)), AgentId(Uuid::from_u128(2))];
     for (agent, name) in agents.into_iter().zip(["ada", "bob"]) {
         let at = Timestamp::UNIX_EPOCH;
-        let (name, config) = (name.to_owned(), AgentConfig::default());
-        store
-            .create_agent(NewAgent { id: agent, display_name: name.clone(), name, config, at })
-            .await
-            .unwrap();
+        store.create_agent(NewAgent::new(agent, name, AgentConfig::default(), at)).await.unwrap();
     }
     store.close().await.unwrap();
     let db = Connection::open(dir.path().join("vivarium.db")).unwrap();
@@ -216,8 +212,7 @@ async fn a_row_that_cannot_be_read_harms_only_its_agent() {
 
 #[tokio::test]
 async fn one_agents_torn_rows_stop_nobody_else() {
-    use agent::event::{Principal, Trust};
-    use agent::id::{MessageId, RootId};
+    use agent::id::MessageId;
     use agent::port::{Accept, Accepted, PageRequest, Reader};
     use agent::space::NewMessage;
     use uuid::Uuid;
@@ -253,22 +248,7 @@ async fn one_agents_torn_rows_stop_nobody_else() {
         let bob = store.entity("bob".into()).await.unwrap().unwrap().id.agent();
         let space = store.space("family".into()).await.unwrap().unwrap().id;
         let id = MessageId(Uuid::from_u128(0x4000_8000_0000_0000_0000));
-        let message = NewMessage {
-            id,
-            space,
-            sender: husam,
-            text: "is anybody there?".into(),
-            mentions: Vec::new(),
-            urgent: false,
-            at: now,
-            cycle: None,
-            call: None,
-            data: None,
-            principal: Principal::Entity(husam),
-            trust: Trust::Member,
-            root: RootId(id.to_string()),
-            hop: 0,
-        };
+        let message = NewMessage::of_person(id, space, husam, "is anybody there?", now);
         let accepted = store.accept(Accept::Say(message), None).await;
         assert!(matches!(accepted, Ok(Accepted::Fresh { .. })), "{sql}: {accepted:?}");
         store.fire_due(now, 10).await.unwrap_or_else(|error| panic!("{sql}: {error}"));

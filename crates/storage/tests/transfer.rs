@@ -122,14 +122,8 @@ async fn an_agent_that_is_there_or_whose_handle_is_taken_is_refused() {
     let house = empty().await;
     let store = open(house.path());
     let at = jiff::Timestamp::UNIX_EPOCH;
-    let human = agent::port::NewHuman {
-        id: agent::id::EntityId(uuid::Uuid::from_u128(9)),
-        name: "ada".into(),
-        display_name: "Ada".into(),
-        external_id: None,
-        at,
-    };
-    store.create_human(human).await.unwrap();
+    let id = agent::id::EntityId(uuid::Uuid::from_u128(9));
+    store.create_human(agent::port::NewHuman::new(id, "ada", at)).await.unwrap();
     store.close().await.unwrap();
     let taken = flaws(import(house.path(), &text, None));
     assert!(taken[0].what.contains("handle `ada` is taken"), "{taken:?}");

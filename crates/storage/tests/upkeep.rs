@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
-use agent::id::{AgentId, EventId, RootId};
+use agent::event::Event;
+use agent::id::{AgentId, EventId};
 use agent::port::{Accept, Accepted, Store};
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -27,21 +27,8 @@ pub(crate) fn data(dir: &Arc<tempfile::TempDir>) -> std::path::PathBuf {
 }
 
 fn service(id: &str) -> Event {
-    Event {
-        id: EventId(id.into()),
-        kind: EventKind::Service,
-        urgent: false,
-        at: Timestamp::UNIX_EPOCH,
-        envelope: Envelope {
-            principal: Principal::Own,
-            channel: Channel::Api,
-            trust: Trust::Outside,
-            root: RootId(id.into()),
-            hop: 0,
-        },
-        data: EventData::Service { name: "load".into(), payload: serde_json::json!({"id": id}) },
-        cites: None,
-    }
+    let payload = serde_json::json!({"id": id});
+    Event::of_service(EventId(id.into()), "key", "load", payload, Timestamp::UNIX_EPOCH)
 }
 
 /// The flaws of a store after these statements were run on it behind its back.

@@ -139,6 +139,14 @@ pub struct NewHuman {
     pub at: Timestamp,
 }
 
+impl NewHuman {
+    /// One who is shown by the handle.
+    pub fn new(id: EntityId, name: impl Into<String>, at: Timestamp) -> Self {
+        let name = name.into();
+        Self { id, display_name: name.clone(), name, external_id: None, at }
+    }
+}
+
 /// An agent to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAgent {
@@ -152,6 +160,14 @@ pub struct NewAgent {
     pub config: AgentConfig,
     /// When.
     pub at: Timestamp,
+}
+
+impl NewAgent {
+    /// One that is shown by its handle.
+    pub fn new(id: AgentId, name: impl Into<String>, config: AgentConfig, at: Timestamp) -> Self {
+        let name = name.into();
+        Self { id, display_name: name.clone(), name, config, at }
+    }
 }
 
 /// A space to be opened.
@@ -171,6 +187,15 @@ pub struct NewSpace {
     pub members: Vec<EntityId>,
     /// When.
     pub at: Timestamp,
+}
+
+impl NewSpace {
+    /// One that is shown by its handle, in which everybody hears everybody.
+    pub fn new(id: SpaceId, name: impl Into<String>, members: Vec<EntityId>, at: Timestamp) -> Self {
+        let name = name.into();
+        let (display_name, description) = (name.clone(), String::new());
+        Self { id, display_name, name, description, wake_on: WakeOn::All, members, at }
+    }
 }
 
 /// What is to be changed of a space; what is not named stays as it is.

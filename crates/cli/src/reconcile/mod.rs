@@ -199,15 +199,8 @@ impl Reconciler {
     async fn open(&self, name: &str, id: AgentId) -> Result<()> {
         let you = self.ports.reader.entity(YOU.to_owned()).await.map_err(failed)?;
         let you = you.filter(|you| you.kind == EntityKind::Human).map(|you| you.id);
-        let new = NewSpace {
-            id: SpaceId(self.ports.ids.uuid()),
-            name: name.to_owned(),
-            display_name: name.to_owned(),
-            description: String::new(),
-            wake_on: agent::config::WakeOn::All,
-            members: you.into_iter().chain([id.entity()]).collect(),
-            at: self.ports.clock.now(),
-        };
+        let members = you.into_iter().chain([id.entity()]).collect();
+        let new = NewSpace::new(SpaceId(self.ports.ids.uuid()), name, members, self.ports.clock.now());
         self.ports.registry.open_space(new).await.map(drop).map_err(refused)
     }
 

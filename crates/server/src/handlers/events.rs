@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Stage, Trust};
-use agent::id::{AgentId, EventId, RootId};
+use agent::event::{Event, Stage};
+use agent::id::{AgentId, EventId};
 use agent::limits;
 use agent::port::{Accept, Accepted, SentAgain};
 use agent::update::{Topic, Update};
@@ -37,16 +37,9 @@ pub(super) async fn send(
     let payload = payload.unwrap_or(Value::Null);
     check_service(&service, &payload)?;
     let id = fresh_id(&hall, &caller, &idempotency);
-    let envelope = Envelope {
-        principal: Principal::Credential(caller.credential.id.to_string()),
-        channel: Channel::Api,
-        trust: Trust::Operator,
-        root: RootId(id.0.clone()),
-        hop: 0,
-    };
-    let data = EventData::Service { name: service, payload };
-    let at = hall.ports.clock.now();
-    let event = Event { id: id.clone(), kind: EventKind::Service, urgent, at, envelope, data, cites: None };
+    let credential = caller.credential.id.to_string();
+    let event = Event::of_service(id.clone(), credential, service, payload, hall.ports.clock.now());
+    let event = Event { urgent, ..event };
     to_the_end(async move {
         let place = place(to, &id);
         match hall.ports.store.accept(Accept::Event(to, event), request).await? {

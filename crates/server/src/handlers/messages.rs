@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use agent::entity::{Entity, EntityKind, Space};
-use agent::event::{Principal, Stage, Trust};
-use agent::id::{EntityId, EventId, MessageId, RootId};
+use agent::event::Stage;
+use agent::id::{EntityId, EventId, MessageId};
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial, StoreError};
 use agent::space::Spoken;
@@ -119,23 +119,8 @@ async fn checked(
     let text = crate::extract::text("text", text, limits::MESSAGE_MAX_BYTES)?;
     let mentions = mentioned(hall, space, &mentions).await?;
     let id = MessageId(chosen_id(id)?.unwrap_or_else(|| hall.ports.ids.uuid()));
-    Ok(agent::space::NewMessage {
-        id,
-        space: space.id,
-        sender: sender.id,
-        text,
-        mentions,
-        urgent,
-        at: hall.ports.clock.now(),
-        cycle: None,
-        call: None,
-        data,
-        principal: Principal::Entity(sender.id),
-        trust: Trust::Member,
-        // A person's message is the first happening of its chain.
-        root: RootId(id.to_string()),
-        hop: 0,
-    })
+    let new = agent::space::NewMessage::of_person(id, space.id, sender.id, text, hall.ports.clock.now());
+    Ok(agent::space::NewMessage { mentions, urgent, data, ..new })
 }
 
 /// What an agent says has an id that anyone can compute beforehand (version 8); a client that could

@@ -15,9 +15,9 @@ use uuid::Uuid;
 use super::Backend;
 use super::world::{self, at, role_of, service};
 use crate::protocol::explore::explore;
-use crate::protocol::model::{self, Action, Call, Flaw, IDEMPOTENT, Kind, Rows, Told, UNSAFE, World};
-use crate::protocol::node::Commit;
+use crate::protocol::model::{Action, World};
 use crate::protocol::promises::at_rest;
+use crate::protocol::stored::{self, Call, Commit, Flaw, IDEMPOTENT, Kind, Rows, Told, UNSAFE};
 
 /// Walks per store.
 const WALKS: u64 = 60;
@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
         ))
     }
 
-    fn open(&self, open: model::Open) -> OpenCycle {
+    fn open(&self, open: stored::Open) -> OpenCycle {
         OpenCycle {
             taken: seqs(open.taken),
             lived: open.lived,
@@ -174,11 +174,11 @@ impl<'a> Walk<'a> {
             (head + 1..).zip(entries).map(|(seq, entry)| said(seq, cycle, step, entry)).collect();
         if let Some((rows, fate)) = commit.settle {
             let fate = match fate {
-                model::Fate::Waiting => Fate::Waiting,
-                model::Fate::Canceled => Fate::Canceled { reason: None },
-                model::Fate::Lived => Fate::Lived { cycle, step },
-                model::Fate::Skipped => Fate::Skipped { reason: None },
-                model::Fate::Dead => Fate::Dead { reason: "failed too often".into() },
+                stored::Fate::Waiting => Fate::Waiting,
+                stored::Fate::Canceled => Fate::Canceled { reason: None },
+                stored::Fate::Lived => Fate::Lived { cycle, step },
+                stored::Fate::Skipped => Fate::Skipped { reason: None },
+                stored::Fate::Dead => Fate::Dead { reason: "failed too often".into() },
             };
             changes.settle =
                 seqs(rows).into_iter().map(|seq| Settlement { seq, fate: fate.clone() }).collect();
@@ -243,8 +243,8 @@ impl<'a> Walk<'a> {
         alike("open cycle", format!("{open:?}"), format!("{:?}", waking.life.open))?;
         let rows =
             stored.rows.iter().enumerate().filter_map(|(place, row)| Some((place as u64 + 1, (*row)?)));
-        let waits = |(seq, row): (u64, model::Row)| {
-            (row.fate == model::Fate::Waiting).then(|| (seq, row.attempts.into(), row.deaths.into()))
+        let waits = |(seq, row): (u64, stored::Row)| {
+            (row.fate == stored::Fate::Waiting).then(|| (seq, row.attempts.into(), row.deaths.into()))
         };
         let waiting: Vec<(u64, u32, u32)> = rows.filter_map(waits).collect();
         let got = waking.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts, waiting.deaths));
@@ -289,17 +289,17 @@ fn kind(kind: Kind) -> CommitKind {
     }
 }
 
-fn entry_kind(entry: model::Entry) -> EntryKind {
+fn entry_kind(entry: stored::Entry) -> EntryKind {
     match entry {
-        model::Entry::Inbox(_) => EntryKind::Inbox,
-        model::Entry::Injection(_) => EntryKind::Injection,
-        model::Entry::Assistant | model::Entry::Calling => EntryKind::Assistant,
-        model::Entry::Outcomes => EntryKind::Outcomes,
-        model::Entry::Notice => EntryKind::Notice,
+        stored::Entry::Inbox(_) => EntryKind::Inbox,
+        stored::Entry::Injection(_) => EntryKind::Injection,
+        stored::Entry::Assistant | stored::Entry::Calling => EntryKind::Assistant,
+        stored::Entry::Outcomes => EntryKind::Outcomes,
+        stored::Entry::Notice => EntryKind::Notice,
     }
 }
 
-fn said(seq: u64, cycle: CycleId, step: u32, entry: model::Entry) -> Entry {
+fn said(seq: u64, cycle: CycleId, step: u32, entry: stored::Entry) -> Entry {
     let kind = entry_kind(entry);
     let message = ModelMessage { role: role_of(kind), ..ModelMessage::user(format!("{entry:?}")) };
     Entry { seq, cycle, step, kind, message, tokens: 3, at: at(1_000) }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News, Rest, Settlement};
-use agent::config::{AgentConfig, WakeOn};
+use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
+use agent::event::{Event, Fate, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::life::{Lease, OpenCycle, Waking};
 use agent::message::{ModelMessage, Role};
@@ -56,13 +56,7 @@ pub(super) async fn world(b: Backend) -> World {
 /// The same with another config for Ada.
 pub(super) async fn world_with(b: Backend, config: AgentConfig) -> World {
     let husam = EntityId(fresh());
-    let human = NewHuman {
-        id: husam,
-        name: "husam".into(),
-        display_name: "Husam".into(),
-        external_id: None,
-        at: at(0),
-    };
+    let human = NewHuman { display_name: "Husam".into(), ..NewHuman::new(husam, "husam", at(0)) };
     b.registry.create_human(human).await.unwrap();
     let ada = agent(&b, "ada", config).await;
     let bob = agent(&b, "bob", AgentConfig::default()).await;
@@ -73,64 +67,27 @@ pub(super) async fn world_with(b: Backend, config: AgentConfig) -> World {
 
 pub(super) async fn agent(b: &Backend, name: &str, config: AgentConfig) -> AgentId {
     let id = AgentId(fresh());
-    let new = NewAgent { id, name: name.into(), display_name: name.to_uppercase(), config, at: at(0) };
+    let new = NewAgent { display_name: name.to_uppercase(), ..NewAgent::new(id, name, config, at(0)) };
     b.registry.create_agent(new).await.unwrap();
     id
 }
 
 pub(super) async fn space(b: &Backend, name: &str, members: &[EntityId]) -> SpaceId {
     let id = SpaceId(fresh());
-    let new = NewSpace {
-        id,
-        name: name.into(),
-        display_name: name.to_uppercase(),
-        description: String::new(),
-        wake_on: WakeOn::All,
-        members: members.to_vec(),
-        at: at(0),
-    };
+    let new = NewSpace::new(id, name, members.to_vec(), at(0));
+    let new = NewSpace { display_name: name.to_uppercase(), ..new };
     b.registry.open_space(new).await.unwrap();
     id
 }
 
 /// Something that `sender` says, ready to be accepted.
 pub(super) fn saying(sender: EntityId, space: SpaceId, text: &str) -> NewMessage {
-    let id = MessageId(fresh());
-    NewMessage {
-        id,
-        space,
-        sender,
-        text: text.into(),
-        mentions: Vec::new(),
-        urgent: false,
-        at: at(10),
-        cycle: None,
-        call: None,
-        data: None,
-        principal: Principal::Entity(sender),
-        trust: Trust::Member,
-        root: RootId(id.to_string()),
-        hop: 0,
-    }
+    NewMessage::of_person(MessageId(fresh()), space, sender, text, at(10))
 }
 
 /// An event of a service.
 pub(super) fn service(id: &str) -> Event {
-    Event {
-        id: EventId(id.into()),
-        kind: EventKind::Service,
-        urgent: false,
-        at: at(10),
-        envelope: Envelope {
-            principal: Principal::Credential("key".into()),
-            channel: Channel::Api,
-            trust: Trust::Outside,
-            root: RootId(id.into()),
-            hop: 0,
-        },
-        data: EventData::Service { name: "jira".into(), payload: serde_json::json!({"b": 1, "a": [true]}) },
-        cites: None,
-    }
+    Event::of_service(EventId(id.into()), "key", "jira", serde_json::json!({"b": 1, "a": [true]}), at(10))
 }
 
 impl World {

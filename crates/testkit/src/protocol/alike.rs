@@ -1,7 +1,8 @@
 //! What is the same in two worlds, so that only one of them need be explored.
 
-use super::model::{Call, Entry, Flaw, IDEMPOTENT, LOG, Open, World};
+use super::model::World;
 use super::node::Node;
+use super::stored::{Call, Entry, Flaw, IDEMPOTENT, LOG, Open};
 
 impl World {
     /// The same but for what no step depends on: numbers that only count, who of the nodes is which, what a

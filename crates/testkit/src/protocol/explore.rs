@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::model::{Action, Flaw, World};
+use super::model::{Action, World};
 use super::promises::{Promise, at_rest, broken};
+use super::stored::Flaw;
 
 /// States beyond which a search is given up: it would not end.
 const MOST: usize = 600_000;

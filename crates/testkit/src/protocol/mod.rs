@@ -15,3 +15,4 @@ pub(crate) mod explore;
 pub(crate) mod model;
 pub(crate) mod node;
 pub(crate) mod promises;
+pub(crate) mod stored;

@@ -2,8 +2,8 @@
 //!
 //! This module must not know what the store makes of a commit.
 
-use super::model::{
-    ASKS, ATTEMPTS, Call, Entry, Fate, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, Rows, Stored, UNSAFE,
+use super::stored::{
+    ASKS, ATTEMPTS, Call, Commit, Entry, Fate, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, Rows, Stored, UNSAFE,
 };
 
 /// One who may live the agent.
@@ -54,25 +54,6 @@ pub(crate) enum Doing {
     Finish,
     FinishShowing,
     BreakOff,
-}
-
-/// One commit, as both stores are handed it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Commit {
-    pub(crate) kind: Kind,
-    pub(crate) lease: u8,
-    pub(crate) expect: u8,
-    pub(crate) cycle: u8,
-    pub(crate) step: u8,
-    /// The open cycle behind it.
-    pub(crate) open: Option<Open>,
-    /// With an opening: how often the process has died over what stands in these places.
-    pub(crate) tried: [Option<u8>; ROWS],
-    pub(crate) entries: [Option<Entry>; 2],
-    pub(crate) calls: [Option<Call>; 2],
-    /// What becomes of which rows.
-    pub(crate) settle: Option<(Rows, Fate)>,
-    pub(super) opening: u8,
 }
 
 impl Node {

@@ -1,6 +1,7 @@
 //! What every state of the protocol must keep, and every step from one to the next.
 
-use super::model::{Call, Entry, Fate, Open, UNSAFE, World};
+use super::model::World;
+use super::stored::{Call, Entry, Fate, Open, UNSAFE};
 
 /// A promise, named as it is told when it is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
