@@ -111,7 +111,7 @@ impl Faults {
             silence: some(150, 60),
             deaths: some(600, 8),
             fuse: dice.between(20, 600),
-            zombies: dice.chance(150),
+            zombies: dice.chance(300),
             jumps: dice.chance(200),
             poison: dice.chance(150),
             meddling: dice.chance(500),

@@ -39,7 +39,7 @@ impl World {
             (on(faults.meddling, 3), "takes back"),
             (on(faults.meddling, 3), "takes a call back"),
             (on(faults.meddling, 3), "sends again"),
-            (on(faults.zombies, 5), "halts"),
+            (on(faults.zombies, 12), "halts"),
             (on(faults.jumps, 6), "sets the clock"),
             (on(faults.deaths > 0, 5), "kills"),
             (4, "stops"),
