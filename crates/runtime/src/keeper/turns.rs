@@ -30,6 +30,8 @@ pub(crate) struct Turns {
     faults: HashMap<AgentId, Fault>,
     /// The store refuses commits.
     refusal: Option<Refusal>,
+    /// When it was asked last whose turn it is.
+    asked: u64,
 }
 
 /// That an agent's last activation failed.
@@ -103,6 +105,7 @@ impl Turns {
 
     /// Whose turn it is; only a suspect's where no place is `free`.
     pub(crate) fn next(&mut self, now: u64, free: bool) -> Option<Turn> {
+        self.asked = now;
         if self.refusal.as_ref().is_some_and(|refusal| refusal.probe.is_some() || refusal.next > now) {
             return None;
         }
@@ -127,12 +130,16 @@ impl Turns {
         Some(Turn { agent, careful, alone: suspect.is_some(), panicked })
     }
 
-    /// When the next turn comes, where those in line wait for a time.
+    /// When the next turn comes, where those in line wait for a time. A time that was over when it was asked
+    /// whose turn it is lets nobody go on: whoever is in line then waits for something else.
     pub(crate) fn next_at(&self) -> Option<u64> {
+        if self.refusal.as_ref().is_some_and(|refusal| refusal.probe.is_some()) {
+            return None;
+        }
         let watched = self.watched.filter(|_| !self.suspects.is_empty()).map(|(_, until)| until);
         let in_line = [&self.line, &self.called, &self.suspects].iter().any(|line| !line.is_empty());
-        let refusal = self.refusal.as_ref().filter(|refusal| in_line && refusal.probe.is_none());
-        refusal.map(|refusal| refusal.next).or(watched)
+        let refusal = self.refusal.as_ref().filter(|_| in_line).map(|refusal| refusal.next);
+        [refusal, watched].into_iter().flatten().filter(|at| *at > self.asked).min()
     }
 
     /// The agent's activation is over, and nothing failed.
@@ -277,6 +284,25 @@ mod tests {
         turns.store_works();
         let rest: Vec<_> = std::iter::from_fn(|| turns.next(6_000, true)).collect();
         assert_eq!(rest, [turn(5, false), turn(2, true), turn(3, true)].map(Option::unwrap));
+    }
+
+    #[test]
+    fn a_turn_that_cannot_come_now_is_not_looked_for_again_and_again() {
+        let mut turns = of(1);
+        assert_eq!(turns.next(0, true), turn(1, false));
+        turns.suspect(agent(1), 0);
+        turns.join(agent(2), 0);
+        turns.suspect(agent(3), 0);
+        assert!(turns.next(0, true).is_some_and(|turn| turn.alone), "agent 1, watched");
+        assert_eq!(turns.next(0, true), turn(2, false));
+        let _ = turns.refused(agent(2), false, 0, &NoJitter);
+        turns.join(agent(4), 0);
+        assert_eq!((turns.next(0, true), turns.next_at()), (None, Some(limits::STORE_PROBE_MS)));
+        assert_eq!(turns.next(1_000, false), None, "no place is free");
+        let watched = Some(limits::SUSPECT_MS);
+        assert_eq!(turns.next_at(), watched, "the second that it was to wait is over");
+        assert_eq!(turns.next(2_000, true), turn(4, true));
+        assert_eq!((turns.next(limits::SUSPECT_MS + 1, true), turns.next_at()), (None, None), "one tries for all");
     }
 
     #[test]
