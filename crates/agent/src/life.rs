@@ -165,6 +165,9 @@ pub struct OpenCycle {
     /// Tokens of generations that were aborted, which nobody reports: estimated.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub estimated: Usage,
+    /// What the step in hand has used in vain so far.
+    #[serde(default, skip_serializing_if = "InVain::is_none")]
+    pub vain: InVain,
     /// Whether only agents caused it, as far as is lived.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_agents: bool,
@@ -231,6 +234,7 @@ impl OpenCycle {
             steps: Vec::new(),
             usage: Usage::default(),
             estimated: Usage::default(),
+            vain: InVain::default(),
             by_agents: false,
             injected: 0,
             interrupts: 0,
@@ -244,6 +248,24 @@ impl OpenCycle {
             awake_ms: 0,
             opening: Some(id),
         }
+    }
+}
+
+/// What one step used of which nothing came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InVain {
+    /// Generations that were aborted for news.
+    pub interrupts: u32,
+    /// Tokens of these and others that were dropped: estimated.
+    pub aborted: Usage,
+    /// Tokens of whole replies: as the provider reported them.
+    pub discarded: Usage,
+}
+
+impl InVain {
+    /// Whether there is nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -67,11 +67,12 @@ impl Cycle {
             self.show_inbox(step, now);
             changes.settle = step.settled(&Fate::Canceled { reason: None });
             open.injected += u32::try_from(step.injected.len()).unwrap_or(u32::MAX);
-            self.note_undecided(&mut open, step, now);
+            self.note_undecided(&mut open, Some(step), now);
         }
         self.close_log(&mut changes, &at, "[NOTICE] This cycle was canceled. Do not go on with it.", now);
         if let At::Acting(acting) = &at {
             self.note_calls(&mut open, acting, &changes.call_changes);
+            self.note_undecided(&mut open, None, now);
         }
         let reason = Some("canceled on request".to_owned());
         let finishing = Finishing { ending: Ending::Canceled, summary: None, reason };
@@ -91,8 +92,11 @@ impl Cycle {
         );
         let mut open = self.open.clone();
         match &at {
-            At::Step(step) => self.note_undecided(&mut open, step, now),
-            At::Acting(acting) => self.note_calls(&mut open, acting, &changes.call_changes),
+            At::Step(step) => self.note_undecided(&mut open, Some(step), now),
+            At::Acting(acting) => {
+                self.note_calls(&mut open, acting, &changes.call_changes);
+                self.note_undecided(&mut open, None, now);
+            }
         }
         let finishing = Finishing { ending: Ending::Failed, summary: None, reason: Some(reason) };
         let rested = self.finish(&mut changes, &open, finishing, now);

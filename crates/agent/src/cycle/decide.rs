@@ -13,7 +13,7 @@ use crate::config::nearest;
 use crate::entry::{Entry, EntryKind};
 use crate::event::Cause;
 use crate::id::{CallId, ContentRef, EventId};
-use crate::life::{Finishing, OpenCycle};
+use crate::life::{Finishing, InVain, OpenCycle};
 use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
@@ -51,7 +51,7 @@ impl Decision {
 impl Cycle {
     pub(super) fn decide(&mut self, mut step: Box<Step>, thought: Thought, now: Timestamp) -> State {
         if let Some(error) = unusable(&thought.reply) {
-            self.discard(&mut step, &thought.reply.usage);
+            self.discard(&thought.reply.usage);
             return self.failed(step, &error, now);
         }
         let calls = self.plan(&step, &thought);
@@ -146,12 +146,12 @@ impl Cycle {
 
     pub(super) fn next_deciding(
         &mut self,
-        mut step: Box<Step>,
+        step: Box<Step>,
         mut decision: Box<Decision>,
         now: Timestamp,
     ) -> Next {
         if self.outside.cancel {
-            self.discard(&mut step, &decision.thought.reply.usage);
+            self.discard(&decision.thought.reply.usage);
             return self.next_canceled(At::Step(step), now);
         }
         hold_done(&mut decision.calls);
@@ -238,6 +238,7 @@ impl Cycle {
         }
         open.usage.add(&usage);
         open.steps.push(self.step_receipt(step, decision));
+        open.vain = InVain::default();
         open.continued = decision.thought.reply.stop == StopReason::Length;
         if self.nudge_wanted(step, decision) {
             open.nudges += 1;
@@ -280,7 +281,7 @@ impl Cycle {
     /// Nothing was written: the named calls become errors and the decision is committed again.
     pub(super) fn refused(
         &mut self,
-        mut step: Box<Step>,
+        step: Box<Step>,
         mut decision: Box<Decision>,
         refusals: &[Refusal],
         now: Timestamp,
@@ -301,7 +302,7 @@ impl Cycle {
         }
         if !any && !hopeless {
             let reason = ModelError::Invalid("the store refused a decision without naming a call".into());
-            self.discard(&mut step, &decision.thought.reply.usage);
+            self.discard(&decision.thought.reply.usage);
             return self.failed(step, &reason, now);
         }
         State::Deciding(step, decision)

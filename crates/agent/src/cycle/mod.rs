@@ -288,9 +288,7 @@ impl Cycle {
     /// (`None`: there was none): they are charged, and the step begins anew.
     pub fn outdated(&mut self, news: News, tokens: Option<u64>) {
         self.open.interrupts += 1;
-        if let Some(step) = self.step_mut() {
-            step.aborted += 1;
-        }
+        self.open.vain.interrupts += 1;
         self.looked(Some(news));
         self.abandoned(tokens);
     }
@@ -299,8 +297,8 @@ impl Cycle {
     /// is looked at again.
     pub fn abandoned(&mut self, tokens: Option<u64>) {
         self.state = match self.take() {
-            State::Thinking(mut step) => {
-                self.charge(&mut step, tokens);
+            State::Thinking(step) => {
+                self.charge(&step, tokens);
                 State::Ready(step)
             }
             other => other,
@@ -371,13 +369,6 @@ impl Cycle {
             State::Opening(opening) => opening.at.step(),
             State::Committing(_, after) => after.step(),
             State::Acting(_) | State::Rest(_) => None,
-        }
-    }
-
-    fn step_mut(&mut self) -> Option<&mut Step> {
-        match &mut self.state {
-            State::Thinking(step) | State::OpeningAndThinking(_, step) => Some(step),
-            _ => None,
         }
     }
 

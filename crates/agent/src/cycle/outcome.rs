@@ -59,12 +59,12 @@ impl Cycle {
         match after {
             After::Opened(opening) => Some(opening.at),
             After::Ready(step) | After::Sent(step) => Some(At::Step(step)),
-            After::Arrived(mut step, thought) => {
-                self.discard(&mut step, &thought.reply.usage);
+            After::Arrived(step, thought) => {
+                self.discard(&thought.reply.usage);
                 Some(At::Step(step))
             }
-            After::Decided(mut step, decision, _) => {
-                self.discard(&mut step, &decision.thought.reply.usage);
+            After::Decided(step, decision, _) => {
+                self.discard(&decision.thought.reply.usage);
                 Some(At::Step(step))
             }
             After::Acting(acting) | After::Settled(acting) => Some(At::Acting(acting)),

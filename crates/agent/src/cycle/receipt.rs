@@ -9,7 +9,7 @@ use super::{Cycle, Occasion, Span, State, Step};
 use crate::call::{CallRow, Outcome};
 use crate::changes::{CallChange, Changes};
 use crate::id::CallId;
-use crate::life::OpenCycle;
+use crate::life::{InVain, OpenCycle};
 use crate::port::Price;
 use crate::run::{CallReceipt, Ending, Run, StepReceipt, Usage};
 
@@ -59,25 +59,24 @@ impl Cycle {
     /// What is known of a step without its decision.
     fn undecided_receipt(&self, step: &Step, asked_at: Timestamp) -> StepReceipt {
         StepReceipt {
-            step: self.open.step,
             injected: u32::try_from(step.injected.len()).unwrap_or(u32::MAX),
             // What came only after the first asking waited for the last one.
             waited_ms: step.asked_first.and_then(|at| waited(step, at)).or_else(|| waited(step, asked_at)),
-            interrupts: step.aborted,
-            aborted: step.estimated,
-            discarded: step.discarded,
             left_out: step.left_out,
             cut: step.cut,
             rebuilt: step.rebuilt,
             model: step.voice.as_ref().map(|voice| self.who.model(Some(voice)).name.clone()),
-            ..StepReceipt::default()
+            ..in_vain(&self.open)
         }
     }
 
-    /// A step that ends with its cycle and was never decided has a receipt where anything was spent on it.
-    pub(super) fn note_undecided(&self, open: &mut OpenCycle, step: &Step, now: Timestamp) {
-        if !(step.estimated.is_none() && step.discarded.is_none()) {
-            open.steps.push(self.undecided_receipt(step, now));
+    /// A step that ends with its cycle and was never decided has a receipt where anything was spent on it, by
+    /// this activation (`step`) or by those before it.
+    pub(super) fn note_undecided(&self, open: &mut OpenCycle, step: Option<&Step>, now: Timestamp) {
+        if !open.vain.is_none() {
+            let receipt = step.map_or_else(|| in_vain(open), |step| self.undecided_receipt(step, now));
+            open.steps.push(receipt);
+            open.vain = InVain::default();
         }
     }
 
@@ -182,6 +181,12 @@ impl Cycle {
         changes.cost_micros = price.and_then(|price| cost(price, &all));
         changes.usage = all;
     }
+}
+
+/// What the step in hand has used in vain.
+fn in_vain(open: &OpenCycle) -> StepReceipt {
+    let InVain { interrupts, aborted, discarded } = open.vain;
+    StepReceipt { step: open.step, interrupts, aborted, discarded, ..StepReceipt::default() }
 }
 
 /// How long the oldest of the events that the step is shown has waited at `now`.

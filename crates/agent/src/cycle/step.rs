@@ -37,12 +37,6 @@ pub(super) struct Step {
     pub(super) choice: ToolChoice,
     /// Who answers; `None` is the agent's own model.
     pub(super) voice: Option<String>,
-    /// Generations that were aborted for news.
-    pub(super) aborted: u32,
-    /// What these and others that were dropped used: estimated.
-    pub(super) estimated: Usage,
-    /// What replies used of which nothing came: as reported.
-    pub(super) discarded: Usage,
     /// When it was first asked, in this activation.
     pub(super) asked_first: Option<Timestamp>,
     /// Entries that are not sent any more, since there was no room for them.
@@ -142,7 +136,7 @@ impl Cycle {
             step: self.open.step,
             lived: self.open.lived,
             held_back: self.open.held_back,
-            interrupted: step.aborted > 0,
+            interrupted: self.open.vain.interrupts > 0,
             wary: self.is_wary(step),
             peek: if step.peeked { 0 } else { self.open.peek },
             previewed: step.previewed,
@@ -233,20 +227,20 @@ impl Cycle {
 
     /// A generation was dropped after about so many tokens. Nobody reports what it took, so it is
     /// estimated; `None`: there was none.
-    pub(super) fn charge(&mut self, step: &mut Step, tokens: Option<u64>) {
+    pub(super) fn charge(&mut self, step: &Step, tokens: Option<u64>) {
         let Some(output) = tokens else { return };
         let shown = super::who::estimate(self.log.layer_bytes() + step.shown_bytes());
         let input = self.log.tokens() + self.who.fixed_tokens + shown;
         let usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };
         self.open.tokens = self.open.tokens.saturating_add(output);
         self.open.estimated.add(&usage);
-        step.estimated.add(&usage);
+        self.open.vain.aborted.add(&usage);
     }
 
     /// Nothing comes of a reply that used this.
-    pub(super) fn discard(&mut self, step: &mut Step, usage: &Usage) {
+    pub(super) fn discard(&mut self, usage: &Usage) {
         self.open.usage.add(usage);
-        step.discarded.add(usage);
+        self.open.vain.discarded.add(usage);
     }
 
     /// Events that may still be injected: in one cycle as many as an activation takes.

@@ -61,7 +61,7 @@ pub struct Agent {
     pub cycles: u64,
     /// Cycles that were skipped.
     pub skips: u64,
-    /// Tokens of all its life.
+    /// Tokens of all its life, with what is estimated of aborted generations.
     pub usage: Usage,
     /// Until when it is not at what waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,8 +287,11 @@ pub struct Run {
     /// What each step did.
     #[schema(value_type = Vec<Object>)]
     pub steps: Vec<StepReceipt>,
-    /// All model calls together.
+    /// All model calls together as the provider reported them, replies of which nothing came included.
     pub usage: Usage,
+    /// Generations that were aborted, which no provider reports: estimated. Not in `usage`, but in `cost_micros`.
+    #[serde(default)]
+    pub estimated: Usage,
     /// In micro-dollars; `null` where a price or a usage is unknown.
     pub cost_micros: Option<u64>,
     /// The model, as `provider/model`.
@@ -306,6 +309,7 @@ pub struct Run {
 
 impl From<run::Run> for Run {
     fn from(run: run::Run) -> Self {
+        let estimated = run.estimated().into();
         let run::Run { id, agent, ordinal, woke_for, events, opened_at, ended_at, steps, usage, .. } = run;
         let run::Run { cost_micros, model, config_rev, ending, reason, summary, .. } = run;
         Self {
@@ -318,6 +322,7 @@ impl From<run::Run> for Run {
             ended_at,
             steps,
             usage: usage.into(),
+            estimated,
             cost_micros,
             model,
             config_rev,

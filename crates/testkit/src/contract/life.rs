@@ -186,10 +186,12 @@ pub async fn a_skip_leaves_log_runs_and_ordinals_as_they_were(b: Backend) {
     skip.open = None;
     skip.settle = living.settled(&Fate::Skipped { reason: Some("not mine".into()) });
     skip.usage = Usage { input: Some(7), ..Usage::default() };
+    skip.cost_micros = Some(3);
     living.done(&w, skip).await;
     assert_eq!(w.dump(w.ada).await, before);
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.skips, card.cycles, card.usage.input), (1, 1, Some(17)));
+    assert_eq!((card.cost_micros, card.unpriced), (Some(3), 1), "the run before has no price");
     let skipped = w.b.reader.inbox(w.ada, Some("skipped".into()), everything()).await.unwrap().items;
     assert_eq!(skipped[0].fate, Fate::Skipped { reason: Some("not mine".into()) });
 }

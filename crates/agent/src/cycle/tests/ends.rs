@@ -5,6 +5,7 @@ use super::aware::{configured, drive_seeing, urgent};
 use super::decide::step_over;
 use super::*;
 use crate::message::Part;
+use crate::port::Price;
 
 fn told(changes: &Changes) -> Vec<(String, bool)> {
     let parts = changes.entries.iter().flat_map(|entry| &entry.message.parts);
@@ -144,6 +145,60 @@ fn what_an_aborted_generation_used_is_in_the_run() {
     assert!(aborted.input.is_some_and(|input| input > 0) && aborted.output == Some(40), "{aborted:?}");
     assert_eq!((run.usage.input, run.usage.output), (Some(1_000), Some(5)), "as the provider reports");
     assert_eq!(run.estimated(), aborted);
+}
+
+#[test]
+fn what_a_step_used_in_vain_is_in_the_run_also_where_the_cycle_rested_meanwhile() {
+    let spent = |input| Usage { input: Some(input), output: Some(5), ..Usage::default() };
+    let thought = |parts, input| Thought {
+        reply: Reply { usage: spent(input), ..reply(parts).reply },
+        ..reply(vec![])
+    };
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    drive(&mut cycle);
+    cycle.thought(Ok(thought(vec![call("note")], 100)), at(2_000));
+    let (mut commits, _) = drive(&mut cycle);
+    cycle.outdated(news(vec![urgent(2)]), Some(40));
+    drive_seeing(&mut cycle, &[urgent(2)]);
+    cycle.thought(Ok(thought(Vec::new(), 200)), at(2_000));
+    let (parked, next) = drive(&mut cycle);
+    assert!(matches!(next, Next::Rest(Rested::Parked { .. })), "{next:?}");
+    commits.extend(parked);
+    let mut again = begin_with(after_crash(&commits, 9));
+    drive(&mut again);
+    again.thought(Ok(thought(vec![text("well")], 400)), at(2_000));
+    let (commits, next) = drive(&mut again);
+    assert_eq!(rested(&next).0, Ending::Rested);
+    let run = commits.last().unwrap().run.as_ref().unwrap();
+    let mut told = Usage::default();
+    for step in &run.steps {
+        told.add(&step.usage);
+        told.add(&step.discarded);
+    }
+    assert_eq!((run.usage, run.usage.input), (told, Some(700)), "as the provider reports");
+    assert_eq!((run.steps[1].discarded, run.estimated().output), (spent(200), Some(40)));
+}
+
+#[test]
+fn a_skip_costs_what_was_used_for_it_a_dropped_reply_and_an_aborted_generation_included() {
+    let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
+    cycle.who.setup.model.price = Some(Price { input: 3_000_000, cached: 0, output: 5_000_000 });
+    drive(&mut cycle);
+    cycle.outdated(news(vec![urgent(2)]), Some(10));
+    drive(&mut cycle);
+    let aborted = cycle.open.estimated;
+    assert!(!aborted.is_none());
+    let spent = Usage { input: Some(100), output: Some(10), ..Usage::default() };
+    cycle.thought(
+        Ok(Thought { reply: Reply { usage: spent, ..reply(vec![call("skip")]).reply }, ..reply(vec![]) }),
+        at(2_000),
+    );
+    let (commits, next) = drive(&mut cycle);
+    assert_eq!(rested(&next).0, Ending::Skipped);
+    let tokens = (aborted.input.unwrap() + 100, aborted.output.unwrap() + 10);
+    let skip = commits.last().unwrap();
+    assert_eq!((skip.usage.input.unwrap(), skip.usage.output.unwrap()), tokens);
+    assert_eq!(skip.cost_micros, Some(3 * tokens.0 + 5 * tokens.1));
 }
 
 #[test]

@@ -59,6 +59,10 @@ fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
         ("tokens", tokens(&run.usage)),
         ("cost", cost(run.cost_micros)),
     ];
+    if run.estimated != Usage::default() {
+        let aborted = format!("about {} more, of generations that were aborted", tokens(&run.estimated));
+        pairs.insert(pairs.len() - 1, ("estimated", aborted));
+    }
     if let Some(summary) = &run.summary {
         pairs.push(("summary", line(summary)));
     }
@@ -216,6 +220,9 @@ fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
             let _ = write!(text, " (about {} for nothing)", tokens(&step.aborted.into()));
         }
     }
+    if !step.discarded.is_none() {
+        let _ = write!(text, ", {} for a reply that was dropped", tokens(&step.discarded.into()));
+    }
     if step.cut > 0 {
         let times = if step.cut == 1 { "once".to_owned() } else { format!("{} times", step.cut) };
         let _ = write!(text, ", history cut to half {times} (too long)");
@@ -350,9 +357,12 @@ mod tests {
     #[test]
     fn what_was_left_out_or_came_to_nothing_stands_beside_its_step() {
         let aborted = Spent { input: Some(900), output: Some(40), ..Spent::default() };
-        let step = StepReceipt { interrupts: 1, aborted, left_out: 3, cut: 1, ..Default::default() };
+        let discarded = Spent { input: Some(800), output: Some(7), ..Spent::default() };
+        let step =
+            StepReceipt { interrupts: 1, aborted, discarded, left_out: 3, cut: 1, ..Default::default() };
         let told = meanwhile(&Screen::plain(Some(80), false), &step);
-        assert!(told.starts_with(", begun anew once (about 900 in, 40 out for nothing), "), "{told}");
+        let spent = ", begun anew once (about 900 in, 40 out for nothing), 800 in, 7 out for a reply that was dropped, ";
+        assert!(told.starts_with(spent), "{told}");
         assert!(told.ends_with(", 3 entries of the log left out (no room)"), "{told}");
         let mended = |tool: &str, repaired: Option<&str>| CallReceipt {
             tool: tool.into(),
