@@ -302,7 +302,11 @@ mod tests {
         let watched = Some(limits::SUSPECT_MS);
         assert_eq!(turns.next_at(), watched, "the second that it was to wait is over");
         assert_eq!(turns.next(2_000, true), turn(4, true));
-        assert_eq!((turns.next(limits::SUSPECT_MS + 1, true), turns.next_at()), (None, None), "one tries for all");
+        assert_eq!(
+            (turns.next(limits::SUSPECT_MS + 1, true), turns.next_at()),
+            (None, None),
+            "one tries for all"
+        );
     }
 
     #[test]

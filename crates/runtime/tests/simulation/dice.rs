@@ -93,6 +93,8 @@ pub(crate) struct Faults {
     pub(crate) poison: bool,
     /// People cancel, suspend, amend.
     pub(crate) meddling: bool,
+    /// Whoever says something is sent away for a moment.
+    pub(crate) unwelcome: u64,
 }
 
 impl Faults {
@@ -115,6 +117,7 @@ impl Faults {
             jumps: dice.chance(200),
             poison: dice.chance(150),
             meddling: dice.chance(500),
+            unwelcome: some(500, 400),
         }
     }
 }

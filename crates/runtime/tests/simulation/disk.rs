@@ -13,7 +13,7 @@ use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::{Lease, SpaceFacts, Waking};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
-    Messages, RequestKey, Store, StoreError, Waken,
+    Messages, Registry as _, RequestKey, Store, StoreError, Waken,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -254,9 +254,17 @@ impl Store for Port {
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
         let (disk, node) = (Arc::clone(&self.disk), self.pulse.node);
+        // Sent away for a moment, just before what it says is to be written.
+        let said = changes.inward.says.last().map(|message| message.space);
+        let unwelcome = said.filter(|_| self.nature.strikes(|faults| faults.unwelcome));
         Box::pin(async move {
             let done = self.write(move |sqlite| {
+                let (entity, at) = (lease.agent.entity(), changes.at);
+                let sent_away = unwelcome.filter(|space| now(sqlite.remove_member(*space, entity)).is_ok());
                 let outcome = now(sqlite.commit(lease, changes.clone()));
+                if let Some(space) = sent_away {
+                    now(sqlite.add_member(space, entity, "member".into(), at)).unwrap();
+                }
                 if let Ok((outcome, _)) = &outcome {
                     disk.committed(node, lease, &changes, outcome);
                 }

@@ -28,9 +28,10 @@ use crate::world::{Sabotage, World};
 /// Worlds of `make test`.
 const SEEDS: u64 = 120;
 /// What must have happened in so many worlds, or nothing is shown.
-const MET: [&str; 17] = [
+const MET: [&str; 18] = [
     "committed",
     "lost its lease",
+    "refused a call",
     "barred",
     "died",
     "lost",
