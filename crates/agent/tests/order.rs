@@ -11,7 +11,7 @@ use agent::id::{EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::inbox::{speakers, take};
 use agent::life::{Glimpse, Requester};
 use agent::limits::{PEEK_MAX, URGENT_MAX};
-use agent::prepare::{Prepared, Situation, Waits, is_news, prepare};
+use agent::prepare::{Prepared, Situation, Unread, is_news, prepare};
 use agent::view::Budget;
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn requester(by: u128) -> Requester {
 }
 
 /// What a store tells of these: the oldest, and the urgent ones with what their senders said before.
-fn look(waiting: &[Waiting], requesters: &[Requester]) -> Waits {
+fn look(waiting: &[Waiting], requesters: &[Requester]) -> Unread {
     let by = |waiting: &&Waiting| waiting.event.envelope.principal.clone();
     let urgent = waiting.iter().rev().filter(|waiting| waiting.event.urgent).take(URGENT_MAX as usize);
     let mut brought: Vec<Waiting> = Vec::new();
@@ -63,7 +63,7 @@ fn look(waiting: &[Waiting], requesters: &[Requester]) -> Waits {
     }
     brought.sort_by_key(|waiting| waiting.seq);
     let oldest = waiting.iter().take(PEEK_MAX as usize).cloned().collect();
-    Waits { count: u32::try_from(waiting.len()).unwrap(), oldest, urgent: brought }
+    Unread { count: u32::try_from(waiting.len()).unwrap(), oldest, urgent: brought }
 }
 
 /// What stands between a cycle and what waits.
@@ -96,7 +96,7 @@ fn place() -> impl Strategy<Value = Place> {
         })
 }
 
-fn prepared(place: &Place, waits: &Waits, in_hand: &[u64]) -> Prepared {
+fn prepared(place: &Place, waits: &Unread, in_hand: &[u64]) -> Prepared {
     let config = AgentConfig::from_json(&json!({"awareness": place.awareness})).unwrap();
     let (view, requesters) = (View::whole(), [requester(place.asker)]);
     prepare(&Situation {

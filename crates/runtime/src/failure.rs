@@ -87,11 +87,11 @@ fn jitter(ids: &dyn Ids, bound: u64) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use uuid::Uuid;
 
-    struct NoJitter;
+    pub(crate) struct NoJitter;
     impl Ids for NoJitter {
         fn uuid(&self) -> Uuid {
             Uuid::nil()

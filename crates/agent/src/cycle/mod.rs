@@ -59,7 +59,7 @@ use crate::id::{CycleId, RootId, SpaceId};
 use crate::life::{Facts, Lease, OpenCycle};
 use crate::limits;
 use crate::port::{Done, ModelError, ToolError};
-use crate::prepare::{self, Waits};
+use crate::prepare::{self, Unread};
 use crate::prompt::Prompt;
 use crate::tool::names;
 
@@ -207,9 +207,14 @@ impl Cycle {
                 self.state = State::Committing(changes, after);
                 next
             }
-            State::Thinking(step) | State::OpeningAndThinking(_, step) => {
+            State::Thinking(step) => {
                 let prompt = self.prompt(&step);
                 self.state = State::Thinking(step);
+                Next::Think(prompt)
+            }
+            State::OpeningAndThinking(changes, step) => {
+                let prompt = self.prompt(&step);
+                self.state = State::OpeningAndThinking(changes, step);
                 Next::Think(prompt)
             }
         }
@@ -281,7 +286,7 @@ impl Cycle {
             && !self.is_wary(step)
             && self.open.interrupts < limits::INTERRUPTS_PER_CYCLE
             && self.injection_room(step) > 0
-            && prepare::is_news(&Waits::of(news), &step.seqs())
+            && prepare::is_news(&Unread::of(news), &step.seqs())
     }
 
     /// The driver gave up a generation because of [`Cycle::outdated_by`], after about so many tokens of it

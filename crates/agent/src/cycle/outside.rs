@@ -2,13 +2,13 @@
 
 use crate::changes::{Glance, News};
 use crate::life::Facts;
-use crate::prepare::Waits;
+use crate::prepare::Unread;
 
 /// As last seen.
 #[derive(Debug)]
 pub(super) struct Outside {
     /// What waits beside the events that are taken.
-    pub(super) waits: Waits,
+    pub(super) waits: Unread,
     pub(super) facts: Facts,
     /// Calls of the agent that go on beyond their cycles.
     pub(super) detached: usize,
@@ -27,7 +27,7 @@ impl Outside {
     /// Nothing is known yet but what the activation began with.
     pub(super) fn new(facts: Facts, cancel: bool) -> Self {
         let glance = Glance { facts_rev: facts.rev, ..Glance::default() };
-        let waits = Waits::default();
+        let waits = Unread::default();
         Self { waits, facts, detached: 0, cancel, park: None, fallen: 0, glance, seen: glance }
     }
 
@@ -38,14 +38,14 @@ impl Outside {
             self.park.get_or_insert_with(|| "suspended".to_owned());
         }
         if glance.waiting == 0 {
-            self.waits = Waits::default();
+            self.waits = Unread::default();
         }
         self.glance = glance;
     }
 
     pub(super) fn looked(&mut self, news: &News) {
         self.noted(news.glance);
-        self.waits = Waits::of(news);
+        self.waits = Unread::of(news);
         self.seen = news.glance;
     }
 

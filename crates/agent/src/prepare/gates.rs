@@ -48,11 +48,11 @@ fn told(gate: &Gate) -> String {
 mod tests {
     use super::super::tests::check;
     use super::*;
-    use crate::prepare::Waits;
+    use crate::prepare::Unread;
     use serde_json::{Value, json};
 
     fn at(config: &Value, step: u32) -> Prepared {
-        check(config, |s| s.step = step, &Waits::default())
+        check(config, |s| s.step = step, &Unread::default())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Prepared, Situation, Waits};
+use super::{Prepared, Situation, Unread};
 use crate::config::Awareness;
 use crate::event::Waiting;
 use crate::inbox;
@@ -14,7 +14,7 @@ use crate::limits;
 /// behind a backlog of its sender may not be reached so; where a call was held back for it, at least the
 /// oldest of all that waits is shown, until the cycle ends or has come to it.
 pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
-    let Waits { oldest, urgent, .. } = situation.waits;
+    let Unread { oldest, urgent, .. } = situation.waits;
     let fresh = |waiting: &&Waiting| !situation.is_in_hand(waiting.seq);
     let mut chosen: Vec<&Waiting> = Vec::new();
     if wanted(situation) {
@@ -55,7 +55,7 @@ fn wanted(situation: &Situation<'_>) -> bool {
 }
 
 /// Whether something urgent waits that is not in hand.
-pub fn is_news(waits: &Waits, in_hand: &[u64]) -> bool {
+pub fn is_news(waits: &Unread, in_hand: &[u64]) -> bool {
     waits.urgent.iter().any(|waiting| waiting.event.urgent && !in_hand.contains(&waiting.seq))
 }
 

@@ -27,7 +27,7 @@ pub use inject::is_news;
 
 /// What waits beside the events that are in hand, as last seen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Waits {
+pub struct Unread {
     /// How many.
     pub count: u32,
     /// The oldest of them, at most [`crate::limits::PEEK_MAX`].
@@ -37,7 +37,7 @@ pub struct Waits {
     pub urgent: Vec<Waiting>,
 }
 
-impl Waits {
+impl Unread {
     /// What is news of it.
     pub fn of(news: &News) -> Self {
         Self { count: news.glance.waiting, oldest: news.oldest.clone(), urgent: news.urgent.clone() }
@@ -65,7 +65,7 @@ pub struct Situation<'a> {
     /// The model that is asked because the provider of the one before cannot serve.
     pub fallback: Option<&'a str>,
     /// What waits.
-    pub waits: &'a Waits,
+    pub waits: &'a Unread,
     /// Seqs of events in hand: taken or shown, and not settled yet.
     pub in_hand: &'a [u64],
     /// Who asked for what the cycle does.
@@ -162,15 +162,15 @@ mod tests {
         }
     }
 
-    pub(super) fn waits(events: Vec<Waiting>) -> Waits {
+    pub(super) fn waits(events: Vec<Waiting>) -> Unread {
         let urgent = events.iter().filter(|waiting| waiting.event.urgent).cloned().collect();
-        Waits { count: u32::try_from(events.len()).unwrap(), oldest: events, urgent }
+        Unread { count: u32::try_from(events.len()).unwrap(), oldest: events, urgent }
     }
 
     pub(super) fn check(
         config: &serde_json::Value,
         change: impl FnOnce(&mut Situation<'_>),
-        waits: &Waits,
+        waits: &Unread,
     ) -> Prepared {
         let config = AgentConfig::from_json(config).unwrap();
         let view = View::whole();
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn with_nothing_waiting_and_nothing_configured_a_step_is_left_as_it_is() {
-        let prepared = check(&serde_json::json!({}), |_| {}, &Waits::default());
+        let prepared = check(&serde_json::json!({}), |_| {}, &Unread::default());
         assert_eq!(prepared, Prepared::default());
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn choose(situation: &Situation<'_>, prepared: &mut Prepared) {
 #[cfg(test)]
 mod tests {
     use super::super::tests::check;
-    use crate::prepare::Waits;
+    use crate::prepare::Unread;
     use serde_json::json;
 
     #[test]
@@ -27,7 +27,7 @@ mod tests {
             {"above_tokens": 1_000, "model": "large/one"},
             {"from": 5, "model": "last/one"},
         ]});
-        let voice = |step| check(&config, |s| s.step = step, &Waits::default()).voice;
+        let voice = |step| check(&config, |s| s.step = step, &Unread::default()).voice;
         assert_eq!(voice(0).as_deref(), Some("small/one"));
         assert_eq!(voice(1), None);
         assert_eq!(voice(6).as_deref(), Some("last/one"));

@@ -25,7 +25,7 @@ mod tests {
     use crate::entry::{Entry, EntryKind};
     use crate::id::CycleId;
     use crate::message::ModelMessage;
-    use crate::prepare::Waits;
+    use crate::prepare::Unread;
     use jiff::Timestamp;
     use serde_json::json;
     use std::sync::Arc;
@@ -51,7 +51,7 @@ mod tests {
         let window: &'static [Arc<Entry>] = Box::leak(Box::new(window));
         let view = |last: &Option<String>| {
             let last: &'static Option<String> = Box::leak(Box::new(last.clone()));
-            check(&config, |s| (s.window, s.last_voice) = (window, Some(last)), &Waits::default()).view
+            check(&config, |s| (s.window, s.last_voice) = (window, Some(last)), &Unread::default()).view
         };
         assert_eq!(view(&own).map(|view| (view.rev, view.reasoning_from)), Some((1, 3)));
         assert_eq!(view(&other), None);

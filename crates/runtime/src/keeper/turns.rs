@@ -221,17 +221,8 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::tests::NoJitter;
     use uuid::Uuid;
-
-    struct NoJitter;
-    impl Ids for NoJitter {
-        fn uuid(&self) -> Uuid {
-            Uuid::nil()
-        }
-        fn jitter(&self, _: u64) -> u64 {
-            0
-        }
-    }
 
     fn agent(n: u128) -> AgentId {
         AgentId(Uuid::from_u128(n))
