@@ -13,6 +13,7 @@ pub mod waits;
 mod beyond;
 mod breaker;
 mod choir;
+mod commit;
 mod failure;
 mod hands;
 mod health;

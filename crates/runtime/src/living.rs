@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Staged};
+use agent::changes::{Changes, CommitKind, CommitOutcome};
 use agent::cycle::{Cycle, Next, Rested, Setup};
 use agent::id::{AgentId, CycleId};
-use agent::life::{Lease, Resting, Window};
+use agent::life::Window;
 use agent::limits;
 use agent::port::{Memo, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
-use agent::run::{Ending, Spent};
-use agent::update::{AgentState, Topic, Update};
+use agent::run::Spent;
+use agent::update::AgentState;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -20,7 +20,7 @@ use crate::Ports;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
-use crate::failure;
+use crate::commit::{self, Committed, Submitted, joined};
 use crate::hands::{self, Came, Outward, Scene};
 use crate::health::Health;
 use crate::node::Node;
@@ -201,7 +201,7 @@ impl Waking<'_> {
     /// anything is rendered, so that whatever breaks then is counted. Watchers may see a draft at once; what
     /// the model decides is held until the opening is durable.
     async fn open(&mut self, open: Changes) -> Result<(), StoreError> {
-        let opening = submit(self.house, self.cycle.lease(), open.clone());
+        let opening = self.submit(open.clone());
         let now = self.now();
         let asked = self.cycle.meanwhile(now);
         self.show_thinking();
@@ -382,10 +382,13 @@ impl Waking<'_> {
         }
     }
 
-    /// A commit is never dropped half-way: it runs in a task of its own.
     async fn commit(&mut self, changes: Changes) -> Result<CommitOutcome, StoreError> {
-        let outcome = joined(submit(self.house, self.cycle.lease(), changes.clone()).await)?;
+        let outcome = joined(self.submit(changes.clone()).await)?;
         Ok(self.published(outcome, &changes))
+    }
+
+    fn submit(&self, changes: Changes) -> Submitted {
+        commit::submit(self.ports(), &self.house.health, self.cycle.lease(), changes)
     }
 
     /// Tells watchers and sleepers what a commit caused.
@@ -395,37 +398,14 @@ impl Waking<'_> {
             if !matches!(changes.kind, CommitKind::Open | CommitKind::Sent | CommitKind::Arrived) {
                 self.suspected = None;
             }
-            self.publish(n, changes, echo);
+            if let Some(run) = &changes.run {
+                self.trace.ended(run);
+                self.spent = Some(Spent::of(run));
+            }
+            self.house.node.signal(&echo.wake);
+            commit::publish(&self.house.ports.live, self.agent, n, changes, echo);
         }
         outcome
-    }
-
-    fn publish(&mut self, n: u64, changes: &Changes, echo: Echo) {
-        if let Some(run) = &changes.run {
-            self.trace.ended(run);
-            self.spent = Some(Spent::of(run));
-        }
-        let live = &self.house.ports.live;
-        for message in echo.said {
-            live.drop_draft(message.id);
-            let spoken_in = message.space;
-            if changes.kind == CommitKind::Decide {
-                live.enter(self.agent, changes.cycle, AgentState::Processing, &[spoken_in]);
-            }
-            live.bus().publish(&[Topic::Space(spoken_in)], Arc::new(Update::Message { message }));
-        }
-        if changes.kind == CommitKind::Decide {
-            // What the decision did not say after all is no draft any more.
-            live.reset_drafts(self.agent);
-        }
-        for Staged { event, stage, cycle, step } in echo.stages {
-            let update = Update::EventStage { agent: self.agent, event, stage, cycle, step };
-            live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(update));
-        }
-        let Changes { cycle, step, kind, .. } = *changes;
-        let commit = Update::Commit { agent: self.agent, n, cycle, step, kind };
-        live.bus().publish(&[Topic::Agent(self.agent)], Arc::new(commit));
-        self.house.node.signal(&echo.wake);
     }
 
     /// Nobody thinks whose provider is not even asked.
@@ -443,24 +423,7 @@ impl Waking<'_> {
     /// The waking is over: tell watchers, keep what may be wanted again soon.
     fn part(self, rested: Result<Rested, StoreError>) -> Result<Rested, StoreError> {
         let live = &self.house.ports.live;
-        let spaces = self.cycle.spaces();
-        match &rested {
-            Ok(Rested::Ended { cycle, ending, reason }) => {
-                let mut topics = vec![Topic::Agent(self.agent)];
-                topics
-                    .extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
-                let (agent, cycle, ending, reason) = (self.agent, *cycle, *ending, reason.clone());
-                let update = Update::CycleEnded { agent, cycle, ending, reason, spent: self.spent };
-                live.rest(self.agent, None);
-                live.bus().publish(&topics, Arc::new(update));
-            }
-            Ok(Rested::Parked { until: Some(until), rest: Some(why), reason, .. }) => {
-                let rest = Resting { reason: *why, until: *until };
-                live.keep_back(self.agent, reason.clone(), rest, &spaces);
-            }
-            Ok(Rested::Parked { reason, .. }) => live.rest(self.agent, Some(reason.clone())),
-            Ok(Rested::Idle | Rested::Lost) | Err(_) => live.rest(self.agent, None),
-        }
+        commit::publish_rest(live, self.agent, &rested, &self.cycle.spaces(), self.spent);
         if matches!(rested, Ok(Rested::Idle | Rested::Ended { .. } | Rested::Parked { .. })) {
             let (memo, model) = self.choir.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
@@ -480,36 +443,4 @@ impl Waking<'_> {
         self.cycle.awake(clock.monotonic_ms().saturating_sub(self.began));
         clock.now()
     }
-}
-
-type Committed = (CommitOutcome, Echo);
-type Submitted = tokio::task::JoinHandle<Result<Committed, StoreError>>;
-
-fn submit(house: &House, lease: Lease, changes: Changes) -> Submitted {
-    let (ports, health) = (house.ports.clone(), Arc::clone(&house.health));
-    tokio::spawn(async move {
-        let mut attempt = 1;
-        loop {
-            let error = match ports.store.commit(lease, changes.clone()).await {
-                Ok(_) if attempt == 1 && failpoint::on!("answers-lost") && ports.ids.jitter(3) == 0 => {
-                    StoreError::Busy("the answer was lost".into())
-                }
-                Ok(outcome) => {
-                    health.took();
-                    failpoint::hit!(changes.kind.points().1);
-                    return Ok(outcome);
-                }
-                Err(error) => error,
-            };
-            let Some(pause) = failure::retry_store(&error, attempt, &*ports.ids) else { return Err(error) };
-            ports.clock.sleep(pause).await;
-            attempt += 1;
-        }
-    })
-}
-
-fn joined(
-    ended: Result<Result<Committed, StoreError>, tokio::task::JoinError>,
-) -> Result<Committed, StoreError> {
-    ended.unwrap_or_else(|error| Err(StoreError::Broken(format!("the commit's task ended: {error}"))))
 }
