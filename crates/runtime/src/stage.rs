@@ -38,9 +38,6 @@ pub(crate) struct Stage {
     bytes: u64,
 }
 
-/// Bytes that a generated token stands for, about.
-const BYTES_PER_TOKEN: u64 = 4;
-
 enum Shown {
     Thought { reasoning: bool },
     Entering { partial: Partial, space: String },
@@ -100,7 +97,7 @@ impl Stage {
 
     /// About how many tokens were generated; what a provider reports comes only at the end.
     pub(crate) fn generated_tokens(&self) -> u64 {
-        self.bytes.div_ceil(BYTES_PER_TOKEN)
+        agent::tokens::about(self.bytes)
     }
 
     /// The generation is void: what was shown of it is withdrawn.

@@ -229,7 +229,7 @@ impl Cycle {
     /// estimated; `None`: there was none.
     pub(super) fn charge(&mut self, step: &Step, tokens: Option<u64>) {
         let Some(output) = tokens else { return };
-        let shown = super::who::estimate(self.log.layer_bytes() + step.shown_bytes());
+        let shown = crate::tokens::at_most(self.log.layer_bytes() + step.shown_bytes());
         let input = self.log.tokens() + self.who.fixed_tokens + shown;
         let usage = Usage { input: Some(input), output: Some(output), ..Usage::default() };
         self.open.tokens = self.open.tokens.saturating_add(output);

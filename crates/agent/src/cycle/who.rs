@@ -9,12 +9,10 @@ use crate::config::AgentConfig;
 use crate::entity::Entity;
 use crate::id::{AgentId, SpaceId};
 use crate::port::ModelInfo;
+use crate::tokens;
 use crate::tool::ToolSpec;
 use crate::view::Budget;
 use crate::workspace;
-
-/// Bytes per token, for what is never counted (system, tools, layers). Low, so that it bounds.
-const BYTES_PER_TOKEN: u64 = 3;
 
 /// Fixed for an activation.
 #[derive(Debug)]
@@ -51,7 +49,7 @@ impl Who {
     ) -> Self {
         let system = workspace::system(&entity, &config.instructions, &config.description);
         let size = |tool: &ToolSpec| tool.name.len() + tool.description.len() + json_size(&tool.schema);
-        let fixed_tokens = estimate(system.len() + setup.tools.iter().map(size).sum::<usize>());
+        let fixed_tokens = tokens::at_most(system.len() + setup.tools.iter().map(size).sum::<usize>());
         Self { agent, entity, config, setup, system: system.into(), fixed_tokens, awake_before }
     }
 
@@ -64,7 +62,7 @@ impl Who {
     /// Room for entries with that model, beside `shown` bytes that are sent and never kept.
     pub(super) fn budget(&self, voice: Option<&str>, shown: usize) -> Budget {
         let model = self.model(voice);
-        Budget::of(model.context_window, model.max_output, self.fixed_tokens, estimate(shown))
+        Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown))
     }
 
     /// Bytes of events that may be shown at once: a quarter of the window.
@@ -75,12 +73,7 @@ impl Who {
 
 /// Bytes of events that may be shown at once to that model: a quarter of its window.
 pub(super) fn batch_bytes(model: &ModelInfo) -> usize {
-    let room = Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4;
-    usize::try_from(room * BYTES_PER_TOKEN).unwrap_or(usize::MAX)
-}
-
-pub(super) fn estimate(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+    tokens::bytes_within(Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4)
 }
 
 /// About as many bytes as a value takes as JSON, without writing it down: it stands on the path of
