@@ -16,8 +16,12 @@ use crate::life::Requester;
 use crate::limits;
 use crate::quote::{self, beginning, bounded, quoted};
 
-/// What stands around a line beside itself: its number, the time since, the line's end.
-const NUMBER_MAX_BYTES: usize = 40;
+/// The most that the fixed words of a line take: its number, ids, times.
+const FRAME_MAX_BYTES: usize = 112;
+/// What is said of a text that is cut, and of an event that is sent again.
+const REMARK_MAX_BYTES: usize = 96;
+/// What a slot of a plan takes.
+const SLOT_MAX_BYTES: usize = 24;
 
 /// What one waking takes, and what follows from it for the cycle. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,7 +74,7 @@ pub fn batch(events: Vec<Waiting>) -> Batch {
         .find(|waiting| waiting.event.envelope.trust != Trust::Agent)
         .or_else(|| events.iter().max_by_key(|waiting| waiting.event.envelope.hop));
     let (root, hop) = match cause {
-        Some(waiting) => (waiting.event.envelope.root.clone(), waiting.event.envelope.hop + 1),
+        Some(waiting) => (waiting.event.envelope.root.clone(), waiting.event.envelope.hop.saturating_add(1)),
         None => (RootId(String::new()), 1),
     };
     let by_agents = cause.is_some_and(|waiting| waiting.event.envelope.trust == Trust::Agent);
@@ -99,9 +103,34 @@ fn describe(waiting: &Waiting) -> String {
     }
 }
 
-/// Bytes that an event takes where it is listed, from above.
+/// Bytes that an event takes where it is listed, from above. It is not rendered for that: this is reckoned
+/// before the opening, and what may fail over somebody's words must fail behind it, where it is counted.
 fn shown_size(waiting: &Waiting) -> usize {
-    line(waiting, waiting.event.at).len() + NUMBER_MAX_BYTES
+    let event = &waiting.event;
+    let cut = |size: usize| match size > limits::EVENT_SHOWN_MAX_BYTES {
+        true => limits::EVENT_SHOWN_MAX_BYTES + REMARK_MAX_BYTES + quote::size(&event.id.0),
+        false => size,
+    };
+    let text = |text: &str| cut(quote::size(text));
+    let body = match (&event.data, &waiting.said) {
+        (EventData::Said { .. }, Some(said)) => {
+            let names = [&said.space_name, &said.sender_name, &said.sender_handle];
+            text(&said.text) + names.iter().map(|name| quote::size(name)).sum::<usize>()
+        }
+        (EventData::Said { .. }, None) | (EventData::Heartbeat, _) => 0,
+        (EventData::Service { name, payload }, _) => {
+            quote::size(name) + cut(quote::size_of(payload, quote::size))
+        }
+        (EventData::Plan { name, instruction, slots, .. }, _) => {
+            quote::size(name) + text(instruction) + slots.len() * SLOT_MAX_BYTES
+        }
+        (EventData::Timer { reason }, _) => text(reason),
+        (EventData::ToolResult { call, tool, text: answer, .. }, _) => {
+            call.0.len() + quote::size(tool) + text(answer)
+        }
+    };
+    let again = event.cites.as_ref().map_or(0, |old| REMARK_MAX_BYTES + quote::size(&old.0));
+    FRAME_MAX_BYTES + body + again
 }
 
 /// Who breaks into a cycle with urgent words, in the order in which they are heard where there is not room for

@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::limits;
 
+/// Of a number in JSON.
+const NUMBER_MAX_BYTES: usize = 24;
+
 /// A JSON string literal.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -12,6 +15,29 @@ pub fn quoted(text: &str) -> String {
     text.chars().for_each(|c| escaped(c, &mut out));
     out.push('"');
     out
+}
+
+/// Bytes of a text as [`quoted`] writes it.
+pub(crate) fn size(text: &str) -> usize {
+    let written = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        c if is_hidden(c) => 6 * c.len_utf16(),
+        c => c.len_utf8(),
+    };
+    2 + text.chars().map(written).sum::<usize>()
+}
+
+/// Bytes of a value as JSON, from above, its texts by that measure: without writing it down.
+pub(crate) fn size_of(value: &Value, text: fn(&str) -> usize) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => NUMBER_MAX_BYTES,
+        Value::String(words) => text(words),
+        Value::Array(items) => 2 + items.iter().map(|item| size_of(item, text) + 1).sum::<usize>(),
+        Value::Object(fields) => {
+            2 + fields.iter().map(|(name, value)| text(name) + size_of(value, text) + 2).sum::<usize>()
+        }
+    }
 }
 
 /// A text without line breaks and hidden characters, where no quotation marks are wanted.
@@ -132,11 +158,23 @@ mod tests {
         let all: String = ('\0'..=char::MAX).collect();
         let shown = quoted(&all);
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), all);
+        assert_eq!(size(&all), shown.len());
         for c in ['\n', '\r', '\u{7f}', '\u{85}', '\u{9b}', '\u{2028}', '\u{202e}', '\u{200b}', '\u{e0041}'] {
             assert!(!shown.contains(c), "{c:?}");
         }
         assert_eq!(quoted("a\u{2028}b\u{85}\u{202e}"), r#""a\u2028b\u0085\u202e""#);
         assert_eq!(quoted("👩\u{200d}🚀 é 王"), "\"👩\u{200d}🚀 é 王\"", "what people write stays as it is");
+    }
+
+    #[test]
+    fn the_size_of_a_value_is_known_without_writing_it() {
+        let schema = serde_json::json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 65536},
+            "mentions": {"type": "array", "items": {"type": "string"}}, "urgent": {"type": "boolean", "default": null}},
+            "required": ["text"], "additionalProperties": false});
+        let (guess, written) = (size_of(&schema, size), schema.to_string().len());
+        assert!(guess >= written && guess < written + 60, "{guess} for {written}");
+        let hidden = serde_json::json!({"a\u{202e}": ["\u{85}\n\u{7f}\u{1}", -1.7976931348623157e308]});
+        assert!(size_of(&hidden, size) >= unbroken(&hidden.to_string()).len());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use agent::call::OutcomeStatus;
 use agent::entity::EntityKind;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Said, Trust, Waiting};
 use agent::id::{CallId, EntityId, EventId, MessageId, PlanId, RootId, SpaceId};
-use agent::inbox::{format_inbox, format_injection, format_preview, listed};
+use agent::inbox::{fitting, format_inbox, format_injection, format_preview, listed};
 use agent::limits;
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -444,6 +444,13 @@ proptest! {
             prop_assert_eq!(rest[end], closing);
         }
         all_told(&lines(rest[2..end].iter().copied(), 1), &events);
+    }
+
+    #[test]
+    fn what_is_reckoned_to_fit_does(events in events(), room in 0usize..40_000) {
+        let fitting = fitting(&events, u32::MAX, room);
+        let listed = format_inbox(fitting, now(), None).len() - format_inbox(&[], now(), None).len();
+        prop_assert!(fitting.len() == 1 || listed <= room + 100, "{listed} bytes for {room}");
     }
 
     #[test]

@@ -71,8 +71,9 @@ impl Cycle {
         self.row.epoch += 1;
         let mut changes = self.changes(CommitKind::Open, now);
         changes.tried.clone_from(&opening.tried);
-        let waits = opening.dead.is_some() || opening.at.step().is_some_and(|step| self.is_idle(step));
-        if waits || !opening.overlap {
+        // Whether the rules settle it is judged behind the opening: what breaks over a text is counted then.
+        let judged = self.who.config.triage == Triage::Rules && self.row.notice.is_none();
+        if judged || opening.dead.is_some() || !opening.overlap {
             return self.commit(changes, After::Opened(opening));
         }
         let changes = Box::new(changes);

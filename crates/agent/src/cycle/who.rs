@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::Setup;
 use crate::config::AgentConfig;
 use crate::entity::Entity;
 use crate::id::{AgentId, SpaceId};
 use crate::port::ModelInfo;
+use crate::quote;
 use crate::tokens;
 use crate::tool::ToolSpec;
 use crate::view::Budget;
@@ -48,7 +47,10 @@ impl Who {
         awake_before: u64,
     ) -> Self {
         let system = workspace::system(&entity, &config.instructions, &config.description);
-        let size = |tool: &ToolSpec| tool.name.len() + tool.description.len() + json_size(&tool.schema);
+        // Plain lengths: this stands on the path of every activation.
+        let plain = |text: &str| text.len() + 2;
+        let size =
+            |tool: &ToolSpec| tool.name.len() + tool.description.len() + quote::size_of(&tool.schema, plain);
         let fixed_tokens = tokens::at_most(system.len() + setup.tools.iter().map(size).sum::<usize>());
         Self { agent, entity, config, setup, system: system.into(), fixed_tokens, awake_before }
     }
@@ -74,33 +76,4 @@ impl Who {
 /// Bytes of events that may be shown at once to that model: a quarter of its window.
 pub(super) fn batch_bytes(model: &ModelInfo) -> usize {
     tokens::bytes_within(Budget::of(model.context_window, model.max_output, 0, 0).tokens / 4)
-}
-
-/// About as many bytes as a value takes as JSON, without writing it down: it stands on the path of
-/// every activation.
-fn json_size(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| json_size(item) + 1).sum::<usize>(),
-        Value::Object(fields) => {
-            2 + fields.iter().map(|(name, value)| name.len() + 4 + json_size(value)).sum::<usize>()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn the_size_of_a_schema_is_known_without_writing_it() {
-        let schema = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 65536},
-            "mentions": {"type": "array", "items": {"type": "string"}}, "urgent": {"type": "boolean", "default": null}},
-            "required": ["text"], "additionalProperties": false});
-        let (guess, written) = (json_size(&schema), schema.to_string().len());
-        assert!(guess >= written && guess < written + 40, "{guess} for {written}");
-    }
 }
