@@ -182,6 +182,10 @@ struct Problem {
     hint: Option<String>,
 }
 
+/// What to do where a key is refused.
+const KEY_REFUSED: &str = "check `VIV_KEY`, or unset it to use the data directory's credential file; \
+    a lost admin key is replaced with `viv keys admin --reset`";
+
 /// An answer in the form that this program knows.
 pub(crate) fn typed<T: DeserializeOwned>(what: &str, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|error| {
@@ -229,10 +233,7 @@ fn from_problem(status: StatusCode, problem: Problem) -> Failure {
         400..=499 | 507 => Exit::Refused,
         _ => Exit::Failed,
     };
-    let hint = problem.hint.or_else(|| {
-        (status == StatusCode::UNAUTHORIZED)
-            .then(|| "check `VIV_KEY`, or unset it to use the data directory's credential file".to_owned())
-    });
+    let hint = problem.hint.or_else(|| (status == StatusCode::UNAUTHORIZED).then(|| KEY_REFUSED.to_owned()));
     Failure { exit, code: problem.code, message, hint }
 }
 

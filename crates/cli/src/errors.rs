@@ -151,7 +151,10 @@ fn usual(code: &str) -> Option<&'static str> {
         "bad_config" => "`viv show agent NAME --json` shows every key with its value",
         "bad_handle" => "handles are a-z, 0-9, `_` and `-`, at most 40 characters",
         "event_state" | "event_taken" => "`viv show inbox NAME` shows each event and how far it has come",
-        "forbidden" => "this needs an admin key: set `VIV_KEY`, or run it where the server runs",
+        "forbidden" => {
+            "this needs an admin key: set `VIV_KEY`, or run it where the server runs; \
+             a lost one is replaced with `viv keys admin --reset`"
+        }
         "inbox_full" => "let it work off what waits: `viv show inbox NAME --state waiting`",
         "name_taken" => "choose another name; `viv entities` and `viv spaces` list those in use",
         "no_open_cycle" => "`viv ps` shows who is awake",

@@ -92,6 +92,7 @@ async fn perform(cli: Cli, screen: Screen) -> Result<Exit> {
         Command::Agents(args) => commands::agents::run(client()?, screen, args).await,
         Command::Spaces(args) => commands::spaces::run(client()?, screen, args).await,
         Command::Entities(args) => commands::entities::run(client()?, screen, args).await,
+        Command::Keys(verb) => commands::keys::run(&cli.global, screen, verb).await,
         Command::Scenario(verb) => commands::scenario::run(cli.global, screen, verb).await,
         Command::Open => commands::pages::open(client()?, screen).await,
         Command::Completions(args) => commands::pages::completions(screen, args),

@@ -5,15 +5,17 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
 use agent::life::Standing;
 use agent::port::{
-    AgentCard, Credential, CredentialKind, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
+    AgentCard, Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace,
 };
-use agent::port::{RegistryError, StoreError};
+use agent::port::{Registry, RegistryError, StoreError};
 use runtime::Ports;
 use server::keys;
 
 use crate::credentials::Secret;
 use crate::errors::{Exit, Failure, Result};
 
+/// The label of the admin key that the first start prints.
+const ADMIN_LABEL: &str = "admin";
 /// The label of the key that each start makes for the commands on this machine.
 const CLI_LABEL: &str = "cli";
 
@@ -37,7 +39,7 @@ pub(crate) const SPACE: &str = "home";
 pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -> Result<Option<Secret>> {
     let with_agent = with_agent && here.is_empty();
     let at = ports.clock.now();
-    let (key, admin) = admin(ports, "admin", false)?;
+    let (key, admin) = admin(&*ports.clock, &*ports.ids, ADMIN_LABEL, false)?;
     let human = EntityId(ports.ids.uuid());
     let agent = with_agent.then(|| AgentId(ports.ids.uuid()));
     let config = AgentConfig {
@@ -74,14 +76,30 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
 /// Makes the key of this start for the commands on this machine; the one before is void. `None` where the
 /// disk has no room for one: the one before is good then.
 pub(crate) async fn local_key(ports: &Ports) -> Result<Option<Secret>> {
-    let (key, credential) = admin(ports, CLI_LABEL, true)?;
+    let (key, credential) = admin(&*ports.clock, &*ports.ids, CLI_LABEL, true)?;
     match ports.registry.add_credential(credential).await {
         Err(RegistryError::Store(StoreError::Full(_))) => Ok(None),
         added => added.map(|()| Some(key)).map_err(unwritten),
     }
 }
 
-fn admin(ports: &Ports, label: &str, replace_label: bool) -> Result<(Secret, NewCredential)> {
+/// Makes another admin key in place of the one that the first start printed, which is void then.
+pub(crate) async fn new_admin_key(
+    registry: &dyn Registry,
+    clock: &dyn Clock,
+    ids: &dyn Ids,
+) -> Result<Secret> {
+    let (key, credential) = admin(clock, ids, ADMIN_LABEL, true)?;
+    registry.add_credential(credential).await.map_err(unwritten)?;
+    Ok(key)
+}
+
+fn admin(
+    clock: &dyn Clock,
+    ids: &dyn Ids,
+    label: &str,
+    replace_label: bool,
+) -> Result<(Secret, NewCredential)> {
     let mut random = [0u8; 32];
     getrandom::fill(&mut random).map_err(|error| {
         Failure::new(Exit::Failed, "no_randomness", format!("the system gives no randomness: {error}"))
@@ -89,12 +107,12 @@ fn admin(ports: &Ports, label: &str, replace_label: bool) -> Result<(Secret, New
     let key = keys::key(&random);
     let credential = NewCredential {
         credential: Credential {
-            id: CredentialId(ports.ids.uuid()),
+            id: CredentialId(ids.uuid()),
             kind: CredentialKind::Admin,
             label: label.to_owned(),
         },
         secret_hash: keys::hash(&key),
-        at: ports.clock.now(),
+        at: clock.now(),
         replace_label,
     };
     Ok((Secret::new(key), credential))

@@ -20,14 +20,14 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "up", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
     ("Look", &["ps", "top", "watch", "tail", "show"]),
-    ("Manage", &["agents", "spaces", "entities", "dead"]),
+    ("Manage", &["agents", "spaces", "entities", "keys", "dead"]),
     ("Keep safe", &["backup", "restore", "verify", "export", "import"]),
     ("Try out", &["scenario"]),
     ("Besides", &["open", "completions", "man", "version"]),
 ];
 
 /// An example for each command, by the words that name it.
-const EXAMPLES: [(&[&str], &str); 55] = [
+const EXAMPLES: [(&[&str], &str); 57] = [
     (&["up"], "viv up --model openai/gpt-5-mini\n  viv up --model ollama/qwen3 --listen 127.0.0.1:0"),
     (&["chat"], "viv chat --agent ada"),
     (&["say"], "viv say --wait \"what do you remember?\"\n  git log -3 | viv say --wait -"),
@@ -60,6 +60,8 @@ const EXAMPLES: [(&[&str], &str); 55] = [
     (&["entities"], "viv entities --kind human"),
     (&["entities", "add"], "viv entities add husam --display-name Husam"),
     (&["entities", "key"], "viv entities key husam --label laptop"),
+    (&["keys"], "viv keys admin --reset"),
+    (&["keys", "admin"], "viv keys admin --reset --data-dir .viv"),
     (&["open"], "viv open --json"),
     (&["completions"], "viv completions bash > ~/.local/share/bash-completion/completions/viv"),
     (&["man"], "viv man | man -l -\n  viv man --dir ~/.local/share/man/man1"),

@@ -250,6 +250,17 @@ pub(crate) enum EntitiesVerb {
     },
 }
 
+/// `viv keys`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysVerb {
+    /// Create a new admin key, printed this once; the old one is refused from then on
+    Admin {
+        /// Required: the old key cannot be shown again, only replaced
+        #[arg(long, required = true)]
+        reset: bool,
+    },
+}
+
 fn kind(text: &str) -> Result<EntityKind, String> {
     [EntityKind::Human, EntityKind::Agent]
         .into_iter()

@@ -20,8 +20,8 @@ pub(crate) use help::{WELCOME, command};
 pub(crate) use letters::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
-    AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, ManArgs, OpenSpaceArgs,
-    ReadArgs, SpacesArgs, SpacesVerb,
+    AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, ManArgs,
+    OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb,
 };
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
@@ -100,6 +100,9 @@ pub(crate) enum Command {
     Spaces(SpacesArgs),
     /// List people and agents; add a person, make a key
     Entities(EntitiesArgs),
+    /// Replace the admin key of a data directory whose server is stopped
+    #[command(subcommand)]
+    Keys(KeysVerb),
     /// Follow a space, an agent or everything as a live log
     Watch(WatchArgs),
     /// Print what happened last, one line each, and follow

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod entities;
 pub(crate) mod event;
 pub(crate) mod init;
+pub(crate) mod keys;
 pub(crate) mod models;
 pub(crate) mod pages;
 pub(crate) mod ps;

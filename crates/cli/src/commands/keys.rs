@@ -1,0 +1,55 @@
+//! `viv keys`: the admin key of a data directory whose server is stopped. It opens the store itself: who
+//! has lost the key has nothing to ask a server with.
+
+use runtime::clock::{SystemClock, SystemIds};
+use serde_json::json;
+use std::sync::Arc;
+use storage::sqlite::{self, OpenError, Sqlite};
+
+use super::up::cannot_open;
+use super::upkeep;
+use crate::args::{Global, KeysVerb};
+use crate::errors::{Exit, Failure, Result};
+use crate::listen;
+use crate::output::Screen;
+use crate::settings;
+use crate::world;
+
+/// Does what is said about keys.
+pub(crate) async fn run(global: &Global, screen: Screen, verb: KeysVerb) -> Result<Exit> {
+    let KeysVerb::Admin { reset: _ } = verb;
+    reset(global, screen).await
+}
+
+/// The key stands alone on standard output, so that it can be handed on and nothing else with it.
+async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
+    let dir = settings::data_dir(global)?;
+    // Opening would make a store where there is none.
+    sqlite::look(&dir, 0).map_err(|error| upkeep::failure(&dir, error))?;
+    let clock = Arc::new(SystemClock::new());
+    let store = Sqlite::open(&dir, clock.clone()).map_err(|error| match error {
+        OpenError::Locked { .. } => {
+            listen::in_use(&dir).hint("stop viv first, then run this again; no key was changed")
+        }
+        error => cannot_open(&dir, error),
+    })?;
+    let key = world::new_admin_key(&store, &*clock, &SystemIds).await;
+    let closed = store.close().await;
+    // What was written is durable by now, however the store closes: the new key is the one that holds.
+    let key = key?;
+    if screen.json {
+        screen.json_line(&json!({"admin_key": key.open()}));
+    } else {
+        screen.line(key.open());
+        screen.note(&screen.clean_line(&format!(
+            "The new admin key of `{}`, shown this once and stored only hashed. The old one is refused from now on; \
+             the keys of people stay as they are.",
+            dir.display()
+        )));
+    }
+    closed.map_err(|error| {
+        Failure::new(Exit::Failed, "store_failed", format!("the store did not close in peace: {error}"))
+            .hint("the new key holds; `viv verify` tells whether the store is whole")
+    })?;
+    Ok(Exit::Answered)
+}
