@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct House {
     /// Answers as long as it is kept.
-    _stub: Stub,
+    pub(crate) stub: Stub,
     pub(crate) counter: Counter,
     pub(crate) launch: Launch,
     pub(crate) dir: tempfile::TempDir,
@@ -32,7 +32,7 @@ impl House {
             log: dir.path().join("log"),
             counter: Some(counter.url().to_owned()),
         };
-        Self { _stub: stub, counter, launch, dir, key: String::new() }
+        Self { stub, counter, launch, dir, key: String::new() }
     }
 
     /// One more life, ready.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 
 mod backups;
+mod clocks;
 mod crashes;
 mod crowd;
 mod disk;
