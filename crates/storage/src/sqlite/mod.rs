@@ -7,44 +7,13 @@
 //! are the ports; `upkeep` and `verify` are for whoever keeps a store running. A later backend keeps
 //! these names.
 
-mod accept;
-mod apart;
-mod apply;
-mod calls;
-mod commit;
-#[cfg(feature = "failpoints")]
-mod disk;
-mod due;
-mod events;
-mod facts;
-mod fault;
-mod held;
-mod log;
-mod lookup;
-mod notes;
-mod reader;
-mod reader_lives;
-mod reader_recent;
-mod readers;
-mod registry;
-mod registry_events;
-mod registry_spaces;
-mod rows;
-mod say;
-mod schema;
-mod show;
-mod stages;
-mod store;
-mod sums;
+mod engine;
+mod ports;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod totals;
 mod upkeep;
-mod urgent;
 mod verify;
-mod waits;
-mod wake;
-mod writer;
 
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
@@ -57,20 +26,21 @@ use agent::port::{BoxFuture, Clock, StoreError};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
-use self::fault::{Fault, Outcome};
-use self::readers::Readers;
-use self::rows::Configs;
-pub use self::schema::OpenError;
-use self::schema::Opening;
-use self::totals::Counted;
+use self::engine::fault::{Fault, Outcome};
+use self::engine::readers::Readers;
+pub use self::engine::schema::OpenError;
+use self::engine::schema::Opening;
+pub use self::engine::writer::Stats;
+use self::engine::writer::{Counters, Work, Writing};
+use self::engine::{log, schema, writer};
+use self::tables::rows::Configs;
+use self::tables::totals::Counted;
+use self::tables::waits::Lead;
 pub use self::upkeep::{
     Backup, Exported, Figures, Import, Imported, LineFlaw, Looked, Restored, UpkeepError, backup, export,
     import, left_behind, look, restore, verify,
 };
 pub use self::verify::{Flaw, Verified};
-use self::waits::Lead;
-pub use self::writer::Stats;
-use self::writer::{Counters, Work, Writing};
 
 /// What every command may know of this opening of the store.
 pub(super) struct Session {

@@ -20,7 +20,7 @@ use runtime::clock::SystemClock;
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::schema;
+use super::engine::schema;
 use super::{Mode, Sqlite, Who, lock};
 
 const FEW: u128 = 30;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{UpkeepError, regular};
-use crate::sqlite::fault::classify;
-use crate::sqlite::log;
-use crate::sqlite::schema::{self, FILE, LOCK, OpenError, identify, unreadable};
+use crate::sqlite::engine::fault::classify;
+use crate::sqlite::engine::log;
+use crate::sqlite::engine::schema::{self, FILE, LOCK, OpenError, identify, unreadable};
 
 /// An open store that is only read.
 pub(super) struct Beside {

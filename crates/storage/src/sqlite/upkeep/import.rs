@@ -13,9 +13,9 @@ use super::export::TABLES;
 use super::frame::{END, Footer, HEADER, Header, Line, Lines, Seen};
 use super::records::Tables;
 use super::{UpkeepError, regular};
-use crate::sqlite::fault::{Fault, Outcome, damaged};
-use crate::sqlite::rows::{first, standing_at, u64_at};
-use crate::sqlite::schema::{FILE, note, open_dir, open_memory, set_meta};
+use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
+use crate::sqlite::engine::schema::{FILE, note, open_dir, open_memory, set_meta};
+use crate::sqlite::tables::rows::{first, standing_at, u64_at};
 use crate::sqlite::verify::{Flaw, judge_agent, words};
 
 /// Something in a file that cannot be imported.

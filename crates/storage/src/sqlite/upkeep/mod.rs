@@ -29,9 +29,9 @@ pub use self::look::{Looked, look};
 use self::partial::Partial;
 pub use self::partial::left_behind;
 pub use self::restore::{Restored, restore};
-use super::fault::Outcome;
-use super::rows::{first, u64_at};
-use super::schema::{OpenError, kind};
+use super::engine::fault::Outcome;
+use super::engine::schema::{OpenError, kind};
+use super::tables::rows::{first, u64_at};
 use super::verify::{Flaw, Verified, judge};
 
 /// Why a store could not be copied, put in place or judged.

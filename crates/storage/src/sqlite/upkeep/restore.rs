@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::beside::Beside;
 use super::{Partial, UpkeepError, copy, partial, sync_dir};
-use crate::sqlite::schema::{BEGUN, FILE, LOCK, RESTORING, lock_dir};
+use crate::sqlite::engine::schema::{BEGUN, FILE, LOCK, RESTORING, lock_dir};
 use crate::sqlite::verify::Verified;
 
 /// What belongs to the store's file: its log, without which it is another one, and its index.

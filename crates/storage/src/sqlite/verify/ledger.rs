@@ -12,9 +12,9 @@ use rusqlite::params;
 use super::life::Row;
 use super::log::Shown;
 use super::{Walk, follows};
-use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at, fate_at};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{int, u64_at};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::tables::events::{COLUMNS, JOINS, NEXT, event_at, fate_at};
+use crate::sqlite::tables::rows::{int, u64_at};
 
 /// What the inbox should count.
 #[derive(Default)]

@@ -9,13 +9,13 @@ use agent::run::StepReceipt;
 use rusqlite::types::Value;
 
 use super::{Walk, follows, ledger, log, words};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::reader_lives::{RUN, run_at};
-use crate::sqlite::rows::{
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::ports::reader::lives::{RUN, run_at};
+use crate::sqlite::ports::store::wake::{self, open_at};
+use crate::sqlite::tables::rows::{
     config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, trust_at, u32_at,
     u64_at, uuid_at, uuid_or_none, wake_on_at,
 };
-use crate::sqlite::wake::{self, open_at};
 
 /// The rows of a life, as far as others are held against them.
 pub(super) struct Row {

@@ -14,8 +14,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params, Row};
 use uuid::Uuid;
 
-use super::fault::{Fault, Outcome};
-use super::schema::VERSION;
+use super::engine::fault::{Fault, Outcome};
+use super::engine::schema::VERSION;
 use super::upkeep::Figures;
 use super::{Sqlite, Who};
 

@@ -1,0 +1,364 @@
+//! What administrators and people do: agents, people, keys, and the first world. Spaces are in
+//! `registry/spaces`, events of the ledger in `registry/events`.
+
+pub(in crate::sqlite) mod events;
+mod spaces;
+
+use agent::config::{AgentConfig, Urgency};
+use agent::entity::{Entity, EntityKind, Space};
+use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
+use agent::life::Standing;
+use agent::port::{
+    BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
+    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::sqlite::engine::fault::{Outcome, damaged, of};
+use crate::sqlite::engine::schema::{meta, set_meta};
+use crate::sqlite::ports::calls;
+use crate::sqlite::ports::store::wake::open_at;
+use crate::sqlite::tables::facts::touch_entity;
+use crate::sqlite::tables::notes::{end_plans, free_plans, hold_plans};
+use crate::sqlite::tables::rows::{
+    STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
+    standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
+};
+use crate::sqlite::tables::waits;
+use crate::sqlite::{Sqlite, Who};
+
+fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
+    let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
+    if db.prepare_cached(taken)?.exists(params![entity.name, bytes(entity.id.0)])? {
+        return Err(Denial::NameTaken { what: "entity", name: entity.name.clone() }.into());
+    }
+    let sql = "INSERT INTO entity (uuid, kind, name, display_name, external_id, created_at) VALUES (?, ?, ?, ?, ?, ?)";
+    let row = params![
+        bytes(entity.id.0),
+        kind_code(entity.kind),
+        entity.name,
+        entity.display_name,
+        entity.external_id,
+        ms(entity.created_at)
+    ];
+    Ok(db.prepare_cached(sql)?.insert(row)?)
+}
+
+fn create_human(db: &Connection, new: NewHuman) -> Outcome<Entity> {
+    let NewHuman { id, name, display_name, external_id, at } = new;
+    let entity = Entity { id, kind: EntityKind::Human, name, display_name, external_id, created_at: at };
+    make_entity(db, &entity)?;
+    Ok(entity)
+}
+
+fn create_agent(db: &Connection, new: NewAgent) -> Outcome<Entity> {
+    let entity = Entity {
+        id: new.id.entity(),
+        kind: EntityKind::Agent,
+        name: new.name,
+        display_name: new.display_name,
+        external_id: None,
+        created_at: new.at,
+    };
+    let row = make_entity(db, &entity)?;
+    let sql = "INSERT INTO agent (id, standing, config_rev, wake_on, hop_limit, inbox_max, debounce) \
+               VALUES (?, 0, 0, 0, 0, 0, 0)";
+    run(db, sql, [row])?;
+    run(db, "INSERT INTO inbox_head (agent) VALUES (?)", [row])?;
+    run(db, "INSERT INTO life (agent) VALUES (?)", [row])?;
+    put_config(db, row, 1, &new.config, new.at)?;
+    Ok(entity)
+}
+
+/// A new revision, and what accepting needs of it beside the agent.
+fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: Timestamp) -> Outcome<()> {
+    let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, ?, ?, ?)";
+    run(db, sql, params![agent, int(rev), ms(at), to_json(config)?])?;
+    let sql = "UPDATE agent SET config_rev = ?, wake_on = ?, hop_limit = ?, inbox_max = ?, debounce = ?, \
+               urgency = ? WHERE id = ?";
+    let wake_on = wake_on_code(config.wake_on);
+    let (inbox_max, debounce) = (config.limits.inbox_max, int(config.debounce));
+    let urgency = Some(&config.urgency).filter(|urgency| **urgency != Urgency::default());
+    let urgency = urgency.map(to_json).transpose()?;
+    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, urgency, agent]).map(drop)
+}
+
+fn amend_agent(
+    db: &Connection,
+    agent: AgentId,
+    display_name: Option<&str>,
+    patch: Option<&Value>,
+    at: Timestamp,
+) -> Outcome<u64> {
+    let row = known_agent(db, agent)?;
+    let rev = first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0));
+    let rev = rev.map_err(of(agent))?.unwrap_or(0);
+    if let Some(name) = display_name {
+        run(db, "UPDATE entity SET display_name = ? WHERE id = ?", params![name, row])?;
+        touch_entity(db, row)?;
+    }
+    let Some(patch) = patch else { return Ok(rev) };
+    let old = config_of(db, row, rev).map_err(of(agent))?;
+    let new = old.amended(patch)?;
+    if new == old {
+        return Ok(rev);
+    }
+    put_config(db, row, rev + 1, &new, at)?;
+    // What kept it from its work may be mended now.
+    let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
+               JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.rest_reason IS NOT NULL";
+    if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
+        waits::end(db, row, open, at)?;
+    }
+    Ok(rev + 1)
+}
+
+pub(in crate::sqlite) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
+    let denial = || Denial::NotFound { what: "agent", name: agent.to_string() };
+    Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
+}
+
+fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timestamp) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| Ok(row.get::<_, i64>(0)?))?;
+    let code = |standing| place_of(&STANDINGS, &standing);
+    if was == Some(code(Standing::Retired)) {
+        let already = standing == Standing::Retired;
+        return if already { Ok(()) } else { Err(Denial::Retired(agent).into()) };
+    }
+    match standing {
+        Standing::Active => return resume(db, row, at).map_err(of(agent)),
+        Standing::Suspended if was == Some(code(standing)) => return Ok(()),
+        Standing::Suspended => {
+            run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
+            hold_plans(db, row)?;
+        }
+        Standing::Retired => retire(db, row, at)?,
+    }
+    let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
+    run(db, sql, params![code(standing), row]).map(drop)
+}
+
+/// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
+/// word to try at once whatever it waits for.
+fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+    let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
+               JOIN life l ON l.agent = a.id WHERE a.id = ?";
+    let read = first(db, sql, [row], |found| {
+        standing_at(found, 4)?;
+        config_of(db, row, u64_at(found, 2)?)?;
+        open_at(found, 3)?;
+        u64_at(found, 0)?;
+        uuid_or_none(found, 1)
+    })?;
+    let open = read.ok_or_else(|| damaged("it has no life"))?;
+    run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
+    free_plans(db, row)?;
+    waits::end(db, row, open.is_some(), at)
+}
+
+/// Ends what an agent has begun, whatever of it can be read: nobody could end it otherwise.
+fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+    let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
+    end_plans(db, row, n.unwrap_or(0))?;
+    events::retire(db, row)?;
+    // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
+    let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
+               FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
+    run(db, sql, params![row, ms(at)]).map(drop)
+}
+
+/// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.
+pub(in crate::sqlite) fn set_apart(db: &Connection, agent: AgentId, why: &str) -> Outcome<()> {
+    crate::sqlite::ports::apart::set_apart(db, known_agent(db, agent)?, why)
+}
+
+fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestamp) -> Outcome<CycleId> {
+    let row = known_agent(db, agent)?;
+    let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
+    let open = open.flatten().map(CycleId);
+    let none = if cycle.is_some() { Denial::OtherCycle(agent) } else { Denial::NoOpenCycle(agent) };
+    let open = open.filter(|open| cycle.is_none_or(|cycle| cycle == *open)).ok_or(none)?;
+    // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
+    let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
+               due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";
+    run(db, sql, params![bytes(open.0), ms(now), row])?;
+    Ok(open)
+}
+
+fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
+    let NewCredential { credential, secret_hash, at, replace_label } = new;
+    if *replace_label {
+        run(db, "DELETE FROM credential WHERE label = ?", [&credential.label])?;
+    }
+    let entity = match credential.kind {
+        CredentialKind::Admin => None,
+        CredentialKind::Entity(entity) => {
+            let denial = || Denial::NotFound { what: "entity", name: entity.to_string() };
+            Some(entity_row(db, entity.0)?.ok_or_else(denial)?)
+        }
+    };
+    let sql = "INSERT INTO credential (id, entity, label, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)";
+    run(db, sql, params![bytes(credential.id.0), entity, credential.label, secret_hash, ms(*at)]).map(drop)
+}
+
+fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>> {
+    let sql = "SELECT c.id, c.label, e.uuid FROM credential c LEFT JOIN entity e ON e.id = c.entity \
+               WHERE c.secret_hash = ? AND c.revoked_at IS NULL";
+    first(db, sql, [secret_hash], |row| {
+        let kind = uuid_or_none(row, 2)?
+            .map_or(CredentialKind::Admin, |id: Uuid| CredentialKind::Entity(EntityId(id)));
+        Ok(Credential { id: CredentialId(uuid_at(row, 0)?), kind, label: row.get(1)? })
+    })
+}
+
+fn is_founded(db: &Connection) -> Outcome<bool> {
+    Ok(meta(db, "founded_at")?.is_some())
+}
+
+fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
+    if is_founded(db)? {
+        return Ok(false);
+    }
+    set_meta(db, "founded_at", ms(founding.human.at))?;
+    create_human(db, founding.human)?;
+    if let Some(agent) = founding.agent {
+        create_agent(db, agent)?;
+    }
+    spaces::open(db, founding.space)?;
+    add_credential(db, &founding.admin)?;
+    Ok(true)
+}
+
+impl Registry for Sqlite {
+    fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
+        Box::pin(async move {
+            // Every start asks, also one that has no room to write.
+            if self.look(Who::Doors, |db, _| is_founded(db)).await? {
+                return Ok(false);
+            }
+            self.administer(move |db| found(db, founding)).await
+        })
+    }
+
+    fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>> {
+        self.administer(move |db| create_human(db, new))
+    }
+
+    fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>> {
+        self.administer(move |db| create_agent(db, new))
+    }
+
+    fn amend_agent(
+        &self,
+        agent: AgentId,
+        display_name: Option<String>,
+        config: Option<Value>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| amend_agent(db, agent, display_name.as_deref(), config.as_ref(), at))
+    }
+
+    fn set_standing(
+        &self,
+        agent: AgentId,
+        standing: Standing,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| set_standing(db, agent, standing, at))
+    }
+
+    fn cancel(
+        &self,
+        agent: AgentId,
+        cycle: Option<CycleId>,
+    ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
+        let now = self.inner.session.clock.now();
+        self.administer(move |db| cancel(db, agent, cycle, now))
+    }
+
+    fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
+        let done = self.write(move |db, session| events::cancel(db, session, agent, &event));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn cancel_call(
+        &self,
+        agent: AgentId,
+        call: CallId,
+    ) -> BoxFuture<'_, Result<CanceledCall, RegistryError>> {
+        let now = self.inner.session.clock.now();
+        let done = self.write(move |db, session| calls::cancel(db, session, agent, &call, now));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn send_again(
+        &self,
+        agent: AgentId,
+        event: EventId,
+        fresh: EventId,
+        request: Option<RequestKey>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<SentAgain, RegistryError>> {
+        let done = self.write(move |db, session| {
+            events::send_again(db, session, agent, &event, fresh, request.as_ref(), at)
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| events::drop_event(db, agent, &event))
+    }
+
+    fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::open(db, new))
+    }
+
+    fn amend_space(
+        &self,
+        space: SpaceId,
+        change: SpaceChange,
+    ) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::amend(db, space, &change))
+    }
+
+    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::close(db, space))
+    }
+
+    fn add_member(
+        &self,
+        space: SpaceId,
+        entity: EntityId,
+        role: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| spaces::add_member(db, space, entity, &role, at))
+    }
+
+    fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| spaces::remove_member(db, space, entity))
+    }
+
+    fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| add_credential(db, &new))
+    }
+
+    fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
+        let done = self.look(Who::Doors, move |db, _| credential(db, &secret_hash));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+impl Sqlite {
+    fn administer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, RegistryError>> {
+        let done = self.write(move |db, _| work(db));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}

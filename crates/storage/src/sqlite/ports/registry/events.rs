@@ -1,0 +1,176 @@
+//! What operators do with single events of a ledger: take back what waits, send again what died or
+//! was lived, give up what died. Every event keeps its row, in exactly one state.
+
+use agent::delivery::refused_when_full;
+use agent::event::{Event, Fate};
+use agent::id::{AgentId, CycleId, EventId};
+use agent::life::Standing;
+use agent::limits;
+use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::Session;
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::ports::registry::known_agent;
+use crate::sqlite::ports::store::accept::{answered, remember};
+use crate::sqlite::ports::store::due::due_at;
+use crate::sqlite::tables::events::{Head, State, admit, fate_at, known, ledger, put_waiting};
+use crate::sqlite::tables::held;
+use crate::sqlite::tables::rows::{first, key, ms, run, time, uuid_or_none};
+
+/// An event of the ledger, as far as its state goes.
+struct Found {
+    seq: i64,
+    fate: Fate,
+    space: Option<i64>,
+    taken: bool,
+    open: Option<CycleId>,
+}
+
+fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
+    let sql = "SELECT e.seq, e.state, e.cycle, e.step, e.reason, e.space, coalesce(w.taken, 0), l.open_cycle FROM event e \
+               JOIN life l ON l.agent = e.agent LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq \
+               WHERE e.agent = ? AND e.id = ?";
+    let found = first(db, sql, params![agent, key(&event.0)], |row| {
+        Ok(Found {
+            seq: row.get(0)?,
+            fate: fate_at(row, 1)?,
+            space: row.get(5)?,
+            taken: row.get(6)?,
+            open: uuid_or_none(row, 7)?.map(CycleId),
+        })
+    })?;
+    Ok(found.ok_or_else(|| Denial::NotFound { what: "event", name: event.to_string() })?)
+}
+
+impl Found {
+    fn not(&self, event: &EventId, wanted: &'static str) -> Denial {
+        Denial::EventState { event: event.clone(), state: self.fate.as_str(), wanted }
+    }
+}
+
+fn settle(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
+    let state = State::of(fate);
+    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
+    run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
+}
+
+/// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
+/// how many wait no more.
+pub(in crate::sqlite) fn retire(db: &Connection, agent: i64) -> Outcome<u32> {
+    let state = State::of(&Fate::Canceled { reason: Some("the agent is retired".to_owned()) });
+    let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
+               AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
+    run(db, sql, params![state.code, state.reason, agent])?;
+    let gone = run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 0", [agent])?;
+    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+    let sql = "UPDATE inbox_head SET waiting = waiting - ?, held = 0 WHERE agent = ?";
+    run(db, sql, params![gone, agent])?;
+    Ok(gone)
+}
+
+/// Takes back what waits or is held.
+pub(in crate::sqlite) fn cancel(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    event: &EventId,
+) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let found = find(db, row, event)?;
+    if !matches!(found.fate, Fate::Waiting | Fate::Held) {
+        return Err(found.not(event, "waiting or held").into());
+    }
+    if found.taken {
+        let cycle = found.open.ok_or_else(|| damaged(format!("event `{event}` is taken by no cycle")))?;
+        return Err(Denial::EventTaken { event: event.clone(), cycle }.into());
+    }
+    settle(db, row, found.seq, &Fate::Canceled { reason: None })?;
+    if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
+        return held::forget(db, row);
+    }
+    let head = Head::read(db, row)?;
+    // An open cycle is due by itself, whatever waits.
+    let due = match found.open {
+        Some(_) => head.due_at,
+        None => {
+            let hold = head.hold_until.map(time).transpose()?;
+            due_at(db, session, row, head.standing, hold, session.clock.now())?.map(ms)
+        }
+    };
+    let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
+    run(db, sql, params![due, row]).map(drop)
+}
+
+/// Gives a dead event up.
+pub(in crate::sqlite) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let found = find(db, row, event)?;
+    if !matches!(found.fate, Fate::Dead { .. }) {
+        return Err(found.not(event, "dead").into());
+    }
+    settle(db, row, found.seq, &Fate::Dropped)
+}
+
+/// Sends an event again, once per key.
+pub(in crate::sqlite) fn send_again(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    event: &EventId,
+    fresh: EventId,
+    request: Option<&RequestKey>,
+    at: Timestamp,
+) -> Outcome<SentAgain> {
+    let row = known_agent(db, agent)?;
+    if let Some(answer) = request.map(|request| answered(db, request)).transpose()?.flatten() {
+        if answer == Accepted::Conflict {
+            return Ok(SentAgain::Conflict);
+        }
+        let anew = known(db, row, &fresh)?;
+        return Ok(SentAgain::Before(if anew { fresh } else { event.clone() }));
+    }
+    let found = find(db, row, event)?;
+    let mut head = Head::read(db, row)?;
+    if head.standing == Standing::Retired {
+        return Err(Denial::Retired(agent).into());
+    }
+    let old = read(db, row, event)?;
+    if head.waiting >= head.inbox_max && refused_when_full(&old) {
+        return Err(Denial::InboxFull(agent).into());
+    }
+    let waken = |at: Option<i64>| -> Outcome<Option<Waken>> {
+        at.map(|at| Ok(Waken { agent, at: time(at)?, urgent: false })).transpose()
+    };
+    let sent = match found.fate {
+        Fate::Dead { .. } => {
+            // Why it died is kept: whatever becomes of it now, it was not read in its place.
+            let sql = "UPDATE event SET state = 0, step = NULL WHERE agent = ? AND seq = ?";
+            run(db, sql, params![row, found.seq])?;
+            let wake = put_waiting(db, session, &mut head, old.urgent, found.seq, ms(at))?;
+            SentAgain::Waits(waken(wake)?)
+        }
+        // Whoever runs the server has a word there too.
+        Fate::Held => {
+            let space = found.space.ok_or_else(|| damaged(format!("event `{event}` is held in no space")))?;
+            let mut room = limits::RELEASE_MAX;
+            SentAgain::Waits(waken(held::release(db, session, &mut head, space, at, &mut room)?)?)
+        }
+        Fate::Lived { .. } | Fate::Skipped { .. } => {
+            let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
+            let wake = admit(db, session, &mut head, &new, found.space, &Fate::Waiting)?;
+            SentAgain::Anew(fresh, waken(wake)?)
+        }
+        _ => return Err(found.not(event, "dead, held, lived or skipped").into()),
+    };
+    if let Some(request) = request {
+        remember(db, request, None)?;
+    }
+    Ok(sent)
+}
+
+fn read(db: &Connection, agent: i64, event: &EventId) -> Outcome<Event> {
+    let row = ledger(db, agent, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop();
+    Ok(row.ok_or_else(|| damaged(format!("event `{event}` is gone")))?.event)
+}

@@ -1,0 +1,263 @@
+//! Saying something: the message, its place in the space, and the events that it causes, as one.
+//! Who gets what is decided by `agent::delivery`; here it is only written down. People's messages
+//! come by `accept`, agents' own by `commit`.
+
+use agent::config::WakeOn;
+use agent::delivery::{AgentFacts, Delivery, MemberFacts, counts, deliver, mentions};
+use agent::entity::EntityKind;
+use agent::event::Fate;
+use agent::id::EntityId;
+use agent::limits;
+use agent::port::{Denial, Waken};
+use agent::space::{Message, MessageKind, NewMessage};
+use rusqlite::{Connection, Row, params};
+
+use crate::sqlite::Session;
+use crate::sqlite::engine::fault::{Fault, Outcome};
+use crate::sqlite::ports::apart::{APART, part};
+use crate::sqlite::tables::events::{HEAD, Head, admit};
+use crate::sqlite::tables::held;
+use crate::sqlite::tables::rows::{
+    MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
+    place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at, wake_on_at,
+};
+use crate::sqlite::tables::sums::Words;
+
+/// What came of saying it.
+pub(in crate::sqlite) enum Spoken {
+    /// It stands in its space now.
+    New(Message, Vec<Waken>),
+    /// It stood there before.
+    Before(Message),
+}
+
+/// The row of a space.
+pub(in crate::sqlite) struct Place {
+    pub(in crate::sqlite) id: i64,
+    pub(in crate::sqlite) head_seq: u64,
+    pub(in crate::sqlite) rev: u64,
+    pub(in crate::sqlite) closed: bool,
+    wake_on: WakeOn,
+}
+
+struct Listener {
+    facts: MemberFacts,
+    row: i64,
+    head: Option<Head>,
+    /// Whether it is set apart, or over.
+    apart: bool,
+}
+
+/// Says `message`, or tells why not (then nothing was written).
+pub(in crate::sqlite) fn say(db: &Connection, session: &Session, message: &NewMessage) -> Outcome<Spoken> {
+    let Some(place) = place(db, message)? else {
+        return Err(Denial::NotFound { what: "space", name: message.space.to_string() }.into());
+    };
+    let mut listeners = listeners(db, place.id)?;
+    let sender = listeners.iter().find(|listener| listener.facts.entity == message.sender);
+    let Some(sender) = sender.filter(|_| !place.closed) else {
+        return before_or(db, message, denial(db, message, &place)?);
+    };
+    let (row, kind) = (sender.row, sender.facts.kind);
+    let members: Vec<MemberFacts> = listeners.iter().map(|listener| listener.facts.clone()).collect();
+    let named = mentions(&message.text, &message.mentions, &members);
+    let (seq, rev) = (place.head_seq + 1, place.rev + 1);
+    if !write(db, message, MessageKind::Text, &place, row, &named)? {
+        return before_or(db, message, Denial::MessageIdTaken);
+    }
+    let counted = counts(message, &named, &members, place.wake_on);
+    let spoken = if counted { count(db, message)? } else { 0 };
+    let (mut wake, mut room) = (Vec::new(), limits::RELEASE_MAX);
+    for delivery in deliver(message, seq, &named, &members, place.wake_on, spoken) {
+        let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
+        let Some(Listener { head: Some(head), apart, .. }) = listener else { continue };
+        // A person's word lets go what agents said there before it.
+        let released = match kind != EntityKind::Agent && head.held > 0 {
+            true => held::release(db, session, head, place.id, message.at, &mut room).map(drop),
+            false => Ok(()),
+        };
+        let due = released.and_then(|()| hand_over(db, session, head, &delivery, place.id));
+        if let Some(at) = part(delivery.agent, *apart, due)?.flatten() {
+            wake.push(Waken { agent: delivery.agent, at: time(at)?, urgent: delivery.event.urgent });
+        }
+    }
+    Ok(Spoken::New(stored(message, MessageKind::Text, seq, rev, named), wake))
+}
+
+/// The space of a message.
+pub(in crate::sqlite) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Place>> {
+    let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
+    first(db, sql, [bytes(message.space.0)], |row| {
+        Ok(Place {
+            id: row.get(0)?,
+            head_seq: u64_at(row, 1)?,
+            rev: u64_at(row, 2)?,
+            closed: row.get(3)?,
+            wake_on: wake_on_at(row, 4)?,
+        })
+    })
+}
+
+fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
+    let sql = format!(
+        "SELECT e.id, e.uuid, e.kind, e.name, coalesce({APART}, 1), a.wake_on, a.hop_limit, l.requesters, {HEAD} \
+         FROM member m JOIN entity e ON e.id = m.entity LEFT JOIN agent a ON a.id = e.id \
+         LEFT JOIN inbox_head h ON h.agent = a.id LEFT JOIN life l ON l.agent = a.id WHERE m.space = ?"
+    );
+    all(db, &sql, [space], |row| {
+        let (entity, kind, apart) = (EntityId(uuid_at(row, 1)?), kind_at(row, 2)?, row.get(4)?);
+        let (head, agent) = match kind {
+            EntityKind::Agent => part(entity.agent(), apart, agent_at(row))?.unzip(),
+            EntityKind::Human => (None, None),
+        };
+        let facts = MemberFacts { entity, kind, name: row.get(3)?, agent };
+        Ok(Listener { facts, row: row.get(0)?, head, apart })
+    })
+}
+
+fn agent_at(row: &Row<'_>) -> Outcome<(Head, AgentFacts)> {
+    let head = Head::at(row, 8)?;
+    let requesters: Option<String> = row.get(7)?;
+    let requesters = requesters.map(|text| from_json(&text, "requesters")).transpose()?;
+    let facts = AgentFacts {
+        standing: head.standing,
+        wake_on: wake_on_at(row, 5)?,
+        hop_limit: u32_at(row, 6)?,
+        requesters: requesters.unwrap_or_default(),
+        urgency: head.urgency.clone(),
+    };
+    Ok((head, facts))
+}
+
+/// Why a closed space or a stranger's message is not taken.
+fn denial(db: &Connection, message: &NewMessage, place: &Place) -> Outcome<Denial> {
+    if entity_row(db, message.sender.0)?.is_none() {
+        return Ok(Denial::NotFound { what: "entity", name: message.sender.to_string() });
+    }
+    Ok(if place.closed {
+        Denial::SpaceClosed(message.space)
+    } else {
+        Denial::NotMember { entity: message.sender, space: message.space }
+    })
+}
+
+/// A message that stood there before is a duplicate whatever has changed since.
+fn before_or(db: &Connection, message: &NewMessage, denial: Denial) -> Outcome<Spoken> {
+    let sql = format!("{MESSAGE} WHERE m.uuid = ?");
+    match first(db, &sql, [bytes(message.id.0)], message_at)? {
+        Some(old) if (old.space, old.sender, &old.text) == (message.space, message.sender, &message.text) => {
+            Ok(Spoken::Before(old))
+        }
+        Some(_) => Err(Fault::Denied(Denial::MessageIdTaken)),
+        None => Err(Fault::Denied(denial)),
+    }
+}
+
+/// Writes the row of a message; whether it is new.
+pub(in crate::sqlite) fn write(
+    db: &Connection,
+    message: &NewMessage,
+    kind: MessageKind,
+    place: &Place,
+    sender: i64,
+    named: &[EntityId],
+) -> Outcome<bool> {
+    let (seq, rev) = (int(place.head_seq) + 1, int(place.rev) + 1);
+    let (principal_kind, principal) = principal_columns(&message.principal);
+    let data = message.data.as_ref().map(to_json).transpose()?;
+    let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(named));
+    let words = Words {
+        id: message.id.0,
+        kind: tool,
+        at: ms(message.at),
+        sender: message.sender.0,
+        mentions: mentions.as_deref(),
+        text: &message.text,
+        data: data.as_deref(),
+    };
+    let crc = words.sum();
+    let sql = "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
+               trust, root, hop, cycle, call, mentions, text, data, crc) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
+    let rows = run(
+        db,
+        sql,
+        params![
+            place.id,
+            seq,
+            bytes(message.id.0),
+            rev,
+            sender,
+            tool,
+            message.urgent,
+            ms(message.at),
+            principal_kind,
+            principal,
+            place_of(&TRUSTS, &message.trust),
+            key(&message.root.0),
+            message.hop,
+            message.cycle.map(|cycle| bytes(cycle.0)),
+            message.call.as_ref().map(|call| &call.0),
+            mentions,
+            message.text,
+            data,
+            crc,
+        ],
+    )?;
+    if rows == 0 {
+        return Ok(false);
+    }
+    let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
+    run(db, sql, params![seq, rev, ms(message.at), place.id])?;
+    Ok(true)
+}
+
+/// Agent messages of the root that count, this one included.
+fn count(db: &Connection, message: &NewMessage) -> Outcome<u32> {
+    let sql = "INSERT INTO root (id, agent_messages) VALUES (?, 1) \
+               ON CONFLICT (id) DO UPDATE SET agent_messages = agent_messages + 1 RETURNING agent_messages";
+    let spoken = first(db, sql, [key(&message.root.0)], |row| u32_at(row, 0))?;
+    Ok(spoken.unwrap_or(u32::MAX))
+}
+
+fn hand_over(
+    db: &Connection,
+    session: &Session,
+    head: &mut Head,
+    delivery: &Delivery,
+    space: i64,
+) -> Outcome<Option<i64>> {
+    let before = head.head_seq;
+    let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
+    if delivery.fate == Fate::Held && head.head_seq > before {
+        held::keep(db, head, delivery.release_at)?;
+    }
+    Ok(due)
+}
+
+/// The message as it is stored now.
+pub(in crate::sqlite) fn stored(
+    message: &NewMessage,
+    kind: MessageKind,
+    seq: u64,
+    rev: u64,
+    mentions: Vec<EntityId>,
+) -> Message {
+    Message {
+        id: message.id,
+        space: message.space,
+        seq,
+        rev,
+        sender: message.sender,
+        kind,
+        text: message.text.clone(),
+        mentions,
+        urgent: message.urgent,
+        at: message.at,
+        cycle: message.cycle,
+        call: message.call.clone(),
+        data: message.data.clone(),
+        root: message.root.clone(),
+        hop: message.hop,
+    }
+}
