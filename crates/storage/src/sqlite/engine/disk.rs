@@ -43,7 +43,7 @@ struct Handle {
 
 /// Puts the shim in front of the files in `dir`, where it is asked for; without the power that was
 /// lost, they are what was synced.
-pub(in crate::sqlite) fn prepare(dir: &Path) {
+pub(crate) fn prepare(dir: &Path) {
     if !failpoint::on!("power-loss") && trouble().is_none() {
         return;
     }

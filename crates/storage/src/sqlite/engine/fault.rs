@@ -10,7 +10,7 @@ use rusqlite::ErrorCode;
 
 /// Why a command writes nothing.
 #[derive(Debug)]
-pub(in crate::sqlite) enum Fault {
+pub(crate) enum Fault {
     /// SQLite says so.
     Sql(rusqlite::Error),
     /// The store as a whole, or a record.
@@ -36,7 +36,7 @@ pub(in crate::sqlite) enum Fault {
 }
 
 /// What a command comes to.
-pub(in crate::sqlite) type Outcome<T> = Result<T, Fault>;
+pub(crate) type Outcome<T> = Result<T, Fault>;
 
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
@@ -97,12 +97,12 @@ impl From<Fault> for CallError {
 }
 
 /// A record that cannot be read.
-pub(in crate::sqlite) fn damaged(what: impl Into<String>) -> Fault {
+pub(crate) fn damaged(what: impl Into<String>) -> Fault {
     Fault::Store(StoreError::Damaged(what.into()))
 }
 
 /// Names the agent whose record is damaged; only that agent is to be left alone.
-pub(in crate::sqlite) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
+pub(crate) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
     move |fault| match damage(fault) {
         Ok(why) => damaged(named(agent, &why)),
         Err(other) => other,
@@ -110,7 +110,7 @@ pub(in crate::sqlite) fn of(agent: AgentId) -> impl Fn(Fault) -> Fault {
 }
 
 /// The same in something that is about others too, which goes on without it.
-pub(in crate::sqlite) fn torn(agent: AgentId) -> impl Fn(Fault) -> Fault {
+pub(crate) fn torn(agent: AgentId) -> impl Fn(Fault) -> Fault {
     move |fault| match damage(fault) {
         Ok(why) => Fault::Torn(agent, why),
         Err(other) => other,
@@ -136,7 +136,7 @@ fn damage(fault: Fault) -> Result<String, Fault> {
 }
 
 /// What the caller does next about an error of SQLite.
-pub(in crate::sqlite) fn classify(error: &rusqlite::Error) -> StoreError {
+pub(crate) fn classify(error: &rusqlite::Error) -> StoreError {
     let text = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OutOfMemory) => {
@@ -157,12 +157,21 @@ pub(in crate::sqlite) fn classify(error: &rusqlite::Error) -> StoreError {
 }
 
 /// The same error for another command of a group that failed as a whole.
-pub(in crate::sqlite) fn again(error: &StoreError) -> StoreError {
+pub(crate) fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::Busy(text) => StoreError::Busy(text.clone()),
         StoreError::Full(text) => StoreError::Full(text.clone()),
         StoreError::Damaged(text) => StoreError::Damaged(text.clone()),
         StoreError::Closed => StoreError::Closed,
         StoreError::Broken(text) => StoreError::Broken(text.clone()),
+    }
+}
+
+/// What one agent's part in something about several comes to. A damaged record of it names the agent; nothing
+/// comes of it where the agent is apart already.
+pub(crate) fn part<T>(agent: AgentId, apart: bool, done: Outcome<T>) -> Outcome<Option<T>> {
+    match done.map(Some).map_err(torn(agent)) {
+        Err(Fault::Torn(..)) if apart => Ok(None),
+        done => done,
     }
 }

@@ -19,7 +19,7 @@ const MAGIC: u32 = 0x377f_0682;
 const PAGES: std::ops::RangeInclusive<usize> = 512..=65_536;
 
 /// Where the log of a store is.
-pub(in crate::sqlite) fn of(file: &Path) -> PathBuf {
+pub(crate) fn of(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
@@ -27,7 +27,7 @@ pub(in crate::sqlite) fn of(file: &Path) -> PathBuf {
 
 /// Frames that stand behind a damaged one, and are lost; none where the log is sound or is not there. The last
 /// transaction is not judged: damage in it looks like a loss of power. Nobody may write meanwhile.
-pub(in crate::sqlite) fn lost(log: &Path) -> io::Result<u64> {
+pub(crate) fn lost(log: &Path) -> io::Result<u64> {
     let mut log = match File::open(log) {
         Ok(log) => BufReader::with_capacity(1 << 20, log),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),

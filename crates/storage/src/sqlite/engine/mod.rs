@@ -3,9 +3,12 @@
 //! It must not know what a command does, nor what a row means.
 
 #[cfg(feature = "failpoints")]
-pub(in crate::sqlite) mod disk;
-pub(in crate::sqlite) mod fault;
-pub(in crate::sqlite) mod log;
-pub(in crate::sqlite) mod readers;
-pub(in crate::sqlite) mod schema;
-pub(in crate::sqlite) mod writer;
+pub(crate) mod disk;
+pub(crate) mod fault;
+pub(crate) mod file;
+pub(crate) mod log;
+pub(crate) mod mutex;
+pub(crate) mod open_error;
+pub(crate) mod readers;
+pub(crate) mod schema;
+pub(crate) mod writer;

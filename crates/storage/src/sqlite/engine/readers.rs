@@ -10,10 +10,10 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
+use crate::sqlite::engine::mutex::lock;
 use crate::sqlite::engine::schema;
-use crate::sqlite::lock;
 
-pub(in crate::sqlite) struct Readers {
+pub(crate) struct Readers {
     file: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
@@ -21,17 +21,17 @@ pub(in crate::sqlite) struct Readers {
 
 impl Readers {
     /// So many connections at most, and questions that are answered at once.
-    pub(in crate::sqlite) fn new(file: PathBuf, most: usize) -> Self {
+    pub(crate) fn new(file: PathBuf, most: usize) -> Self {
         Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(most)) }
     }
 
     #[cfg(test)]
-    pub(in crate::sqlite) fn are_busy(&self) -> bool {
+    pub(crate) fn are_busy(&self) -> bool {
         self.permits.available_permits() == 0
     }
 
     /// Runs `work` on one snapshot, on a blocking thread.
-    pub(in crate::sqlite) async fn read<T, F>(&self, work: F) -> Outcome<T>
+    pub(crate) async fn read<T, F>(&self, work: F) -> Outcome<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
@@ -54,7 +54,7 @@ impl Readers {
     /// Runs `work`, a few rows found by index, on the caller: it takes less than the way to another
     /// thread and back, which would stand on the path of every request and every waking. Where no
     /// connection is idle it is like any other question.
-    pub(in crate::sqlite) async fn look<T, F>(&self, work: F) -> Outcome<T>
+    pub(crate) async fn look<T, F>(&self, work: F) -> Outcome<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,

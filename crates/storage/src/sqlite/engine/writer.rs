@@ -18,7 +18,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{oneshot, watch};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, again, classify};
-use crate::sqlite::engine::schema::{self, Opening};
+use crate::sqlite::engine::schema;
 
 /// Frames of the write-ahead log above which it is copied back into the database, so that its file
 /// is used again from the start.
@@ -39,7 +39,7 @@ pub struct Stats {
 
 /// The counters behind [`Stats`].
 #[derive(Debug, Default)]
-pub(in crate::sqlite) struct Counters {
+pub(crate) struct Counters {
     groups: AtomicU64,
     commands: AtomicU64,
     checkpoints: AtomicU64,
@@ -51,7 +51,7 @@ pub(in crate::sqlite) struct Counters {
 }
 
 impl Counters {
-    pub(in crate::sqlite) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         Stats {
             groups: self.groups.load(Ordering::Relaxed),
             commands: self.commands.load(Ordering::Relaxed),
@@ -61,7 +61,7 @@ impl Counters {
     }
 
     /// What the write-ahead log tells after each commit that wrote to it.
-    pub(in crate::sqlite) fn wrote(&self, frames: i64) {
+    pub(crate) fn wrote(&self, frames: i64) {
         let end = self.end.swap(frames, Ordering::Relaxed);
         // A log that is shorter than it was is used again from its start.
         let new = if frames > end { frames - end } else { frames };
@@ -71,7 +71,7 @@ impl Counters {
 }
 
 /// One command, whatever it does.
-pub(in crate::sqlite) trait Work: Send {
+pub(crate) trait Work: Send {
     /// Does it; whether what it wrote is to be kept.
     fn run(&mut self, db: &Connection) -> bool;
     /// The store's error that it ended with, if it did.
@@ -88,7 +88,7 @@ struct Command<T, F> {
 }
 
 /// A command from a closure, and its answer to come.
-pub(in crate::sqlite) fn command<T, F>(work: F) -> (Box<dyn Work>, oneshot::Receiver<Outcome<T>>)
+pub(crate) fn command<T, F>(work: F) -> (Box<dyn Work>, oneshot::Receiver<Outcome<T>>)
 where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
@@ -132,7 +132,7 @@ where
 }
 
 /// Runs one group and answers its commands. The error is that of the group, once they know it.
-pub(in crate::sqlite) fn serve(
+pub(crate) fn serve(
     db: &Connection,
     counters: &Counters,
     mut group: Vec<Box<dyn Work>>,
@@ -204,22 +204,26 @@ fn step(db: &Connection, sql: &str) -> Result<(), StoreError> {
     })
 }
 
+/// What must stand in the store before anything else is written.
+pub(crate) type Note = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
+
 /// What the writer thread works with.
-pub(in crate::sqlite) struct Writing {
-    pub(in crate::sqlite) db: Connection,
-    pub(in crate::sqlite) counters: Arc<Counters>,
+pub(crate) struct Writing {
+    pub(crate) db: Connection,
+    pub(crate) counters: Arc<Counters>,
     /// Where the write-ahead log is.
-    pub(in crate::sqlite) log: PathBuf,
-    pub(in crate::sqlite) opening: Opening,
+    pub(crate) log: PathBuf,
+    /// Noted before anything is written, as soon as there is room for it.
+    pub(crate) unnoted: Option<Note>,
     /// How long nothing is to be written before a log that has grown is cut.
-    pub(in crate::sqlite) quiet: Duration,
+    pub(crate) quiet: Duration,
     /// Frames above which the log is copied back.
-    pub(in crate::sqlite) bound: i64,
+    pub(crate) bound: i64,
 }
 
 impl Writing {
     /// Writes until every sender is gone.
-    pub(in crate::sqlite) fn all(
+    pub(crate) fn all(
         mut self,
         queue: &Receiver<Box<dyn Work>>,
         tell_broken: &watch::Sender<Option<String>>,
@@ -273,11 +277,10 @@ impl Writing {
         self.copy_back()
     }
 
-    /// Notes this opening, where there was no room for it yet.
     fn note(&mut self) -> Result<(), StoreError> {
-        if !self.opening.noted {
-            schema::note(&self.db, self.opening.boot, self.opening.at).map_err(|error| classify(&error))?;
-            self.opening.noted = true;
+        if let Some(note) = &self.unnoted {
+            note(&self.db).map_err(|error| classify(&error))?;
+            self.unnoted = None;
         }
         Ok(())
     }
@@ -312,6 +315,7 @@ impl Writing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::engine::file::{FILE, open_dir};
 
     fn db() -> Connection {
         let db = Connection::open_in_memory().unwrap();
@@ -388,11 +392,11 @@ mod tests {
 
     /// A writer of a store in a file, and what its log measures.
     fn writing(dir: &std::path::Path) -> (Writing, impl Fn() -> u64 + use<>) {
-        let opened = schema::open_dir(dir, None).unwrap();
+        let opened = open_dir(dir).unwrap();
         opened.db.execute_batch("CREATE TABLE t (x)").unwrap();
         let log = crate::sqlite::engine::log::of(&opened.file);
-        let (db, counters, opening, bound) = (opened.db, Arc::default(), opened.opening, i64::MAX);
-        let writing = Writing { db, counters, log: log.clone(), opening, quiet: Duration::ZERO, bound };
+        let (db, counters, unnoted, bound) = (opened.db, Arc::default(), None, i64::MAX);
+        let writing = Writing { db, counters, log: log.clone(), unnoted, quiet: Duration::ZERO, bound };
         (writing, move || std::fs::metadata(&log).unwrap().len())
     }
 
@@ -431,22 +435,22 @@ mod tests {
     fn where_there_is_no_room_for_an_opening_nothing_is_written_until_there_is() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writing, _) = writing(dir.path());
-        crate::sqlite::tests::fill(&writing.db);
-        writing.opening.noted = false;
+        crate::sqlite::ports::tests::fill(&writing.db);
+        writing.unnoted = Some(Box::new(|db| schema::set_meta(db, "boot", 2)));
         let (work, mut answer) = much();
         assert!(matches!(writing.group(vec![work], None), Err(StoreError::Full(_))));
         assert!(matches!(answer.try_recv().unwrap(), Err(Fault::Store(StoreError::Full(_)))));
-        crate::sqlite::tests::empty(&writing.db);
+        crate::sqlite::ports::tests::empty(&writing.db);
         let (work, mut answer) = much();
         writing.group(vec![work], None).unwrap();
-        assert!(answer.try_recv().unwrap().is_ok() && writing.opening.noted);
+        assert!(answer.try_recv().unwrap().is_ok() && writing.unnoted.is_none());
     }
 
     #[test]
     fn a_reader_in_the_way_only_delays_the_cut() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writing, log) = writing(dir.path());
-        let reader = Connection::open(dir.path().join(schema::FILE)).unwrap();
+        let reader = Connection::open(dir.path().join(FILE)).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
         writing.group(vec![much().0], None).unwrap();
         let grown = log();

@@ -1,7 +1,7 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row; whoever is first wins.
 
 use agent::call::{CallRow, CallState, Outcome as Answer, head_and_tail};
-use agent::changes::{CallChange, Echo};
+use agent::changes::Echo;
 use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
 use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
 use agent::life::Standing;
@@ -10,19 +10,16 @@ use agent::port::{
     BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Waken,
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use crate::sqlite::engine::fault::{Fault, Outcome, of, torn};
-use crate::sqlite::ports::apart::Way;
-use crate::sqlite::ports::registry::known_agent;
-use crate::sqlite::ports::store::wake::{CALL, call_at};
+use crate::sqlite::engine::fault::{Fault, Outcome, of};
+use crate::sqlite::ports::{Sqlite, Way, Who};
+use crate::sqlite::tables::agents::known_agent;
+use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
 use crate::sqlite::tables::events::{Head, admit};
-use crate::sqlite::tables::rows::{
-    agent_row, all, bytes, first, from_json, key_or_none, ms, run, time, to_json, u32_at, uuid_at,
-    uuid_or_none,
-};
+use crate::sqlite::tables::rows::{first, ms, run, time, to_json, u32_at, uuid_at, uuid_or_none};
+use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::show;
-use crate::sqlite::{Session, Sqlite, Who};
 
 impl Calls for Sqlite {
     fn detached(
@@ -47,37 +44,6 @@ impl Calls for Sqlite {
         let done = self.write(move |db, session| finish(db, session, &answer));
         Box::pin(async move { done.await?.ok_or(CallError::Unknown(id)) })
     }
-}
-
-/// By the index over detached calls alone.
-pub(in crate::sqlite) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
-    JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
-
-fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<Detached>> {
-    let after = after.map_or("", |call| call.0.as_str());
-    let found = all(db, DETACHED, params![after, limit], |row| {
-        let agent = AgentId(uuid_at(row, 0)?);
-        Ok((agent, cause_at(row, 1).map_err(torn(agent))?, CallId(row.get(3)?)))
-    })?;
-    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
-    let mut calls = Vec::with_capacity(found.len());
-    for (agent, (root, hop), id) in found {
-        let row = first(db, &sql, [&id.0], |row| call_at(row, 0)).map_err(torn(agent))?;
-        calls.extend(row.map(|row| Detached { agent, row, root, hop }));
-    }
-    Ok(calls)
-}
-
-/// What the answer of a call descends from: what its cycle did when it decided, else itself.
-fn cause_at(row: &Row<'_>, at: usize) -> Outcome<(RootId, u32)> {
-    let hop = row.get::<_, Option<u32>>(at + 1)?.unwrap_or(0);
-    Ok((RootId(key_or_none(row, at)?.unwrap_or_default()), hop))
-}
-
-/// How many calls of an agent go on beyond their cycles.
-pub(in crate::sqlite) fn count_detached(db: &Connection, agent: i64) -> Outcome<u32> {
-    let sql = "SELECT count(*) FROM call WHERE agent = ? AND state = 'detached'";
-    Ok(first(db, sql, [agent], |row| u32_at(row, 0))?.unwrap_or(0))
 }
 
 struct Asked {
@@ -136,7 +102,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
 
 /// Takes an open call back: it is answered as canceled, for its cycle or by an event, like any other
 /// answer from outside.
-pub(in crate::sqlite) fn cancel(
+pub(crate) fn cancel(
     db: &Connection,
     session: &Session,
     agent: AgentId,
@@ -159,61 +125,6 @@ pub(in crate::sqlite) fn cancel(
         }
         None => Err(missing().into()),
     }
-}
-
-/// Calls without an answer: those of the open cycle, and those that go on beyond theirs.
-pub(in crate::sqlite) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
-    let limit = limits::PAGE_MAX;
-    let sql = format!(
-        "SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state = 'detached' UNION ALL \
-         SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state IN ('planned', 'started') \
-         AND c.cycle = (SELECT open_cycle FROM life WHERE agent = ?1) LIMIT {limit}"
-    );
-    match agent_row(db, agent.0)? {
-        Some(row) => all(db, &sql, [row], |row| call_at(row, 0)),
-        None => Ok(Vec::new()),
-    }
-}
-
-/// How many calls of a step that its cycle waits for were answered from outside.
-pub(in crate::sqlite) fn count_answered(
-    db: &Connection,
-    agent: i64,
-    (cycle, step): (CycleId, u32),
-) -> Outcome<u32> {
-    let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
-    Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
-}
-
-/// These answers.
-pub(in crate::sqlite) fn answered(
-    db: &Connection,
-    agent: i64,
-    (cycle, step): (CycleId, u32),
-) -> Outcome<Vec<(CallId, Answer)>> {
-    let sql = "SELECT outcome, id FROM call \
-               WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
-    all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
-}
-
-/// An outcome from its column.
-pub(in crate::sqlite) fn answer_at(row: &Row<'_>, at: usize) -> Outcome<Answer> {
-    from_json(&row.get::<_, String>(at)?, "an outcome")
-}
-
-/// Stops a commit that begins or answers calls which were answered from outside: what the model reads
-/// is what the rows say.
-pub(in crate::sqlite) fn unanswered(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
-    let mut answers = Vec::new();
-    for change in changes {
-        // What nobody waits for is told by an event: that it was answered sooner is no matter.
-        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
-                   AND (awaited = 1 OR NOT ?)";
-        let goes_on = change.state == CallState::Detached;
-        let answer = first(db, sql, params![change.id.0, agent, goes_on], |row| answer_at(row, 0))?;
-        answers.extend(answer.map(|answer| (change.id.clone(), answer)));
-    }
-    if answers.is_empty() { Ok(()) } else { Err(Fault::Answered(answers)) }
 }
 
 /// The event by which an outcome comes that no cycle waits for any more.

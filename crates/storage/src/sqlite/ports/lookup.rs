@@ -8,12 +8,11 @@ use agent::run::Run;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::ports::reader::lives::runs;
-use crate::sqlite::ports::reader::named;
-use crate::sqlite::tables::events::said;
+use crate::sqlite::ports::{Sqlite, Who};
 use crate::sqlite::tables::facts::members;
-use crate::sqlite::tables::rows::{SPACE, bytes, first, space_at, u64_at};
-use crate::sqlite::{Sqlite, Who};
+use crate::sqlite::tables::messages::said;
+use crate::sqlite::tables::rows::{SPACE, bytes, first, named, space_at, u64_at};
+use crate::sqlite::tables::runs::runs;
 
 impl Lookup for Sqlite {
     fn messages(

@@ -1,7 +1,8 @@
 //! Paged questions of console and CLI about people, spaces and what is said. Those about agents'
 //! lives are in `reader/lives`. Cursors are opaque to clients and name the last row of the page.
 
-pub(in crate::sqlite) mod lives;
+pub(crate) mod lives;
+mod page;
 mod recent;
 
 use agent::call::CallRow;
@@ -16,37 +17,22 @@ use agent::port::{
 use agent::run::Run;
 use agent::space::Message;
 use jiff::Timestamp;
-use rusqlite::types::Value;
 use rusqlite::{Connection, params};
-use uuid::Uuid;
 
 use self::recent::recent;
+use super::reader::page::{paged, rows_of};
 use crate::sqlite::engine::fault::{Outcome, of};
-use crate::sqlite::ports::apart::Way;
-use crate::sqlite::ports::calls;
-use crate::sqlite::ports::store::accept::message_by;
-use crate::sqlite::ports::store::wake::{entries, view};
+use crate::sqlite::ports::{Sqlite, Way, Who};
+use crate::sqlite::tables::entries::{entries, view};
 use crate::sqlite::tables::facts::{facts, members};
+use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by};
 use crate::sqlite::tables::rows::{
-    ENTITY, MESSAGE, SPACE, agent_row, all, bytes, entity_at, entity_row, first, int, kind_code, message_at,
-    space_at, space_row,
+    ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, int, kind_code, named, space_at,
+    space_row,
 };
+use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::totals::totals;
-use crate::sqlite::{Session, Sqlite, Who};
-
-/// A page out of one row more than it holds; `name` is the cursor of a row.
-pub(in crate::sqlite) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> String) -> Page<T> {
-    let limit = limit as usize;
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| more).map(name);
-    Page { items, next }
-}
-
-/// Rows of a page: what is asked for, within the bound.
-pub(in crate::sqlite) fn rows_of(page: &PageRequest) -> u32 {
-    page.limit.clamp(1, limits::PAGE_MAX)
-}
+use crate::sqlite::tables::{calls, runs};
 
 fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Outcome<Page<Entity>> {
     let limit = rows_of(page);
@@ -63,14 +49,6 @@ fn entity(db: &Connection, text: &str) -> Outcome<Option<Entity>> {
     let (column, value) = named(text, "e.uuid", "e.name");
     let sql = format!("SELECT {ENTITY} FROM entity e WHERE {column} = ?");
     first(db, &sql, [value], |row| entity_at(row, 0))
-}
-
-/// Which column a text is looked for in: an id, or a handle in any case.
-pub(in crate::sqlite) fn named(text: &str, id: &'static str, name: &'static str) -> (&'static str, Value) {
-    match Uuid::try_parse(text) {
-        Ok(uuid) => (id, Value::Blob(uuid.as_bytes().to_vec())),
-        Err(_) => (name, Value::Text(text.to_lowercase())),
-    }
 }
 
 /// Spaces of one member up to which they are looked at and sorted. Whoever is in more is in many of all:
@@ -162,7 +140,7 @@ impl Sqlite {
 
 impl Reader for Sqlite {
     fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>> {
-        self.ask(totals)
+        self.ask(|db, session| totals(db, &session.counted))
     }
 
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
@@ -288,14 +266,13 @@ impl Reader for Sqlite {
     fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {
         self.ask(move |db, _| {
             let limit = rows_of(&page);
-            let found =
-                lives::runs(db, agent, page.cursor.and_then(|cursor| cursor.parse().ok()), limit + 1)?;
+            let found = runs::runs(db, agent, page.cursor.and_then(|cursor| cursor.parse().ok()), limit + 1)?;
             Ok(paged(found, limit, |run| run.ordinal.to_string()))
         })
     }
 
     fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>> {
-        self.ask(move |db, _| lives::run_of(db, cycle))
+        self.ask(move |db, _| runs::run_of(db, cycle))
     }
 
     fn entries(
@@ -322,6 +299,6 @@ impl Reader for Sqlite {
         after: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<CommitRow>, StoreError>> {
-        self.ask(move |db, _| lives::commits(db, agent, after, limit))
+        self.ask(move |db, _| runs::commits(db, agent, after, limit))
     }
 }

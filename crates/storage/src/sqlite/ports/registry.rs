@@ -1,7 +1,7 @@
 //! What administrators and people do: agents, people, keys, and the first world. Spaces are in
 //! `registry/spaces`, events of the ledger in `registry/events`.
 
-pub(in crate::sqlite) mod events;
+pub(crate) mod events;
 mod spaces;
 
 use agent::config::{AgentConfig, Urgency};
@@ -19,16 +19,18 @@ use uuid::Uuid;
 
 use crate::sqlite::engine::fault::{Outcome, damaged, of};
 use crate::sqlite::engine::schema::{meta, set_meta};
-use crate::sqlite::ports::calls;
-use crate::sqlite::ports::store::wake::open_at;
+use crate::sqlite::ports::{Sqlite, Who, calls};
+use crate::sqlite::tables::agents::{self, known_agent};
+use crate::sqlite::tables::configs::config_of;
+use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::touch_entity;
+use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::notes::{end_plans, free_plans, hold_plans};
 use crate::sqlite::tables::rows::{
-    STANDINGS, agent_row, bytes, config_of, entity_row, first, int, kind_code, ms, place_of, run,
-    standing_at, to_json, u64_at, uuid_at, uuid_or_none, wake_on_code,
+    STANDINGS, bytes, entity_row, first, int, kind_code, ms, place_of, run, standing_at, to_json, u64_at,
+    uuid_at, uuid_or_none, wake_on_code,
 };
 use crate::sqlite::tables::waits;
-use crate::sqlite::{Sqlite, Who};
 
 fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
     let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
@@ -116,11 +118,6 @@ fn amend_agent(
     Ok(rev + 1)
 }
 
-pub(in crate::sqlite) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
-    let denial = || Denial::NotFound { what: "agent", name: agent.to_string() };
-    Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
-}
-
 fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timestamp) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| Ok(row.get::<_, i64>(0)?))?;
@@ -164,7 +161,7 @@ fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
 fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
     end_plans(db, row, n.unwrap_or(0))?;
-    events::retire(db, row)?;
+    cancel_all(db, row)?;
     // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
                FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
@@ -172,8 +169,8 @@ fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
 }
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent but where its rows are.
-pub(in crate::sqlite) fn set_apart(db: &Connection, agent: AgentId, why: &str) -> Outcome<()> {
-    crate::sqlite::ports::apart::set_apart(db, known_agent(db, agent)?, why)
+pub(crate) fn set_apart(db: &Connection, agent: AgentId, why: &str) -> Outcome<()> {
+    agents::set_apart(db, known_agent(db, agent)?, why)
 }
 
 fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestamp) -> Outcome<CycleId> {

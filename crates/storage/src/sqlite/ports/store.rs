@@ -1,11 +1,10 @@
 //! The port of the living: each verb is one command or one question.
 
-pub(in crate::sqlite) mod accept;
-mod apply;
+pub(crate) mod accept;
 mod commit;
-pub(in crate::sqlite) mod due;
-pub(in crate::sqlite) mod say;
-pub(in crate::sqlite) mod wake;
+pub(crate) mod due;
+pub(crate) mod say;
+pub(crate) mod wake;
 
 use std::sync::Arc;
 
@@ -17,10 +16,9 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Fault, of};
-use crate::sqlite::ports::apart::Way;
-use crate::sqlite::ports::registry;
+use crate::sqlite::ports::{Sqlite, Way, Who, registry};
+use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits;
-use crate::sqlite::{Session, Sqlite, Who};
 
 impl Store for Sqlite {
     fn accept(

@@ -2,45 +2,38 @@
 //! with the words they refer to.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, Fate, Said, Stage, Waiting};
-use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::event::{Event, EventData, EventKind, Fate};
+use agent::id::{CycleId, EventId};
 use agent::life::Standing;
-use agent::port::InboxRow;
-use agent::quote::beginning;
-use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
-use uuid::Uuid;
 
-use crate::sqlite::Session;
-use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::tables::rows::{
-    CHANNELS, TRUSTS, all, channel_at, event_kind_at, from_json, ids_from, int, key, key_at, key_or_none,
-    kind_at, ms, place_of, principal_at, principal_columns, run, standing_at, time_at, time_or_none, to_json,
-    trust_at, u32_at, u64_at, uuid_at, uuid_or_none,
+use super::rows::{
+    CHANNELS, TRUSTS, from_json, int, key, ms, place_of, principal_columns, run, standing_at, time_or_none,
+    to_json, u32_at, uuid_at,
 };
-use crate::sqlite::tables::sums;
-use crate::sqlite::tables::urgent;
+use super::session::Session;
+use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// What accepting an event needs to know of its agent.
 #[derive(Clone, Debug)]
-pub(in crate::sqlite) struct Head {
-    pub(in crate::sqlite) agent: i64,
-    pub(in crate::sqlite) standing: Standing,
-    pub(in crate::sqlite) inbox_max: u32,
-    pub(in crate::sqlite) debounce: i64,
-    pub(in crate::sqlite) head_seq: i64,
-    pub(in crate::sqlite) waiting: u32,
-    pub(in crate::sqlite) due_at: Option<i64>,
-    pub(in crate::sqlite) hold_until: Option<i64>,
-    pub(in crate::sqlite) held: u32,
-    pub(in crate::sqlite) urgency: Urgency,
+pub(crate) struct Head {
+    pub(crate) agent: i64,
+    pub(crate) standing: Standing,
+    pub(crate) inbox_max: u32,
+    pub(crate) debounce: i64,
+    pub(crate) head_seq: i64,
+    pub(crate) waiting: u32,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) hold_until: Option<i64>,
+    pub(crate) held: u32,
+    pub(crate) urgency: Urgency,
 }
 
 /// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
-pub(in crate::sqlite) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
+pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
 
 impl Head {
-    pub(in crate::sqlite) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
+    pub(crate) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
         Ok(Self {
             agent: row.get(at)?,
             standing: standing_at(row, at + 1)?,
@@ -58,7 +51,7 @@ impl Head {
         })
     }
 
-    pub(in crate::sqlite) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
+    pub(crate) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
         let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
         crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
@@ -66,13 +59,13 @@ impl Head {
 
     /// When something that may be lived from `not_before` on makes the agent due; never while it
     /// may not live.
-    pub(in crate::sqlite) fn wake_at(&self, not_before: i64) -> Option<i64> {
+    pub(crate) fn wake_at(&self, not_before: i64) -> Option<i64> {
         (self.standing == Standing::Active).then(|| not_before.max(self.hold_until.unwrap_or(i64::MIN)))
     }
 }
 
 /// Whether the ledger has the event already.
-pub(in crate::sqlite) fn known(db: &Connection, agent: i64, id: &EventId) -> Outcome<bool> {
+pub(crate) fn known(db: &Connection, agent: i64, id: &EventId) -> Outcome<bool> {
     Ok(db
         .prepare_cached("SELECT 1 FROM event WHERE agent = ? AND id = ?")?
         .exists(params![agent, key(&id.0)])?)
@@ -81,7 +74,7 @@ pub(in crate::sqlite) fn known(db: &Connection, agent: i64, id: &EventId) -> Out
 /// Writes an event into the ledger and, where it waits, into the inbox. `space` is the row of the
 /// space that it refers to, if it refers to one. Returns from when on the
 /// agent is due because of it; `None` where it wakes nobody (held, settled, known, suspended).
-pub(in crate::sqlite) fn admit(
+pub(crate) fn admit(
     db: &Connection,
     session: &Session,
     head: &mut Head,
@@ -104,7 +97,7 @@ pub(in crate::sqlite) fn admit(
 
 /// Puts an event of the ledger into the inbox, its attempts begin at none. Returns from when on the
 /// agent is due because of it.
-pub(in crate::sqlite) fn put_waiting(
+pub(crate) fn put_waiting(
     db: &Connection,
     session: &Session,
     head: &mut Head,
@@ -169,15 +162,15 @@ fn append(
 
 /// The columns of a fate. Of a dead event `step` keeps how often it was tried, which nothing else knows when
 /// it waits no more.
-pub(in crate::sqlite) struct State {
-    pub(in crate::sqlite) code: i64,
-    pub(in crate::sqlite) cycle: Option<[u8; 16]>,
-    pub(in crate::sqlite) step: Option<u32>,
-    pub(in crate::sqlite) reason: Option<String>,
+pub(crate) struct State {
+    pub(crate) code: i64,
+    pub(crate) cycle: Option<[u8; 16]>,
+    pub(crate) step: Option<u32>,
+    pub(crate) reason: Option<String>,
 }
 
 impl State {
-    pub(in crate::sqlite) fn of(fate: &Fate) -> Self {
+    pub(crate) fn of(fate: &Fate) -> Self {
         let plain = |code| Self { code, cycle: None, step: None, reason: None };
         match fate {
             Fate::Waiting => plain(0),
@@ -194,13 +187,13 @@ impl State {
 }
 
 /// The code of a state by its name.
-pub(in crate::sqlite) fn state_code(name: &str) -> Option<i64> {
+pub(crate) fn state_code(name: &str) -> Option<i64> {
     let names = ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
     names.iter().position(|known| *known == name).map(|at| int(at as u64))
 }
 
 /// A fate from four columns: state, cycle, step, reason.
-pub(in crate::sqlite) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
+pub(crate) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
     let reason: Option<String> = row.get(at + 3)?;
     Ok(match row.get::<_, i64>(at)? {
         0 => Fate::Waiting,
@@ -214,184 +207,22 @@ pub(in crate::sqlite) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
     })
 }
 
-/// Columns of [`event_at`] and [`said_at`].
-pub(in crate::sqlite) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
-    e.root, e.hop, e.from_seq, p.name, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
-    p.display_name, p.kind, s.id, e.cites, \
-    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc";
-/// Joins for [`COLUMNS`]: the space, the message, its speaker.
-pub(in crate::sqlite) const JOINS: &str = "LEFT JOIN space s ON s.id = e.space \
-    LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq LEFT JOIN entity p ON p.id = m.sender";
-/// Where [`sums::message_is_whole`] finds its columns among these.
-const WORDS: usize = 24;
-/// The first column after [`COLUMNS`].
-pub(in crate::sqlite) const NEXT: usize = WORDS + sums::WORDS;
-
-pub(in crate::sqlite) fn event_at(row: &Row<'_>) -> Outcome<Event> {
-    let id = EventId(key_at(row, 1)?);
-    let space = uuid_or_none(row, 14)?.map(SpaceId);
-    let data = match space {
-        Some(space) => {
-            let message = uuid_or_none(row, 16)?.or_else(|| id.0.parse().ok()).unwrap_or(Uuid::nil());
-            EventData::Said { space, seq: u64_at(row, 11)?, message: MessageId(message) }
-        }
-        None => from_json(&row.get::<_, String>(13)?, "an event's data")?,
-    };
-    Ok(Event {
-        id,
-        kind: event_kind_at(row, 2)?,
-        urgent: row.get(3)?,
-        at: time_at(row, 4)?,
-        envelope: agent::event::Envelope {
-            principal: principal_at(row, 5)?,
-            channel: channel_at(row, 7)?,
-            trust: trust_at(row, 8)?,
-            root: RootId(key_at(row, 9)?),
-            hop: u32_at(row, 10)?,
-        },
-        data,
-        cites: key_or_none(row, 23)?.map(EventId),
-    })
+/// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
+/// how many wait no more.
+pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
+    let state = State::of(&Fate::Canceled { reason: Some("the agent is retired".to_owned()) });
+    let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
+               AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
+    run(db, sql, params![state.code, state.reason, agent])?;
+    let gone = run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 0", [agent])?;
+    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+    let sql = "UPDATE inbox_head SET waiting = waiting - ?, held = 0 WHERE agent = ?";
+    run(db, sql, params![gone, agent])?;
+    Ok(gone)
 }
 
-/// The message that an event refers to.
-fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
-    let (Some(space), Some(message), Some(sender)) =
-        (uuid_or_none(row, 14)?, uuid_or_none(row, 16)?, uuid_or_none(row, 19)?)
-    else {
-        return Ok(None);
-    };
-    Ok(Some(Said {
-        id: MessageId(message),
-        space: SpaceId(space),
-        space_name: row.get(15)?,
-        seq: u64_at(row, 11)?,
-        sender: EntityId(sender),
-        sender_name: row.get(20)?,
-        sender_handle: row.get(12)?,
-        sender_kind: kind_at(row, 21)?,
-        text: sums::words_at(row, 17, WORDS)?,
-        mentions: ids_from(row.get(WORDS + 4)?),
-        at: time_at(row, 18)?,
-    }))
-}
-
-/// Which waiting events to read.
-pub(in crate::sqlite) enum Which {
-    /// Those that the open cycle took.
-    Taken,
-    /// Those that it did not take.
-    Others,
-    /// The urgent ones of these, each with what its sender said before it. Where they are more than
-    /// asked for, of each sender the first.
-    Urgent,
-}
-
-/// Waiting events, oldest first, with what they refer to.
-pub(in crate::sqlite) fn waiting(
-    db: &Connection,
-    agent: i64,
-    which: &Which,
-    limit: u32,
-) -> Outcome<Vec<Waiting>> {
-    let (condition, bound) = match which {
-        Which::Taken => ("w.taken = 1 AND ?2 = 0", Value::Integer(0)),
-        Which::Others => ("w.taken = 0 AND ?2 = 0", Value::Integer(0)),
-        Which::Urgent => {
-            let seqs = urgent::seqs(db, agent, limit)?;
-            ("w.seq IN (SELECT value FROM json_each(?2))", Value::Text(to_json(&seqs)?))
-        }
-    };
-    let sql = format!(
-        "SELECT {COLUMNS}, w.attempts, w.deaths FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
-         {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
-    );
-    all(db, &sql, params![agent, bound, limit], |row| {
-        Ok(Waiting {
-            seq: u64_at(row, 0)?,
-            attempts: u32_at(row, NEXT)?,
-            deaths: u32_at(row, NEXT + 1)?,
-            event: event_at(row)?,
-            said: said_at(row)?,
-        })
-    })
-}
-
-/// Columns and joins of [`said_by_name`].
-const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
-    m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
-
-/// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
-/// watchers.
-pub(in crate::sqlite) fn said(
-    db: &Connection,
-    space: i64,
-    from: u64,
-    before: u64,
-    limit: i64,
-) -> Outcome<Vec<Said>> {
-    let sql = format!(
-        "{SAID} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
-    );
-    all(db, &sql, params![space, int(from), int(before), limit], said_by_name)
-}
-
-fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
-    Ok(Said {
-        id: MessageId(uuid_at(row, 0)?),
-        space: SpaceId(uuid_at(row, 1)?),
-        space_name: row.get(2)?,
-        seq: u64_at(row, 3)?,
-        sender: EntityId(uuid_at(row, 4)?),
-        sender_name: row.get(5)?,
-        sender_handle: row.get(17)?,
-        sender_kind: kind_at(row, 6)?,
-        text: sums::words_at(row, 7, 9)?,
-        mentions: ids_from(row.get(9 + 4)?),
-        at: time_at(row, 8)?,
-    })
-}
-
-/// Rows of an agent's ledger, newest first: `condition` over `e`, with `?2` and `?3`.
-pub(in crate::sqlite) fn ledger(
-    db: &Connection,
-    agent: i64,
-    condition: &str,
-    given: (Value, i64),
-    limit: u32,
-) -> Outcome<Vec<InboxRow>> {
-    let sql = format!(
-        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.attempts, coalesce(w.taken, 0), l.open_cycle, \
-         coalesce(r.ordinal, l.cycles + 1), e.release_at, e.addressed, json_extract(l.open, '$.step') FROM event e \
-         JOIN life l ON l.agent = e.agent LEFT JOIN run r ON r.cycle = e.cycle LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} \
-         WHERE e.agent = ?1 AND {condition} ORDER BY e.seq DESC LIMIT ?4"
-    );
-    all(db, &sql, params![agent, given.0, given.1, limit], |row| {
-        let preview = said_at(row)?.map(|said| beginning(&said.text)).unwrap_or_default();
-        let fate = fate_at(row, NEXT)?;
-        let tried = if matches!(fate, Fate::Dead { .. }) { row.get(NEXT + 2)? } else { None };
-        let (taken, open) = (row.get(NEXT + 5)?, uuid_or_none(row, NEXT + 6)?.map(CycleId));
-        let lived = match fate {
-            Fate::Lived { cycle, .. } => Some(cycle),
-            _ => None,
-        };
-        let step = match fate {
-            Fate::Lived { step, .. } => Some(step),
-            _ if taken => row.get(NEXT + 10)?,
-            _ => None,
-        };
-        let stage = Stage::of(&fate, taken, lived.is_some() && lived == open, row.get(NEXT + 9)?);
-        Ok(InboxRow {
-            seq: u64_at(row, 0)?,
-            event: event_at(row)?,
-            fate,
-            stage,
-            cycle: lived.or(open.filter(|_| taken)),
-            ordinal: lived.or(open.filter(|_| taken)).map(|_| u64_at(row, NEXT + 7)).transpose()?,
-            step,
-            release_at: time_or_none(row, NEXT + 8)?,
-            attempts: row.get::<_, Option<u32>>(NEXT + 4)?.or(tried).unwrap_or(0),
-            preview,
-        })
-    })
+pub(crate) fn set_fate(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
+    let state = State::of(fate);
+    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
+    run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
 }

@@ -6,14 +6,14 @@ use agent::life::{Facts, Goal, GoalStatus, Memory, PendingCall, Plan, SpaceFacts
 use agent::limits::{EVENTS_PER_CYCLE, MEMBERS_SHOWN_MAX, SPACES_COUNTED_MAX, SPACES_LOOK, SPACES_SHOWN_MAX};
 use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::tables::rows::{
+use super::rows::{
     ENTITY, SPACE, all, entity_at, first, from_json, int, run, space_at, time_at, time_or_none, to_json,
     u32_at, u64_at, uuid_at, uuid_or_none,
 };
+use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// Everything that the agent's workspace is rendered from.
-pub(in crate::sqlite) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
+pub(crate) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
     let (spaces, more_spaces) = spaces(db, agent)?;
     let sql = "SELECT facts_rev FROM agent WHERE id = ?";
     Ok(Facts {
@@ -81,7 +81,7 @@ fn member_at(row: &Row<'_>) -> Outcome<Member> {
 }
 
 /// Members of a space, oldest first.
-pub(in crate::sqlite) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
+pub(crate) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
     let sql = format!(
         "SELECT {ENTITY}, m.role, m.since FROM member m JOIN entity e ON e.id = m.entity \
          WHERE m.space = ? ORDER BY m.since, e.id"
@@ -125,7 +125,7 @@ fn plans(db: &Connection, agent: i64) -> Outcome<Vec<Plan>> {
 }
 
 /// A plan from five columns: id, name, instruction, schedule, next_at.
-pub(in crate::sqlite) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
+pub(crate) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
     let schedule: String = row.get(at + 3)?;
     Ok(Plan {
         id: PlanId(uuid_at(row, at)?),
@@ -137,19 +137,19 @@ pub(in crate::sqlite) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
 }
 
 /// The facts of every agent in the space have changed.
-pub(in crate::sqlite) fn touch_space(db: &Connection, space: i64) -> Outcome<()> {
+pub(crate) fn touch_space(db: &Connection, space: i64) -> Outcome<()> {
     let sql = "UPDATE agent SET facts_rev = facts_rev + 1 \
                WHERE id IN (SELECT entity FROM member WHERE space = ?)";
     run(db, sql, [space]).map(drop)
 }
 
 /// The facts of one agent have changed.
-pub(in crate::sqlite) fn touch(db: &Connection, agent: i64) -> Outcome<()> {
+pub(crate) fn touch(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE agent SET facts_rev = facts_rev + 1 WHERE id = ?", [agent]).map(drop)
 }
 
 /// The facts of every agent that shares a space with the entity, and its own, have changed.
-pub(in crate::sqlite) fn touch_entity(db: &Connection, entity: i64) -> Outcome<()> {
+pub(crate) fn touch_entity(db: &Connection, entity: i64) -> Outcome<()> {
     let sql = "UPDATE agent SET facts_rev = facts_rev + 1 WHERE id = ?1 OR id IN \
                (SELECT other.entity FROM member mine JOIN member other ON other.space = mine.space \
                 WHERE mine.entity = ?1)";

@@ -4,21 +4,17 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::sqlite::Session;
+use super::events::{Head, put_waiting};
+use super::rows::{all, ms, run};
+use super::session::Session;
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::events::{Head, put_waiting};
-use crate::sqlite::tables::rows::{all, ms, run};
 
 /// What is held of one space, the oldest first, by the partial index over it.
-pub(in crate::sqlite) const HELD: &str = "SELECT seq, urgent FROM event INDEXED BY event_held_in \
+pub(crate) const HELD: &str = "SELECT seq, urgent FROM event INDEXED BY event_held_in \
     WHERE agent = ? AND space = ? AND state = 1 ORDER BY seq LIMIT ?";
 
 /// Counts the event that was just written as held, and notes when time alone lets it go.
-pub(in crate::sqlite) fn keep(
-    db: &Connection,
-    head: &mut Head,
-    release_at: Option<Timestamp>,
-) -> Outcome<()> {
+pub(crate) fn keep(db: &Connection, head: &mut Head, release_at: Option<Timestamp>) -> Outcome<()> {
     head.held += 1;
     run(db, "UPDATE inbox_head SET held = held + 1 WHERE agent = ?", [head.agent])?;
     let sql = "UPDATE event SET release_at = ? WHERE agent = ? AND seq = ?";
@@ -28,7 +24,7 @@ pub(in crate::sqlite) fn keep(
 /// Lets go what is held of one space, as far as this command has room for it: it waits from now on. What is
 /// left is due at once, so that the next sweep goes on with it. Returns from when on the agent is due because
 /// of what was let go.
-pub(in crate::sqlite) fn release(
+pub(crate) fn release(
     db: &Connection,
     session: &Session,
     head: &mut Head,
@@ -58,6 +54,6 @@ pub(in crate::sqlite) fn release(
 }
 
 /// One held event less.
-pub(in crate::sqlite) fn forget(db: &Connection, agent: i64) -> Outcome<()> {
+pub(crate) fn forget(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE inbox_head SET held = held - 1 WHERE agent = ?", [agent]).map(drop)
 }

@@ -2,14 +2,25 @@
 //!
 //! It must not know which port asks, and decides nothing: rules are in `agent`.
 
-pub(in crate::sqlite) mod events;
-pub(in crate::sqlite) mod facts;
-pub(in crate::sqlite) mod held;
-pub(in crate::sqlite) mod notes;
-pub(in crate::sqlite) mod rows;
-pub(in crate::sqlite) mod show;
-pub(in crate::sqlite) mod stages;
-pub(in crate::sqlite) mod sums;
-pub(in crate::sqlite) mod totals;
-pub(in crate::sqlite) mod urgent;
-pub(in crate::sqlite) mod waits;
+pub(crate) mod agents;
+pub(crate) mod calls;
+pub(crate) mod configs;
+pub(crate) mod entries;
+pub(crate) mod events;
+pub(crate) mod facts;
+pub(crate) mod held;
+pub(crate) mod inbox;
+pub(crate) mod life;
+pub(crate) mod messages;
+pub(crate) mod notes;
+pub(crate) mod opening;
+pub(crate) mod requests;
+pub(crate) mod rows;
+pub(crate) mod runs;
+pub(crate) mod session;
+pub(crate) mod show;
+pub(crate) mod stages;
+pub(crate) mod sums;
+pub(crate) mod totals;
+pub(crate) mod urgent;
+pub(crate) mod waits;

@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
+use super::rows::{TRUSTS, bytes, int, key, ms, place_of, run, to_json};
 use crate::sqlite::engine::fault::{Fault, Outcome};
-use crate::sqlite::tables::rows::{TRUSTS, bytes, int, key, ms, place_of, run, to_json};
 
 /// Writes what the inward calls want kept; whether anything changed.
-pub(in crate::sqlite) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
+pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
     let Changes { inward, calls, at, .. } = changes;
     for change in &inward.memories {
         match change {
@@ -75,7 +75,7 @@ fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
 }
 
 /// Writes a plan as of commit `n`. `fired` is its last event since it was set.
-pub(in crate::sqlite) fn put_plan(
+pub(crate) fn put_plan(
     db: &Connection,
     agent: i64,
     n: u64,
@@ -104,12 +104,12 @@ pub(in crate::sqlite) fn put_plan(
 }
 
 /// The plans of an agent that may not live any more do not fire until it may: nobody looks at them.
-pub(in crate::sqlite) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
+pub(crate) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE plan SET fire_at = NULL WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }
 
 /// They fire again, for all that they have missed.
-pub(in crate::sqlite) fn free_plans(db: &Connection, agent: i64) -> Outcome<()> {
+pub(crate) fn free_plans(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE plan SET fire_at = next_at WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }
 
@@ -122,7 +122,7 @@ fn close(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<
 }
 
 /// The agent is over: what it planned will not happen.
-pub(in crate::sqlite) fn end_plans(db: &Connection, agent: i64, n: u64) -> Outcome<()> {
+pub(crate) fn end_plans(db: &Connection, agent: i64, n: u64) -> Outcome<()> {
     let sql = "UPDATE plan SET to_commit = ?2 WHERE agent = ?1 AND to_commit IS NULL";
     run(db, sql, params![agent, int(n)]).map(drop)
 }

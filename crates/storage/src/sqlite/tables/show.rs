@@ -7,17 +7,15 @@ use agent::id::{CallId, MessageId};
 use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_text};
 use rusqlite::{Connection, params};
 
+use super::calls::{CALL, call_at};
+use super::messages::{MESSAGE, message_at, place, stored, write};
+use super::rows::{bytes, first, int, kind_at, run, to_json, u64_at, uuid_at};
+use super::sums::Words;
 use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::ports::store::say::{place, stored, write};
-use crate::sqlite::ports::store::wake::{CALL, call_at};
-use crate::sqlite::tables::rows::{
-    MESSAGE, bytes, first, int, kind_at, message_at, run, to_json, u64_at, uuid_at,
-};
-use crate::sqlite::tables::sums::Words;
 
 /// Writes a visible call down as a message; `None` where its agent may not speak there (any more), or
 /// it stands there already.
-pub(in crate::sqlite) fn show(db: &Connection, message: &NewMessage) -> Outcome<Option<Message>> {
+pub(crate) fn show(db: &Connection, message: &NewMessage) -> Outcome<Option<Message>> {
     let Some(place) = place(db, message)?.filter(|place| !place.closed) else { return Ok(None) };
     let sql = "SELECT e.id FROM member m JOIN entity e ON e.id = m.entity WHERE m.space = ? AND e.uuid = ?";
     let sender = first(db, sql, params![place.id, bytes(message.sender.0)], |row| Ok(row.get::<_, i64>(0)?))?;
@@ -30,7 +28,7 @@ pub(in crate::sqlite) fn show(db: &Connection, message: &NewMessage) -> Outcome<
 }
 
 /// Brings the message of a call, if it has one, to what the call's row says now.
-pub(in crate::sqlite) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
+pub(crate) fn update(db: &Connection, call: &CallId) -> Outcome<Option<Message>> {
     let id = bytes(MessageId::of_call(call).0);
     let sql = "SELECT m.space, m.at, e.uuid, m.mentions FROM message m JOIN entity e ON e.id = m.sender \
                WHERE m.uuid = ? AND m.kind = 1";
@@ -51,7 +49,7 @@ pub(in crate::sqlite) fn update(db: &Connection, call: &CallId) -> Outcome<Optio
 }
 
 /// The messages of the calls whose outcome `changes` writes.
-pub(in crate::sqlite) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Message>> {
+pub(crate) fn updates(db: &Connection, changes: &[CallChange]) -> Outcome<Vec<Message>> {
     let mut changed = Vec::new();
     for change in changes.iter().filter(|change| change.outcome.is_some()) {
         changed.extend(update(db, &change.id)?);
@@ -60,7 +58,7 @@ pub(in crate::sqlite) fn updates(db: &Connection, changes: &[CallChange]) -> Out
 }
 
 /// These messages of one sender with its names.
-pub(in crate::sqlite) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<Vec<Spoken>> {
+pub(crate) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<Vec<Spoken>> {
     let Some(sender) = said.first().map(|message| message.sender) else { return Ok(Vec::new()) };
     let sql = "SELECT display_name, kind FROM entity WHERE uuid = ?";
     let names = first(db, sql, [bytes(sender.0)], |row| Ok((row.get::<_, String>(0)?, kind_at(row, 1)?)))?;
@@ -72,6 +70,6 @@ pub(in crate::sqlite) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<
 
 /// The place of a message's call among the decision's calls: what is said and what is shown come into
 /// their spaces in the order of the calls.
-pub(in crate::sqlite) fn turn(calls: &[CallRow], message: &NewMessage) -> usize {
+pub(crate) fn turn(calls: &[CallRow], message: &NewMessage) -> usize {
     calls.iter().position(|row| Some(&row.id) == message.call.as_ref()).unwrap_or(0)
 }

@@ -6,8 +6,9 @@ use agent::event::{Fate, Stage};
 use agent::id::{EventId, SpaceId};
 use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::rows::{all, bytes, first, int, key_at, run, u32_at, u64_at, uuid_or_none};
+use super::events::State;
+use super::rows::{all, bytes, first, int, key_at, run, u32_at, u64_at, uuid_or_none};
+use crate::sqlite::engine::fault::{Fault, Outcome};
 
 /// Events that the cycle lived before this commit and has not dealt with so far: no more than its own, by the
 /// numbers under which it listed them. Joined in this order, since the ledger is long and the cycle short.
@@ -24,7 +25,7 @@ struct Lived {
 }
 
 /// What one commit means for the events of its cycle.
-pub(in crate::sqlite) struct Stages<'a> {
+pub(crate) struct Stages<'a> {
     db: &'a Connection,
     agent: i64,
     changes: &'a Changes,
@@ -34,7 +35,7 @@ pub(in crate::sqlite) struct Stages<'a> {
 
 impl<'a> Stages<'a> {
     /// As it is before the commit has settled anything.
-    pub(in crate::sqlite) fn before(db: &'a Connection, agent: i64, changes: &'a Changes) -> Outcome<Self> {
+    pub(crate) fn before(db: &'a Connection, agent: i64, changes: &'a Changes) -> Outcome<Self> {
         let speaks = !changes.inward.says.is_empty() || !changes.addressed.is_empty();
         // Before the first decision nothing is lived.
         let first = changes.kind == CommitKind::Decide && changes.step == 0;
@@ -50,7 +51,7 @@ impl<'a> Stages<'a> {
     }
 
     /// The cycle has taken an event, or gives it back.
-    pub(in crate::sqlite) fn waits(&mut self, seq: i64, taken: bool) -> Outcome<()> {
+    pub(crate) fn waits(&mut self, seq: i64, taken: bool) -> Outcome<()> {
         let sql = "SELECT id FROM event WHERE agent = ? AND seq = ?";
         let id = first(self.db, sql, params![self.agent, seq], |row| key_at(row, 0))?;
         if let Some(id) = id {
@@ -60,7 +61,7 @@ impl<'a> Stages<'a> {
     }
 
     /// An event has got its fate; the row is that of [`SETTLED`].
-    pub(in crate::sqlite) fn settled(&mut self, row: &Row<'_>, fate: &Fate) -> Outcome<()> {
+    pub(crate) fn settled(&mut self, row: &Row<'_>, fate: &Fate) -> Outcome<()> {
         let id = EventId(key_at(row, 1)?);
         let step = match fate {
             Fate::Lived { step, .. } => Some(*step),
@@ -74,7 +75,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Notes which events this commit deals with, and what became of the others where it ends the cycle.
-    pub(in crate::sqlite) fn after(mut self) -> Outcome<Vec<Staged>> {
+    pub(crate) fn after(mut self) -> Outcome<Vec<Staged>> {
         for Lived { seq, id, space, step } in std::mem::take(&mut self.lived) {
             let addressed = self.changes.addresses(seq, &id, space);
             if addressed {
@@ -91,8 +92,7 @@ impl<'a> Stages<'a> {
 }
 
 /// What settling an event returns.
-pub(in crate::sqlite) const SETTLED: &str =
-    "seq, id, (SELECT s.uuid FROM space s WHERE s.id = event.space), step";
+pub(crate) const SETTLED: &str = "seq, id, (SELECT s.uuid FROM space s WHERE s.id = event.space), step";
 
 fn lived_at(row: &Row<'_>) -> Outcome<Lived> {
     Ok(Lived {
@@ -101,6 +101,55 @@ fn lived_at(row: &Row<'_>) -> Outcome<Lived> {
         space: uuid_or_none(row, 2)?.map(SpaceId),
         step: u32_at(row, 3)?,
     })
+}
+
+/// Settles taken events or gives them back. Returns how many left the inbox, and how many the open
+/// cycle has no longer taken.
+pub(crate) fn settle(
+    db: &Connection,
+    agent: i64,
+    changes: &Changes,
+    stages: &mut Stages<'_>,
+) -> Outcome<(u32, u32)> {
+    let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
+    let failed = u32::from(changes.blame);
+    for settlement in &changes.settle {
+        let seq = int(settlement.seq);
+        if settlement.fate == Fate::Waiting {
+            // How long is rested stands with the agent. Here it would let later words overtake these.
+            let sql = "UPDATE waiting SET taken = 0, attempts = attempts + ? \
+                       WHERE agent = ? AND seq = ? AND taken = 1";
+            untaken += run(db, sql, params![failed, agent, seq])?;
+            stages.waits(seq, false)?;
+            continue;
+        }
+        let sql = "DELETE FROM waiting WHERE agent = ? AND seq = ? RETURNING taken, attempts";
+        let taken =
+            first(db, sql, params![agent, seq], |row| Ok((row.get::<_, bool>(0)?, row.get::<_, u32>(1)?)))?;
+        let attempts = taken.map(|(_, attempts)| attempts);
+        let taken = taken.map(|(taken, _)| taken);
+        if taken.is_none() && !failpoint::on!("drain-first") {
+            // Lived at most once: what does not wait has its state already.
+            missing.push(settlement.seq);
+            continue;
+        }
+        gone += u32::from(taken.is_some());
+        untaken += usize::from(taken == Some(true));
+        let mut state = State::of(&settlement.fate);
+        if matches!(settlement.fate, Fate::Dead { .. }) {
+            state.step = attempts.map(|attempts| attempts + failed);
+        }
+        let sql = format!(
+            "UPDATE event SET state = ?1, cycle = ?2, step = ?3, reason = CASE WHEN ?1 = 2 THEN reason ELSE ?4 END \
+             WHERE agent = ?5 AND seq = ?6 RETURNING {SETTLED}"
+        );
+        let row = params![state.code, state.cycle, state.step, state.reason, agent, seq];
+        first(db, &sql, row, |row| stages.settled(row, &settlement.fate))?;
+    }
+    if !missing.is_empty() {
+        return Err(Fault::Gone(missing));
+    }
+    Ok((gone, u32::try_from(untaken).unwrap_or(u32::MAX)))
 }
 
 #[cfg(test)]

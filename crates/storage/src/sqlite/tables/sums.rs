@@ -1,6 +1,6 @@
 //! The checksum of a message: over what was said, by whom and when, as it would be in any store. Words that
 //! have changed by themselves must not be read as if somebody had said them. Log entries have one too, over
-//! the bytes of what was thought (`apply`, `wake`); no other row has.
+//! the bytes of what was thought (`entries`); no other row has.
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -10,26 +10,26 @@ use crate::sqlite::engine::fault::Outcome;
 
 /// Columns of [`message_is_whole`]: what is summed, which is all that people and agents read of a message
 /// (`uuid, kind, at`, the sender's `uuid`, `mentions, text, data`), then its `crc`.
-pub(in crate::sqlite) const WORDS: usize = 8;
+pub(crate) const WORDS: usize = 8;
 /// What is shown instead of a message whose bytes have changed by themselves: nobody said those words.
-pub(in crate::sqlite) const UNREADABLE: &str = "(what was said here cannot be read: its record is damaged)";
+pub(crate) const UNREADABLE: &str = "(what was said here cannot be read: its record is damaged)";
 
 /// A message as it is summed.
-pub(in crate::sqlite) struct Words<'a> {
-    pub(in crate::sqlite) id: Uuid,
+pub(crate) struct Words<'a> {
+    pub(crate) id: Uuid,
     /// 0 text, 1 tool.
-    pub(in crate::sqlite) kind: i64,
-    pub(in crate::sqlite) at: i64,
+    pub(crate) kind: i64,
+    pub(crate) at: i64,
     /// Who said it.
-    pub(in crate::sqlite) sender: Uuid,
-    pub(in crate::sqlite) mentions: Option<&'a [u8]>,
-    pub(in crate::sqlite) text: &'a str,
-    pub(in crate::sqlite) data: Option<&'a str>,
+    pub(crate) sender: Uuid,
+    pub(crate) mentions: Option<&'a [u8]>,
+    pub(crate) text: &'a str,
+    pub(crate) data: Option<&'a str>,
 }
 
 impl Words<'_> {
     /// The checksum of these.
-    pub(in crate::sqlite) fn sum(&self) -> i64 {
+    pub(crate) fn sum(&self) -> i64 {
         let columns = [
             ValueRef::Blob(self.id.as_bytes()),
             ValueRef::Integer(self.kind),
@@ -64,12 +64,12 @@ fn sum<'a>(columns: impl IntoIterator<Item = ValueRef<'a>>) -> i64 {
 }
 
 /// Whether a message, with its [`WORDS`] columns from that one on, is what was written.
-pub(in crate::sqlite) fn message_is_whole(row: &Row<'_>, at: usize) -> Outcome<bool> {
+pub(crate) fn message_is_whole(row: &Row<'_>, at: usize) -> Outcome<bool> {
     let columns = (at..at + WORDS - 1).map(|at| row.get_ref(at)).collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(row.get::<_, i64>(at + WORDS - 1)? == sum(columns))
 }
 
 /// The words of a message that stand in a column, as long as it is whole.
-pub(in crate::sqlite) fn words_at(row: &Row<'_>, text: usize, at: usize) -> Outcome<String> {
+pub(crate) fn words_at(row: &Row<'_>, text: usize, at: usize) -> Outcome<String> {
     Ok(if message_is_whole(row, at)? { row.get(text)? } else { UNREADABLE.to_owned() })
 }

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use agent::port::Totals;
 use rusqlite::Connection;
 
+use super::rows::{first, u64_at};
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::rows::{first, u64_at};
-use crate::sqlite::{Session, lock};
+use crate::sqlite::engine::mutex::lock;
 
 /// Agents and spaces that were counted, and up to which row. Neither is ever deleted, and new rows have
 /// higher numbers: so nobody is counted twice, and a count costs what came since the one before.
 #[derive(Default)]
-pub(in crate::sqlite) struct Counted(Mutex<Counts>);
+pub(crate) struct Counted(Mutex<Counts>);
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -52,8 +52,8 @@ impl Counted {
     }
 }
 
-pub(in crate::sqlite) fn totals(db: &Connection, session: &Session) -> Outcome<Totals> {
-    let (agents, spaces) = session.counted.count(db)?;
+pub(crate) fn totals(db: &Connection, counted: &Counted) -> Outcome<Totals> {
+    let (agents, spaces) = counted.count(db)?;
     let sql = "SELECT (SELECT coalesce(sum(head_seq), 0) FROM space), (SELECT count(*) FROM waiting), \
                (SELECT count(*) FROM event WHERE state = 5), \
                (SELECT count(*) FROM life WHERE open_cycle IS NOT NULL)";

@@ -6,8 +6,8 @@ use agent::inbox::speakers;
 use agent::life::Requester;
 use rusqlite::{Connection, params};
 
+use super::rows::{all, first, from_json, int, principal_at, principal_columns, u64_at};
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::rows::{all, first, from_json, int, principal_at, principal_columns, u64_at};
 
 /// What is urgent, the newest first.
 const URGENT: &str = "SELECT w.seq, e.principal_kind, e.principal FROM waiting w INDEXED BY waiting_urgent \
@@ -29,7 +29,7 @@ const WAITS_OF: &str = "SELECT 1 FROM waiting w INDEXED BY waiting_urgent \
 
 /// Seqs of what is urgent and of what the same speakers said before it, at most `limit`: of each speaker from
 /// the first that waits, whatever else does.
-pub(in crate::sqlite) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>> {
+pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>> {
     let urgent = all(db, URGENT, params![agent, limit], |row| Ok((u64_at(row, 0)?, principal_at(row, 1)?)))?;
     let sql = "SELECT requesters FROM life WHERE agent = ?";
     let requesters = first(db, sql, [agent], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten();
@@ -47,13 +47,13 @@ pub(in crate::sqlite) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcom
 }
 
 /// Whether anything urgent waits that is not taken.
-pub(in crate::sqlite) fn waits(db: &Connection, agent: i64) -> Outcome<bool> {
+pub(crate) fn waits(db: &Connection, agent: i64) -> Outcome<bool> {
     Ok(db.prepare_cached(WAITS)?.exists([agent])?)
 }
 
 /// Whether one of them has said something urgent that is not taken. Asked of the rows themselves: a list of what waits has an end, behind which
 /// a "stop" must not go unheard.
-pub(in crate::sqlite) fn waits_of(db: &Connection, agent: i64, speakers: &[&Principal]) -> Outcome<bool> {
+pub(crate) fn waits_of(db: &Connection, agent: i64, speakers: &[&Principal]) -> Outcome<bool> {
     let mut statement = db.prepare_cached(WAITS_OF)?;
     for speaker in speakers {
         let (kind, principal) = principal_columns(speaker);

@@ -3,30 +3,31 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use agent::life::Standing;
 use agent::port::Clock;
 use agent::waits::{self, Waits};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
+use super::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_or_none};
 use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::tables::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_or_none};
 
 /// How far the wall clock is ahead of the one that never jumps, as of the last look at both.
-pub(in crate::sqlite) struct Lead(AtomicI64);
+pub(crate) struct Lead(AtomicI64);
 
 impl Lead {
-    pub(in crate::sqlite) fn new(clock: &dyn Clock) -> Self {
+    pub(crate) fn new(clock: &dyn Clock) -> Self {
         Self(AtomicI64::new(lead(clock)))
     }
 
     /// How far the wall clock was set back since, where it was. Until that is [`Lead::followed`] it is told again.
-    pub(in crate::sqlite) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
+    pub(crate) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
         let lead = lead(clock);
         waits::set_back(self.0.fetch_max(lead, Ordering::Relaxed), lead)
     }
 
     /// What is stored has followed the clock.
-    pub(in crate::sqlite) fn followed(&self, by: i64) {
+    pub(crate) fn followed(&self, by: i64) {
         self.0.fetch_sub(by, Ordering::Relaxed);
     }
 }
@@ -37,7 +38,7 @@ fn lead(clock: &dyn Clock) -> i64 {
 
 /// The wall clock was set back by so much: what is left of every wait stays as it was. Plans are left alone, they
 /// are meant by the clock on the wall.
-pub(in crate::sqlite) fn follow(db: &Connection, by: i64) -> Outcome<()> {
+pub(crate) fn follow(db: &Connection, by: i64) -> Outcome<()> {
     let head = "UPDATE inbox_head SET due_at = due_at - ?1, hold_until = hold_until - ?1 \
                 WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
     let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
@@ -58,7 +59,7 @@ const HELD_AT_START: &str = "UPDATE event SET release_at = ?1 WHERE release_at >
 
 /// A start of the store: what was accepted before it waits no longer than it must. Whoever has a time that is none
 /// is passed over, and set apart when it is its turn.
-pub(in crate::sqlite) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut ask = db.prepare(AT_START)?;
     let mut rows = ask.query([ms(now)])?;
     let mut heads: Vec<(i64, Waits, Option<Timestamp>)> = Vec::new();
@@ -74,7 +75,7 @@ pub(in crate::sqlite) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Res
 }
 
 /// An operator's word: nothing that waits does so any longer. `open` says whether a cycle is.
-pub(in crate::sqlite) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
+pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
     let sql = "SELECT due_at, hold_until, rest_reason, waiting FROM inbox_head WHERE agent = ?";
     let found = first(db, sql, [agent], |row| Ok((waits_at(row, 0)?, row.get::<_, i64>(3)? > 0)))?;
     let (waits, waiting) = found.ok_or_else(|| damaged("it has no inbox"))?;
@@ -87,7 +88,7 @@ pub(in crate::sqlite) fn end(db: &Connection, agent: i64, open: bool, now: Times
 }
 
 /// Three columns of an inbox head that follow each other.
-pub(in crate::sqlite) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
+pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
     let (due_at, hold_until) = (time_or_none(row, at)?, time_or_none(row, at + 1)?);
     Ok(Waits { due_at, hold_until, reason: reason_or_none(row, at + 2)? })
 }
@@ -97,6 +98,23 @@ fn write(db: &Connection, agent: i64, waits: Waits) -> rusqlite::Result<()> {
     let reason = reason.map(|reason| place_of(&REASONS, &reason));
     let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, rest_reason = ? WHERE agent = ?";
     db.prepare_cached(sql)?.execute(params![due_at.map(ms), hold_until.map(ms), reason, agent]).map(drop)
+}
+
+/// From when on an agent without an open cycle has something to do; not before `hold`.
+pub(crate) fn due_at(
+    db: &Connection,
+    boot: i64,
+    agent: i64,
+    standing: Standing,
+    hold: Option<Timestamp>,
+    now: Timestamp,
+) -> Outcome<Option<Timestamp>> {
+    let sql = "SELECT min(not_before), min(boot) < ? FROM waiting WHERE agent = ?";
+    let waits_from = first(db, sql, params![boot, agent], |row| {
+        let before = row.get::<_, Option<bool>>(1)?.unwrap_or(false);
+        Ok(time_or_none(row, 0)?.map(|not_before| waits::first_due(not_before, before, now)))
+    })?;
+    Ok(waits::due(standing, waits_from.flatten(), hold))
 }
 
 #[cfg(test)]
@@ -115,7 +133,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::sqlite::{Sqlite, Who};
+    use crate::sqlite::ports::{Sqlite, Who};
+    use crate::sqlite::tables::session::Session;
 
     const DAY: i64 = 86_400_000;
     const DEBOUNCE: i64 = 30_000;
@@ -289,15 +308,8 @@ mod tests {
         let mut world = World::new().await;
         world.jump(-2 * HOUR);
         world.store = world.store.restarted(true).unwrap();
-        let db = |db: &Connection, session: &crate::sqlite::Session| {
-            crate::sqlite::ports::store::due::due_at(
-                db,
-                session,
-                1,
-                Standing::Active,
-                None,
-                session.clock.now(),
-            )
+        let db = |db: &Connection, session: &Session| {
+            due_at(db, session.boot, 1, Standing::Active, None, session.clock.now())
         };
         assert_eq!(world.store.read(Who::Living, db).await.unwrap(), Some(world.clock.now()));
     }

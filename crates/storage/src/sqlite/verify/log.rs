@@ -11,10 +11,11 @@ use agent::message::Part;
 use agent::transcript::sound;
 use rusqlite::params;
 
-use super::life::Row;
-use super::{Walk, follows};
+use super::row::Row;
+use super::walk::{Walk, follows};
 use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::ports::store::wake::{CALL, call_at, entry_at};
+use crate::sqlite::tables::calls::{CALL, call_at};
+use crate::sqlite::tables::entries::entry_at;
 use crate::sqlite::tables::rows::{bytes, u32_at, u64_at, uuid_at};
 
 /// Where something was shown to the agent: cycle and step, with the place in the log.

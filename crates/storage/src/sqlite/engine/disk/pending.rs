@@ -11,7 +11,7 @@ const BLOCK: u64 = 4_096;
 const EARLY_ONE_IN: u64 = 8;
 
 /// A file as it really is.
-pub(in crate::sqlite) struct Base {
+pub(crate) struct Base {
     file: *mut ffi::sqlite3_file,
     real: *const ffi::sqlite3_io_methods,
 }
@@ -19,14 +19,11 @@ pub(in crate::sqlite) struct Base {
 impl Base {
     /// # Safety
     /// `real` is the table of `file`, which is open as long as this is used.
-    pub(in crate::sqlite) unsafe fn of(
-        file: *mut ffi::sqlite3_file,
-        real: *const ffi::sqlite3_io_methods,
-    ) -> Self {
+    pub(crate) unsafe fn of(file: *mut ffi::sqlite3_file, real: *const ffi::sqlite3_io_methods) -> Self {
         Self { file, real }
     }
 
-    pub(in crate::sqlite) fn read(&self, to: &mut [u8], at: u64) -> i32 {
+    pub(crate) fn read(&self, to: &mut [u8], at: u64) -> i32 {
         let (length, at) = (to.len().try_into().unwrap_or(0), at.cast_signed());
         // SAFETY: `of` was promised an open file; the slice is as long as is said.
         unsafe {
@@ -36,7 +33,7 @@ impl Base {
         }
     }
 
-    pub(in crate::sqlite) fn write(&self, from: &[u8], at: u64) -> i32 {
+    pub(crate) fn write(&self, from: &[u8], at: u64) -> i32 {
         let (length, at) = (from.len().try_into().unwrap_or(0), at.cast_signed());
         // SAFETY: as for `read`.
         unsafe {
@@ -46,17 +43,17 @@ impl Base {
         }
     }
 
-    pub(in crate::sqlite) fn truncate(&self, size: u64) -> i32 {
+    pub(crate) fn truncate(&self, size: u64) -> i32 {
         // SAFETY: `of` was promised an open file.
         unsafe { (*self.real).xTruncate.map_or(ffi::SQLITE_MISUSE, |cut| cut(self.file, size.cast_signed())) }
     }
 
-    pub(in crate::sqlite) fn sync(&self, flags: i32) -> i32 {
+    pub(crate) fn sync(&self, flags: i32) -> i32 {
         // SAFETY: `of` was promised an open file.
         unsafe { (*self.real).xSync.map_or(ffi::SQLITE_MISUSE, |sync| sync(self.file, flags)) }
     }
 
-    pub(in crate::sqlite) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         let mut size = 0;
         // SAFETY: `of` was promised an open file; the answer has its place.
         let code =
@@ -68,7 +65,7 @@ impl Base {
 
 /// What is pending of one file.
 #[derive(Debug)]
-pub(in crate::sqlite) struct Pending {
+pub(crate) struct Pending {
     /// Whole blocks as they are read.
     blocks: BTreeMap<u64, Vec<u8>>,
     /// How long the file is as it is read.
@@ -80,15 +77,15 @@ pub(in crate::sqlite) struct Pending {
 
 impl Pending {
     /// Nothing yet, of a file of that size.
-    pub(in crate::sqlite) fn of(size: u64) -> Self {
+    pub(crate) fn of(size: u64) -> Self {
         Self { blocks: BTreeMap::new(), size, kept: size, writes: 0 }
     }
 
-    pub(in crate::sqlite) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    pub(in crate::sqlite) fn read(&self, base: &Base, to: &mut [u8], at: u64) -> i32 {
+    pub(crate) fn read(&self, base: &Base, to: &mut [u8], at: u64) -> i32 {
         let end = at + to.len() as u64;
         let there = self.size.clamp(at, end) - at;
         let (found, behind) = to.split_at_mut(usize::try_from(there).unwrap_or(0));
@@ -112,7 +109,7 @@ impl Pending {
         if short { ffi::SQLITE_IOERR_SHORT_READ } else { ffi::SQLITE_OK }
     }
 
-    pub(in crate::sqlite) fn write(&mut self, base: &Base, from: &[u8], at: u64) -> i32 {
+    pub(crate) fn write(&mut self, base: &Base, from: &[u8], at: u64) -> i32 {
         let mut done = 0;
         while done < from.len() {
             let (block, within) = ((at + done as u64) / BLOCK, (at + done as u64) % BLOCK);
@@ -134,7 +131,7 @@ impl Pending {
         if self.writes.is_multiple_of(EARLY_ONE_IN) { base.write(from, at) } else { ffi::SQLITE_OK }
     }
 
-    pub(in crate::sqlite) fn truncate(&mut self, base: &Base, size: u64) -> i32 {
+    pub(crate) fn truncate(&mut self, base: &Base, size: u64) -> i32 {
         let within = usize::try_from(size % BLOCK).unwrap_or(0);
         if within > 0 && size < self.size {
             match self.blocks.remove(&(size / BLOCK)).map_or_else(|| self.load(base, size / BLOCK), Ok) {
@@ -152,7 +149,7 @@ impl Pending {
     }
 
     /// Passes everything on.
-    pub(in crate::sqlite) fn sync(&mut self, base: &Base) -> i32 {
+    pub(crate) fn sync(&mut self, base: &Base) -> i32 {
         if base.size() > self.kept {
             let code = base.truncate(self.kept);
             if code != ffi::SQLITE_OK {

@@ -2,26 +2,28 @@
 
 use std::sync::Arc;
 
-use agent::changes::CommitKind;
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{Resting, Standing};
-use agent::port::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest};
-use agent::run::{Ending, Run, Usage};
+use agent::port::{AgentCard, InboxRow, LastRun, Page, PageRequest};
+use agent::run::Usage;
 use agent::waits;
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::engine::fault::{Outcome, damaged, torn};
-use crate::sqlite::ports::apart::{APART, part};
-use crate::sqlite::ports::reader::{paged, rows_of};
-use crate::sqlite::ports::store::wake::open_at;
-use crate::sqlite::tables::events::{ledger, state_code};
+use crate::sqlite::engine::fault::{Outcome, part, torn};
+use crate::sqlite::ports::reader::page::{paged, rows_of};
+use crate::sqlite::tables::agents::APART;
+use crate::sqlite::tables::configs::Configs;
+use crate::sqlite::tables::events::state_code;
+use crate::sqlite::tables::inbox::ledger;
+use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::rows::{
-    Configs, ENTITY, agent_row, all, bytes, entity_at, first, from_json, int, key, ms, reason_or_none,
-    standing_at, time_at, time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
+    ENTITY, agent_row, all, bytes, entity_at, first, int, key, ms, reason_or_none, standing_at, time_at,
+    time_or_none, u32_at, u64_at, usage_at, uuid_at, uuid_or_none,
 };
+use crate::sqlite::tables::runs::ending_of;
 use crate::sqlite::tables::waits::waits_at;
 
 const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
@@ -101,15 +103,7 @@ fn last_at(row: &Row<'_>, at: usize) -> Outcome<Option<LastRun>> {
     Ok(Some(LastRun { id: CycleId(id), ending: ending_of(&ending)?, ended_at: time_at(row, at + 2)? }))
 }
 
-fn ending_of(text: &str) -> Outcome<Ending> {
-    Ending::parse(text).ok_or_else(|| damaged(format!("`{text}` is no ending")))
-}
-
-pub(in crate::sqlite) fn agents(
-    db: &Connection,
-    configs: &Configs,
-    page: &PageRequest,
-) -> Outcome<Page<AgentCard>> {
+pub(crate) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> Outcome<Page<AgentCard>> {
     let limit = rows_of(page);
     let after = page.cursor.as_deref().unwrap_or("");
     let sql = format!(
@@ -119,21 +113,13 @@ pub(in crate::sqlite) fn agents(
     Ok(paged(found, limit, |card| card.entity.name.clone()))
 }
 
-pub(in crate::sqlite) fn agent(
-    db: &Connection,
-    configs: &Configs,
-    agent: AgentId,
-) -> Outcome<Option<AgentCard>> {
+pub(crate) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outcome<Option<AgentCard>> {
     let sql = format!("SELECT {CARD}, {APART}, {ENTITY} {CARD_FROM} WHERE e.uuid = ?");
     first(db, &sql, [bytes(agent.0)], |row| card_at(db, configs, row))
 }
 
 /// Members of a space whose events it waits for, or whose open cycle is about it, and that rest.
-pub(in crate::sqlite) fn resting(
-    db: &Connection,
-    space: SpaceId,
-    now: Timestamp,
-) -> Outcome<Vec<(AgentId, Resting)>> {
+pub(crate) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, Resting)>> {
     let sql = "SELECT e.uuid, h.rest_reason, h.hold_until FROM space s JOIN member m ON m.space = s.id \
                JOIN inbox_head h ON h.agent = m.entity JOIN entity e ON e.id = m.entity \
                JOIN life l ON l.agent = m.entity JOIN agent a ON a.id = m.entity AND a.damage IS NULL \
@@ -151,7 +137,7 @@ pub(in crate::sqlite) fn resting(
 }
 
 /// An agent's ledger, newest first. An unknown state has no rows.
-pub(in crate::sqlite) fn inbox(
+pub(crate) fn inbox(
     db: &Connection,
     agent: AgentId,
     state: Option<&str>,
@@ -174,85 +160,7 @@ pub(in crate::sqlite) fn inbox(
     Ok(paged(found, limit, |row| row.seq.to_string()))
 }
 
-pub(in crate::sqlite) fn event(
-    db: &Connection,
-    agent: AgentId,
-    event: &EventId,
-) -> Outcome<Option<InboxRow>> {
+pub(crate) fn event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<Option<InboxRow>> {
     let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
     Ok(ledger(db, row, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop())
-}
-
-pub(in crate::sqlite) const RUN: &str = "SELECT r.cycle, e.uuid, r.ordinal, r.woke_for, r.events, r.opened_at, r.ended_at, r.steps, \
-    r.usage_input, r.usage_cached, r.usage_output, r.usage_reasoning, r.cost_micros, r.model, r.config_rev, \
-    r.ending, r.reason, r.summary FROM run r JOIN entity e ON e.id = r.agent";
-
-pub(in crate::sqlite) fn run_at(row: &Row<'_>) -> Outcome<Run> {
-    let (steps, ending): (String, String) = (row.get(7)?, row.get(15)?);
-    Ok(Run {
-        id: CycleId(uuid_at(row, 0)?),
-        agent: AgentId(uuid_at(row, 1)?),
-        ordinal: u64_at(row, 2)?,
-        woke_for: row.get(3)?,
-        events: u32_at(row, 4)?,
-        opened_at: time_at(row, 5)?,
-        ended_at: time_at(row, 6)?,
-        steps: from_json(&steps, "a receipt's steps")?,
-        usage: usage_at(row, 8)?,
-        cost_micros: row.get::<_, Option<i64>>(12)?.and_then(|cost| u64::try_from(cost).ok()),
-        model: row.get(13)?,
-        config_rev: u64_at(row, 14)?,
-        ending: ending_of(&ending)?,
-        reason: row.get(16)?,
-        summary: row.get(17)?,
-    })
-}
-
-/// An agent's receipts before an ordinal, newest first.
-pub(in crate::sqlite) fn runs(
-    db: &Connection,
-    agent: AgentId,
-    before: Option<u64>,
-    limit: u32,
-) -> Outcome<Vec<Run>> {
-    let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
-    let sql = format!("{RUN} WHERE r.agent = ? AND r.ordinal < ? ORDER BY r.ordinal DESC LIMIT ?");
-    all(db, &sql, params![row, int(before.unwrap_or(u64::MAX)), limit], run_at)
-}
-
-/// The newest receipts of an agent's row, newest first.
-pub(in crate::sqlite) fn newest_runs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<Run>> {
-    all(
-        db,
-        &format!("{RUN} WHERE r.agent = ? ORDER BY r.ordinal DESC LIMIT ?"),
-        params![agent, limit],
-        run_at,
-    )
-}
-
-pub(in crate::sqlite) fn run_of(db: &Connection, cycle: CycleId) -> Outcome<Option<Run>> {
-    first(db, &format!("{RUN} WHERE r.cycle = ?"), [bytes(cycle.0)], run_at)
-}
-
-pub(in crate::sqlite) fn commits(
-    db: &Connection,
-    agent: AgentId,
-    after: u64,
-    limit: u32,
-) -> Outcome<Vec<CommitRow>> {
-    let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
-    let sql =
-        "SELECT n, epoch, cycle, step, kind, at FROM commits WHERE agent = ? AND n > ? ORDER BY n LIMIT ?";
-    all(db, sql, params![row, int(after), limit], |row| {
-        let kind: String = row.get(4)?;
-        Ok(CommitRow {
-            n: u64_at(row, 0)?,
-            epoch: u64_at(row, 1)?,
-            cycle: CycleId(uuid_at(row, 2)?),
-            step: u32_at(row, 3)?,
-            kind: CommitKind::parse(&kind)
-                .ok_or_else(|| damaged(format!("`{kind}` is no kind of commit")))?,
-            at: time_at(row, 5)?,
-        })
-    })
 }

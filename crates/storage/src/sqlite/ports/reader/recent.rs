@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::ports::reader::lives::newest_runs;
-use crate::sqlite::tables::rows::{MESSAGE, agent_row, all, message_at, ms, to_json};
+use crate::sqlite::tables::messages::{MESSAGE, message_at};
+use crate::sqlite::tables::rows::{agent_row, all, ms, to_json};
+use crate::sqlite::tables::runs::newest_runs;
 
 /// Spaces by the time of their last message, newest first; of certain members where named.
 const BUSY_SPACES: &str = "SELECT s.id, (SELECT m.at FROM message m WHERE m.space = s.id AND m.seq = s.head_seq) AS last \
@@ -20,7 +21,7 @@ const BUSY_AGENTS: &str = "SELECT l.agent, (SELECT r.ended_at FROM run r WHERE r
     ORDER BY last DESC LIMIT ?2";
 
 /// The last things, oldest first.
-pub(in crate::sqlite) fn recent(
+pub(crate) fn recent(
     db: &Connection,
     agents: Option<&[AgentId]>,
     since: Option<Timestamp>,

@@ -10,14 +10,15 @@ use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::sqlite::Session;
 use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::ports::registry::known_agent;
-use crate::sqlite::ports::store::accept::{answered, remember};
-use crate::sqlite::ports::store::due::due_at;
-use crate::sqlite::tables::events::{Head, State, admit, fate_at, known, ledger, put_waiting};
+use crate::sqlite::tables::agents::known_agent;
+use crate::sqlite::tables::events::{Head, admit, fate_at, known, put_waiting, set_fate};
 use crate::sqlite::tables::held;
+use crate::sqlite::tables::inbox::ledger;
+use crate::sqlite::tables::requests::{answered, remember};
 use crate::sqlite::tables::rows::{first, key, ms, run, time, uuid_or_none};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::waits::due_at;
 
 /// An event of the ledger, as far as its state goes.
 struct Found {
@@ -50,33 +51,8 @@ impl Found {
     }
 }
 
-fn settle(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
-    let state = State::of(fate);
-    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
-    run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
-}
-
-/// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
-/// how many wait no more.
-pub(in crate::sqlite) fn retire(db: &Connection, agent: i64) -> Outcome<u32> {
-    let state = State::of(&Fate::Canceled { reason: Some("the agent is retired".to_owned()) });
-    let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
-               AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
-    run(db, sql, params![state.code, state.reason, agent])?;
-    let gone = run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 0", [agent])?;
-    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
-    let sql = "UPDATE inbox_head SET waiting = waiting - ?, held = 0 WHERE agent = ?";
-    run(db, sql, params![gone, agent])?;
-    Ok(gone)
-}
-
 /// Takes back what waits or is held.
-pub(in crate::sqlite) fn cancel(
-    db: &Connection,
-    session: &Session,
-    agent: AgentId,
-    event: &EventId,
-) -> Outcome<()> {
+pub(crate) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     if !matches!(found.fate, Fate::Waiting | Fate::Held) {
@@ -86,7 +62,7 @@ pub(in crate::sqlite) fn cancel(
         let cycle = found.open.ok_or_else(|| damaged(format!("event `{event}` is taken by no cycle")))?;
         return Err(Denial::EventTaken { event: event.clone(), cycle }.into());
     }
-    settle(db, row, found.seq, &Fate::Canceled { reason: None })?;
+    set_fate(db, row, found.seq, &Fate::Canceled { reason: None })?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
         return held::forget(db, row);
     }
@@ -96,7 +72,7 @@ pub(in crate::sqlite) fn cancel(
         Some(_) => head.due_at,
         None => {
             let hold = head.hold_until.map(time).transpose()?;
-            due_at(db, session, row, head.standing, hold, session.clock.now())?.map(ms)
+            due_at(db, session.boot, row, head.standing, hold, session.clock.now())?.map(ms)
         }
     };
     let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
@@ -104,17 +80,17 @@ pub(in crate::sqlite) fn cancel(
 }
 
 /// Gives a dead event up.
-pub(in crate::sqlite) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+pub(crate) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     if !matches!(found.fate, Fate::Dead { .. }) {
         return Err(found.not(event, "dead").into());
     }
-    settle(db, row, found.seq, &Fate::Dropped)
+    set_fate(db, row, found.seq, &Fate::Dropped)
 }
 
 /// Sends an event again, once per key.
-pub(in crate::sqlite) fn send_again(
+pub(crate) fn send_again(
     db: &Connection,
     session: &Session,
     agent: AgentId,

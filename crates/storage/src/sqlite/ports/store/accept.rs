@@ -3,22 +3,20 @@
 
 use agent::delivery::{is_urgent, refused_when_full, space_of};
 use agent::event::{Event, Fate};
-use agent::id::{AgentId, MessageId};
+use agent::id::AgentId;
 use agent::life::Standing;
 use agent::port::{Accept, Accepted, Denial, RequestKey, Waken};
-use agent::space::Message;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
-use crate::sqlite::Session;
 use crate::sqlite::engine::fault::{Outcome, of};
 use crate::sqlite::ports::store::say::{Spoken, say};
 use crate::sqlite::tables::events::{Head, admit, known};
-use crate::sqlite::tables::rows::{
-    MESSAGE, agent_row, bytes, first, message_at, run, space_row, time, uuid_or_none,
-};
+use crate::sqlite::tables::requests::{answered, remember};
+use crate::sqlite::tables::rows::{agent_row, space_row, time};
+use crate::sqlite::tables::session::Session;
 
 /// Accepts, once per key, id and body.
-pub(in crate::sqlite) fn accept(
+pub(crate) fn accept(
     db: &Connection,
     session: &Session,
     what: &Accept,
@@ -45,36 +43,6 @@ pub(in crate::sqlite) fn accept(
     }
     failpoint::hit!("accept.before_commit");
     Ok(accepted)
-}
-
-/// The answer that this key got before.
-pub(in crate::sqlite) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
-    let sql = "SELECT body_hash, message FROM request WHERE credential = ? AND key = ?";
-    let kept = first(db, sql, params![bytes(key.credential.0), key.key], |row| {
-        Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
-    })?;
-    let Some((body_hash, message)) = kept else { return Ok(None) };
-    if body_hash != key.body_hash {
-        return Ok(Some(Accepted::Conflict));
-    }
-    let message = message.map(|id| message_by(db, MessageId(id))).transpose()?.flatten();
-    Ok(Some(Accepted::Duplicate { message }))
-}
-
-/// A message by its id.
-pub(in crate::sqlite) fn message_by(db: &Connection, id: MessageId) -> Outcome<Option<Message>> {
-    first(db, &format!("{MESSAGE} WHERE m.uuid = ?"), [bytes(id.0)], message_at)
-}
-
-/// Notes that this key was answered.
-pub(in crate::sqlite) fn remember(
-    db: &Connection,
-    key: &RequestKey,
-    message: Option<&Message>,
-) -> Outcome<()> {
-    let sql = "INSERT INTO request (credential, key, body_hash, message) VALUES (?, ?, ?, ?)";
-    let message = message.map(|message| bytes(message.id.0));
-    run(db, sql, params![bytes(key.credential.0), key.key, key.body_hash, message]).map(drop)
 }
 
 fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Outcome<Accepted> {

@@ -1,87 +1,30 @@
-//! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. What may
-//! be said is checked here, in the same transaction; the parts are written by `apply`, `notes` and
-//! `say`. Who may write, and what becomes of the rows, is decided by `agent::fencing`.
+//! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. The parts are written by
+//! `tables` and `say`. Who may write, and what becomes of the rows, is decided by `agent::fencing`.
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News, Refusal};
 use agent::event::Principal;
-use agent::fencing::{self, Admission, Due, InboxRow, LifeRow};
-use agent::id::{AgentId, CallId, CycleId, SpaceId};
+use agent::fencing::{self, Admission, Due};
+use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::{Lease, OpenCycle, Standing};
 use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::space::Message;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use crate::sqlite::Session;
 use crate::sqlite::engine::fault::{Fault, Outcome};
-use crate::sqlite::ports::calls;
-use crate::sqlite::ports::registry::events as registry_events;
-use crate::sqlite::ports::store::apply;
-use crate::sqlite::ports::store::due::due_at;
 use crate::sqlite::ports::store::say::{Spoken, say};
-use crate::sqlite::tables::events::{Which, waiting};
+use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::{facts, touch};
-use crate::sqlite::tables::rows::{
-    REASONS, bytes, first, from_json, int, ms, place_of, reason_or_none, run, space_row, standing_at,
-    time_or_none, to_json, u32_at, u64_at, usage_at, usage_columns, uuid_at, uuid_or_none,
-};
-use crate::sqlite::tables::stages::Stages;
-use crate::sqlite::tables::{notes, show, urgent};
-
-/// The rows of one life, as far as a commit reads and writes them.
-struct Life {
-    agent: i64,
-    head_seq: u64,
-    row: LifeRow,
-    inbox: InboxRow,
-    /// The newest place in the inbox.
-    newest: u64,
-    /// The step of the open cycle.
-    step: Option<u32>,
-}
-
-const LIFE: &str = "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, l.skips, l.failures, \
-    l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, l.open_cycle, l.step, l.notice, \
-    a.standing, h.head_seq, h.waiting, h.taken, h.due_at, h.hold_until, h.rest_reason, h.cancel \
-    FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id JOIN inbox_head h ON h.agent = e.id \
-    WHERE e.uuid = ?";
-
-impl Life {
-    fn read(db: &Connection, agent: AgentId) -> Outcome<Option<Self>> {
-        first(db, LIFE, [bytes(agent.0)], Self::at)
-    }
-
-    fn at(row: &Row<'_>) -> Outcome<Self> {
-        Ok(Self {
-            agent: row.get(0)?,
-            head_seq: u64_at(row, 3)?,
-            row: LifeRow {
-                epoch: u64_at(row, 1)?,
-                commit_n: u64_at(row, 2)?,
-                cycles: u64_at(row, 4)?,
-                skips: u64_at(row, 5)?,
-                failures: u32_at(row, 6)?,
-                usage: usage_at(row, 7)?,
-                open: uuid_or_none(row, 11)?.map(CycleId),
-                notice: row.get(13)?,
-                standing: standing_at(row, 14)?,
-                cancel: uuid_or_none(row, 21)?.map(CycleId),
-            },
-            step: row.get(12)?,
-            newest: u64_at(row, 15)?,
-            inbox: InboxRow {
-                waiting: u32_at(row, 16)?,
-                taken: u32_at(row, 17)?,
-                due_at: time_or_none(row, 18)?,
-                hold_until: time_or_none(row, 19)?,
-                reason: reason_or_none(row, 20)?,
-            },
-        })
-    }
-}
+use crate::sqlite::tables::inbox::{Which, waiting};
+use crate::sqlite::tables::life::{Life, write};
+use crate::sqlite::tables::rows::{first, from_json, int, run, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::stages::{Stages, settle};
+use crate::sqlite::tables::waits::due_at;
+use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
 
 /// Writes all of `changes` or nothing.
-pub(in crate::sqlite) fn commit(
+pub(crate) fn commit(
     db: &Connection,
     session: &Session,
     lease: Lease,
@@ -97,31 +40,34 @@ pub(in crate::sqlite) fn commit(
     if changes.barrier && barred(db, &life, changes)? {
         return Err(Fault::Barred);
     }
-    calls::unanswered(db, life.agent, &changes.call_changes)?;
+    let answered = calls::answered_before(db, life.agent, &changes.call_changes)?;
+    if !answered.is_empty() {
+        return Err(Fault::Answered(answered));
+    }
     let n = life.row.commit_n + 1;
     let (mut said, mut wake) = speak(db, session, lease.agent, changes)?;
     if notes::write(db, life.agent, n, changes)? {
         touch(db, life.agent)?;
     }
-    life.head_seq = apply::entries(db, life.agent, life.head_seq, &changes.entries)?;
-    apply::calls(db, life.agent, changes)?;
-    apply::call_changes(db, life.agent, &changes.call_changes)?;
+    life.head_seq = entries::append(db, life.agent, life.head_seq, &changes.entries)?;
+    calls::put(db, life.agent, changes)?;
+    calls::change(db, life.agent, &changes.call_changes)?;
     said.extend(show::updates(db, &changes.call_changes)?);
-    apply::layers(db, life.agent, changes)?;
+    entries::put_layers(db, life.agent, changes)?;
     if let Some(view) = &changes.view {
-        apply::view(db, life.agent, n, view)?;
+        entries::put_view(db, life.agent, n, view)?;
     }
-    apply::steps(db, life.agent, changes)?;
+    runs::put_step(db, life.agent, changes)?;
     let mut stages = Stages::before(db, life.agent, changes)?;
     if changes.kind == CommitKind::Open {
         open(db, &mut life, changes, &mut stages)?;
     }
-    let (gone, untaken) = apply::settle(db, life.agent, changes, &mut stages)?;
+    let (gone, untaken) = settle(db, life.agent, changes, &mut stages)?;
     let stages = stages.after()?;
     life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
     life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
     rest(db, session, &mut life, lease, n, changes)?;
-    apply::audit(db, life.agent, n, lease.epoch, changes)?;
+    runs::audit(db, life.agent, n, lease.epoch, changes)?;
     write(db, session, &life, changes)?;
     failpoint::hit!(changes.kind.points().0);
     let glance = glimpse(db, &life)?;
@@ -263,7 +209,7 @@ fn rest(
 ) -> Outcome<()> {
     let row = fencing::life_after(&life.row, lease, changes);
     if let Some(receipt) = &changes.run {
-        apply::receipt(db, life.agent, receipt)?;
+        runs::put_run(db, life.agent, receipt)?;
     }
     if changes.retire {
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
@@ -275,68 +221,18 @@ fn rest(
     }
     // What came between its last decision and its end, or was given back with it.
     if fencing::closes(changes) && row.standing == Standing::Retired {
-        inbox.waiting = inbox.waiting.saturating_sub(registry_events::retire(db, life.agent)?);
+        inbox.waiting = inbox.waiting.saturating_sub(cancel_all(db, life.agent)?);
     }
     inbox.due_at = match due {
         Due::Unchanged => inbox.due_at,
         Due::Never => None,
         Due::At(at) => Some(at),
-        Due::FirstWaiting => due_at(db, session, life.agent, row.standing, inbox.hold_until, changes.at)?,
+        Due::FirstWaiting => {
+            due_at(db, session.boot, life.agent, row.standing, inbox.hold_until, changes.at)?
+        }
     };
     (life.row, life.inbox) = (row, inbox);
     Ok(())
-}
-
-fn write(db: &Connection, session: &Session, life: &Life, changes: &Changes) -> Outcome<()> {
-    let (row, open) = (&life.row, changes.open.as_ref());
-    let [input, cached, output, reasoning] = usage_columns(&row.usage);
-    let known = |cost: Option<u64>| cost.map(int);
-    let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |receipt| receipt.cost_micros));
-    let unpriced = changes.run.is_some() && cost.is_none();
-    let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
-    // The start of the store that lives the cycle: none once it rests.
-    let boot = match changes.kind {
-        CommitKind::Open => Some(session.boot),
-        CommitKind::Park => Some(0),
-        _ => None,
-    };
-    let sql = "UPDATE life SET epoch = ?, commit_n = ?, head_seq = ?, cycles = ?, skips = ?, \
-               active_space = coalesce(?, active_space), failures = ?, usage_input = ?, \
-               usage_cached = ?, usage_output = ?, usage_reasoning = ?, \
-               cost_micros = coalesce(cost_micros + ?, ?, cost_micros), unpriced = unpriced + ?, open_cycle = ?, \
-               step = ?, boot = coalesce(?, boot), requesters = ?, notice = ?, open = ? WHERE agent = ?";
-    let values = params![
-        int(row.epoch),
-        int(row.commit_n),
-        int(life.head_seq),
-        int(row.cycles),
-        int(row.skips),
-        active,
-        row.failures,
-        input,
-        cached,
-        output,
-        reasoning,
-        cost,
-        cost,
-        unpriced,
-        open.map(|open| bytes(open.id.0)),
-        open.map(|open| open.step),
-        boot,
-        open.map(|open| to_json(&open.requesters)).transpose()?,
-        row.notice,
-        open.map(to_json).transpose()?,
-        life.agent,
-    ];
-    run(db, sql, values)?;
-    let inbox = &life.inbox;
-    let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, rest_reason = ?, \
-               cancel = ? WHERE agent = ?";
-    let reason = inbox.reason.map(|reason| place_of(&REASONS, &reason));
-    let (due_at, hold_until) = (inbox.due_at.map(ms), inbox.hold_until.map(ms));
-    let cancel = row.cancel.map(|cycle| bytes(cycle.0));
-    run(db, sql, params![inbox.waiting, inbox.taken, due_at, hold_until, reason, cancel, life.agent])
-        .map(drop)
 }
 
 /// What the world did meanwhile, in counts and flags that are found by index.
@@ -357,7 +253,7 @@ fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
 }
 
 /// What is behind the glance of a cycle; `None` where the lease is lost.
-pub(in crate::sqlite) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
+pub(crate) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
     let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.row.epoch == lease.epoch) else {
         return Ok(None);
     };

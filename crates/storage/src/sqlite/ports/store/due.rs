@@ -3,49 +3,43 @@
 use agent::delivery::is_urgent;
 use agent::event::{Cause, Event, EventData, Fate};
 use agent::id::{AgentId, RootId};
-use agent::life::{Plan, Standing};
+use agent::life::Plan;
+use agent::limits;
 use agent::plan::{self, Firing};
 use agent::port::{Due, Waken};
-use agent::{limits, waits};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::Session;
 use crate::sqlite::engine::fault::{Fault, Outcome, torn};
 use crate::sqlite::tables::events::{Head, admit};
 use crate::sqlite::tables::facts::{plan_at, touch};
 use crate::sqlite::tables::held::release;
 use crate::sqlite::tables::notes::put_plan;
 use crate::sqlite::tables::rows::{
-    agent_row, all, bytes, first, from_json, key_at, ms, run, time, time_at, time_or_none, to_json, trust_at,
-    u32_at, u64_at, uuid_at,
+    agent_row, all, bytes, first, from_json, key_at, ms, run, time, time_at, to_json, trust_at, u32_at,
+    u64_at, uuid_at,
 };
+use crate::sqlite::tables::session::Session;
 
 /// By the partial index over those that are due at all, behind one of them.
-pub(in crate::sqlite) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
+pub(crate) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
     WHERE h.due_at <= ?1 AND (h.due_at, h.agent) > (?2, ?3) ORDER BY h.due_at, h.agent LIMIT ?4";
 /// The next agent, by the same index.
-pub(in crate::sqlite) const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
+pub(crate) const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
 /// The next plan.
-pub(in crate::sqlite) const NEXT_PLAN: &str =
-    "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
+pub(crate) const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
 /// Plans whose time has come, of agents that may live.
-pub(in crate::sqlite) const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
+pub(crate) const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
     p.root, p.hop, p.trust, p.fired FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
     WHERE p.to_commit IS NULL AND p.fire_at <= ? ORDER BY p.fire_at LIMIT ?";
 
 /// The next held event that time lets go.
-pub(in crate::sqlite) const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
+pub(crate) const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
 /// Held events that time lets go, the oldest first.
-pub(in crate::sqlite) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
+pub(crate) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
     JOIN agent g ON g.id = e.agent AND g.damage IS NULL WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
 
-pub(in crate::sqlite) fn due(
-    db: &Connection,
-    now: Timestamp,
-    after: Option<Due>,
-    limit: u32,
-) -> Outcome<Vec<Due>> {
+pub(crate) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u32) -> Outcome<Vec<Due>> {
     let (at, agent) = match after {
         Some(Due { agent, at }) => (ms(at), agent_row(db, agent.0)?.unwrap_or(0)),
         None => (i64::MIN, 0),
@@ -56,7 +50,7 @@ pub(in crate::sqlite) fn due(
     })
 }
 
-pub(in crate::sqlite) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
+pub(crate) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
     let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
     let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
     Ok(next.and_then(|at| time(at).ok()))
@@ -64,7 +58,7 @@ pub(in crate::sqlite) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Op
 
 /// Turns due plans into events of their agents, and lets go what was held long enough. Where more is left than
 /// one command does, it is due at once.
-pub(in crate::sqlite) fn fire_due(
+pub(crate) fn fire_due(
     db: &Connection,
     session: &Session,
     now: Timestamp,
@@ -164,23 +158,6 @@ fn waiting(db: &Connection, agent: i64, seq: i64) -> Outcome<Option<EventData>> 
     data.map(|data| from_json(&data, "an event's data")).transpose()
 }
 
-/// From when on an agent without an open cycle has something to do; not before `hold`.
-pub(in crate::sqlite) fn due_at(
-    db: &Connection,
-    session: &Session,
-    agent: i64,
-    standing: Standing,
-    hold: Option<Timestamp>,
-    now: Timestamp,
-) -> Outcome<Option<Timestamp>> {
-    let sql = "SELECT min(not_before), min(boot) < ? FROM waiting WHERE agent = ?";
-    let waits_from = first(db, sql, params![session.boot, agent], |row| {
-        let before = row.get::<_, Option<bool>>(1)?.unwrap_or(false);
-        Ok(time_or_none(row, 0)?.map(|not_before| waits::first_due(not_before, before, now)))
-    })?;
-    Ok(waits::due(standing, waits_from.flatten(), hold))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -190,17 +167,18 @@ mod tests {
     use agent::config::AgentConfig;
     use agent::event::Trust;
     use agent::id::PlanId;
-    use agent::life::Schedule;
+    use agent::life::{Schedule, Standing};
     use agent::port::{Clock, NewAgent, PageRequest, Reader, Registry, Store};
     use scenario::clock::SimClock;
     use serde_json::json;
     use uuid::Uuid;
 
     use super::*;
-    use crate::sqlite::ports::calls::DETACHED;
+    use crate::sqlite::engine::mutex::lock;
+    use crate::sqlite::ports::tests::counted;
+    use crate::sqlite::ports::{Mode, Sqlite};
+    use crate::sqlite::tables::calls::DETACHED;
     use crate::sqlite::tables::held::HELD;
-    use crate::sqlite::tests::counted;
-    use crate::sqlite::{Mode, Sqlite, lock};
 
     const ADA: AgentId = AgentId(Uuid::from_u128(1));
     const MINUTE: Duration = Duration::from_secs(60);

@@ -2,7 +2,6 @@
 //! Who gets what is decided by `agent::delivery`; here it is only written down. People's messages
 //! come by `accept`, agents' own by `commit`.
 
-use agent::config::WakeOn;
 use agent::delivery::{AgentFacts, Delivery, MemberFacts, counts, deliver, mentions};
 use agent::entity::EntityKind;
 use agent::event::Fate;
@@ -10,34 +9,24 @@ use agent::id::EntityId;
 use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::space::{Message, MessageKind, NewMessage};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 
-use crate::sqlite::Session;
-use crate::sqlite::engine::fault::{Fault, Outcome};
-use crate::sqlite::ports::apart::{APART, part};
+use crate::sqlite::engine::fault::{Fault, Outcome, part};
+use crate::sqlite::tables::agents::APART;
 use crate::sqlite::tables::events::{HEAD, Head, admit};
 use crate::sqlite::tables::held;
+use crate::sqlite::tables::messages::{MESSAGE, Place, message_at, place, stored, write};
 use crate::sqlite::tables::rows::{
-    MESSAGE, TRUSTS, all, bytes, entity_row, first, from_json, int, key, kind_at, message_at, ms, packed,
-    place_of, principal_columns, run, time, to_json, u32_at, u64_at, uuid_at, wake_on_at,
+    all, bytes, entity_row, first, from_json, key, kind_at, time, u32_at, uuid_at, wake_on_at,
 };
-use crate::sqlite::tables::sums::Words;
+use crate::sqlite::tables::session::Session;
 
 /// What came of saying it.
-pub(in crate::sqlite) enum Spoken {
+pub(crate) enum Spoken {
     /// It stands in its space now.
     New(Message, Vec<Waken>),
     /// It stood there before.
     Before(Message),
-}
-
-/// The row of a space.
-pub(in crate::sqlite) struct Place {
-    pub(in crate::sqlite) id: i64,
-    pub(in crate::sqlite) head_seq: u64,
-    pub(in crate::sqlite) rev: u64,
-    pub(in crate::sqlite) closed: bool,
-    wake_on: WakeOn,
 }
 
 struct Listener {
@@ -49,7 +38,7 @@ struct Listener {
 }
 
 /// Says `message`, or tells why not (then nothing was written).
-pub(in crate::sqlite) fn say(db: &Connection, session: &Session, message: &NewMessage) -> Outcome<Spoken> {
+pub(crate) fn say(db: &Connection, session: &Session, message: &NewMessage) -> Outcome<Spoken> {
     let Some(place) = place(db, message)? else {
         return Err(Denial::NotFound { what: "space", name: message.space.to_string() }.into());
     };
@@ -82,20 +71,6 @@ pub(in crate::sqlite) fn say(db: &Connection, session: &Session, message: &NewMe
         }
     }
     Ok(Spoken::New(stored(message, MessageKind::Text, seq, rev, named), wake))
-}
-
-/// The space of a message.
-pub(in crate::sqlite) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Place>> {
-    let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
-    first(db, sql, [bytes(message.space.0)], |row| {
-        Ok(Place {
-            id: row.get(0)?,
-            head_seq: u64_at(row, 1)?,
-            rev: u64_at(row, 2)?,
-            closed: row.get(3)?,
-            wake_on: wake_on_at(row, 4)?,
-        })
-    })
 }
 
 fn listeners(db: &Connection, space: i64) -> Outcome<Vec<Listener>> {
@@ -153,65 +128,6 @@ fn before_or(db: &Connection, message: &NewMessage, denial: Denial) -> Outcome<S
     }
 }
 
-/// Writes the row of a message; whether it is new.
-pub(in crate::sqlite) fn write(
-    db: &Connection,
-    message: &NewMessage,
-    kind: MessageKind,
-    place: &Place,
-    sender: i64,
-    named: &[EntityId],
-) -> Outcome<bool> {
-    let (seq, rev) = (int(place.head_seq) + 1, int(place.rev) + 1);
-    let (principal_kind, principal) = principal_columns(&message.principal);
-    let data = message.data.as_ref().map(to_json).transpose()?;
-    let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(named));
-    let words = Words {
-        id: message.id.0,
-        kind: tool,
-        at: ms(message.at),
-        sender: message.sender.0,
-        mentions: mentions.as_deref(),
-        text: &message.text,
-        data: data.as_deref(),
-    };
-    let crc = words.sum();
-    let sql = "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
-               trust, root, hop, cycle, call, mentions, text, data, crc) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (uuid) DO NOTHING";
-    let rows = run(
-        db,
-        sql,
-        params![
-            place.id,
-            seq,
-            bytes(message.id.0),
-            rev,
-            sender,
-            tool,
-            message.urgent,
-            ms(message.at),
-            principal_kind,
-            principal,
-            place_of(&TRUSTS, &message.trust),
-            key(&message.root.0),
-            message.hop,
-            message.cycle.map(|cycle| bytes(cycle.0)),
-            message.call.as_ref().map(|call| &call.0),
-            mentions,
-            message.text,
-            data,
-            crc,
-        ],
-    )?;
-    if rows == 0 {
-        return Ok(false);
-    }
-    let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
-    run(db, sql, params![seq, rev, ms(message.at), place.id])?;
-    Ok(true)
-}
-
 /// Agent messages of the root that count, this one included.
 fn count(db: &Connection, message: &NewMessage) -> Outcome<u32> {
     let sql = "INSERT INTO root (id, agent_messages) VALUES (?, 1) \
@@ -233,31 +149,4 @@ fn hand_over(
         held::keep(db, head, delivery.release_at)?;
     }
     Ok(due)
-}
-
-/// The message as it is stored now.
-pub(in crate::sqlite) fn stored(
-    message: &NewMessage,
-    kind: MessageKind,
-    seq: u64,
-    rev: u64,
-    mentions: Vec<EntityId>,
-) -> Message {
-    Message {
-        id: message.id,
-        space: message.space,
-        seq,
-        rev,
-        sender: message.sender,
-        kind,
-        text: message.text.clone(),
-        mentions,
-        urgent: message.urgent,
-        at: message.at,
-        cycle: message.cycle,
-        call: message.call.clone(),
-        data: message.data.clone(),
-        root: message.root.clone(),
-        hop: message.hop,
-    }
 }

@@ -2,7 +2,6 @@
 //! of SQLite's own machine, counted in a small house and in one with a hundred times as many. A question
 //! that looks at all rows of a table takes steps for each of them.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,8 +19,11 @@ use runtime::clock::SystemClock;
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::engine::schema;
-use super::{Mode, Sqlite, Who, lock};
+use super::{Mode, Sqlite, Who};
+use crate::sqlite::engine::file::FILE;
+use crate::sqlite::engine::mutex::lock;
+use crate::sqlite::engine::schema;
+use crate::sqlite::tables::opening;
 
 const FEW: u128 = 30;
 const MANY: u128 = 3_000;
@@ -139,7 +141,7 @@ async fn accepted(store: &Sqlite, what: Accept) {
     );
 }
 
-pub(super) fn counted(db: &mut Connection) -> Arc<AtomicU64> {
+pub(crate) fn counted(db: &mut Connection) -> Arc<AtomicU64> {
     let steps = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&steps);
     let count = move || {
@@ -249,10 +251,11 @@ async fn opening(agents: u128) -> u64 {
     settle(&store, agents).await;
     // As after a crash: nothing says that all is well.
     drop(store);
-    let file = dir.path().join(schema::FILE);
+    let file = dir.path().join(FILE);
     let mut db = Connection::open(&file).unwrap();
     let steps = counted(&mut db);
-    let opening = schema::ready(&db, Path::new(&file), Some(at(0))).unwrap();
+    schema::ready(&db, &file).unwrap();
+    let opening = opening::begin(&db, Some(at(0))).unwrap();
     assert_eq!((opening.boot, opening.clean), (2, false));
     steps.load(Ordering::Relaxed)
 }
@@ -291,7 +294,7 @@ async fn questions_of_the_doors_keep_no_agent_from_waking() {
 }
 
 /// Leaves no room for whatever changes `meta`, as long as no page may be added.
-pub(super) fn fill(db: &Connection) {
+pub(crate) fn fill(db: &Connection) {
     let trigger = "CREATE TRIGGER filling AFTER UPDATE ON meta BEGIN \
                    INSERT INTO request VALUES (randomblob(16), '', hex(zeroblob(100000)), NULL); END";
     db.execute_batch(trigger).unwrap();
@@ -299,6 +302,6 @@ pub(super) fn fill(db: &Connection) {
 }
 
 /// As when there is room again.
-pub(super) fn empty(db: &Connection) {
+pub(crate) fn empty(db: &Connection) {
     db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
 }
