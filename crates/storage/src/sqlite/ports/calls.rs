@@ -1,25 +1,25 @@
 //! Outcomes from outside the cycle: compare-and-set on the call row; whoever is first wins.
 
-use agent::call::{CallRow, CallState, Outcome as Answer, head_and_tail};
+use agent::answers::{self, Goes};
+use agent::call::{CallRow, CallState, Outcome as Answer};
 use agent::changes::Echo;
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust};
-use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
+use agent::event::Fate;
+use agent::id::{AgentId, CallId, CycleId, RootId};
 use agent::life::Standing;
-use agent::limits;
 use agent::port::{
     BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Waken,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::sqlite::engine::fault::{Fault, Outcome, of};
+use crate::sqlite::engine::fault::{Outcome, of};
 use crate::sqlite::ports::{Sqlite, Way, Who};
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
 use crate::sqlite::tables::events::{Head, admit};
-use crate::sqlite::tables::rows::{first, ms, run, time, to_json, u32_at, uuid_at, uuid_or_none};
+use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::show;
+use crate::sqlite::tables::{show, waits};
 
 impl Calls for Sqlite {
     fn detached(
@@ -46,6 +46,7 @@ impl Calls for Sqlite {
     }
 }
 
+/// A call, and what its agent waits for.
 struct Asked {
     row: i64,
     agent: AgentId,
@@ -53,13 +54,16 @@ struct Asked {
     tool: String,
     awaited: bool,
     open: Option<CycleId>,
+    standing: Standing,
     cause: (RootId, u32),
 }
 
 fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
-    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, c.root, c.hop FROM call c \
-               JOIN entity e ON e.id = c.agent JOIN life l ON l.agent = c.agent WHERE c.id = ?";
-    let asked = first(db, sql, [&answer.id.0], |row| {
+    let FinishedCall { id, outcome, at } = answer;
+    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop FROM call c \
+               JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
+               WHERE c.id = ?";
+    let asked = first(db, sql, [&id.0], |row| {
         Ok(Asked {
             row: row.get(0)?,
             agent: AgentId(uuid_at(row, 1)?),
@@ -67,37 +71,31 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
             tool: row.get(3)?,
             awaited: row.get(4)?,
             open: uuid_or_none(row, 5)?.map(CycleId),
-            cause: cause_at(row, 6)?,
+            standing: standing_at(row, 6)?,
+            cause: cause_at(row, 7)?,
         })
     })?;
-    let Some(asked) = asked else { return Ok(None) };
-    let outcome = to_json(&answer.outcome)?;
+    let Some(Asked { row, agent, cycle, tool, awaited, open, standing, cause }) = asked else {
+        return Ok(None);
+    };
     let sql = "UPDATE call SET state = 'done', outcome = ?, outside = 1 WHERE id = ? AND state <> 'done'";
-    if run(db, sql, params![outcome, answer.id.0])? == 0 {
+    if run(db, sql, params![to_json(outcome)?, id.0])? == 0 {
         return Ok(Some(Finish::Already));
     }
-    let said = show::spoken(db, show::update(db, &answer.id)?.into_iter().collect())?;
-    let mut echo = Echo { said, ..Echo::default() };
-    if asked.awaited && asked.open == Some(asked.cycle) {
-        // An answer ends a pause, but not a rest that the provider or a failure made necessary.
-        let sql = "UPDATE inbox_head SET hold_until = NULL, due_at = min(coalesce(due_at, ?1), ?1) \
-                   WHERE agent = ?2 AND rest_reason IS NULL \
-                   AND (SELECT standing FROM agent WHERE id = ?2) = 0";
-        if run(db, sql, params![ms(answer.at), asked.row])? > 0 {
-            echo.wake.push(Waken { agent: asked.agent, at: answer.at, urgent: false });
+    let said = show::spoken(db, show::update(db, id)?.into_iter().collect())?;
+    let goes = answers::goes(awaited, cycle, open, standing);
+    let due = match goes {
+        Goes::ToCycle => waits::answer(db, row, standing, *at)?.then_some(*at),
+        Goes::ToInbox => {
+            let mut head = Head::read(db, row).map_err(of(agent))?;
+            let event = answers::event(id, tool, outcome, cause, *at);
+            admit(db, session, &mut head, &event, None, &Fate::Waiting)?.map(time).transpose()?
         }
-        return Ok(Some(Finish::Awaited(asked.agent, echo)));
-    }
-    let mut head = Head::read(db, asked.row).map_err(of(asked.agent))?;
-    if head.standing != Standing::Retired {
-        let event = late(answer, asked.tool, asked.cause);
-        let wake = admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
-        echo.wake.extend(
-            wake.map(|at| Ok::<_, Fault>(Waken { agent: asked.agent, at: time(at)?, urgent: false }))
-                .transpose()?,
-        );
-    }
-    Ok(Some(Finish::Late(asked.agent, echo)))
+        Goes::Nowhere => None,
+    };
+    let wake = due.map(|at| Waken { agent, at, urgent: false }).into_iter().collect();
+    let echo = Echo { said, wake, ..Echo::default() };
+    Ok(Some(if goes == Goes::ToCycle { Finish::Awaited(agent, echo) } else { Finish::Late(agent, echo) }))
 }
 
 /// Takes an open call back: it is answered as canceled, for its cycle or by an event, like any other
@@ -124,33 +122,5 @@ pub(crate) fn cancel(
             Err(Denial::CallOver { call: call.clone(), ended }.into())
         }
         None => Err(missing().into()),
-    }
-}
-
-/// The event by which an outcome comes that no cycle waits for any more.
-fn late(answer: &FinishedCall, tool: String, (root, hop): (RootId, u32)) -> Event {
-    let FinishedCall { id: call, outcome, at } = answer;
-    let id = format!("result:{call}");
-    let root = if root.0.is_empty() { RootId(id.clone()) } else { root };
-    Event {
-        id: EventId(id.clone()),
-        kind: EventKind::ToolResult,
-        urgent: false,
-        at: *at,
-        envelope: Envelope {
-            principal: Principal::Own,
-            channel: Channel::Tool,
-            trust: Trust::Outside,
-            root,
-            hop,
-        },
-        data: EventData::ToolResult {
-            call: call.clone(),
-            tool,
-            text: head_and_tail(&outcome.text, limits::RESULT_MAX_BYTES),
-            error: outcome.failed(),
-            status: Some(outcome.status),
-        },
-        cites: None,
     }
 }

@@ -12,6 +12,7 @@ use agent::port::{
     BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
     NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
 };
+use agent::registry::{StandingChange, cancel_cycle, change_standing};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -120,23 +121,20 @@ fn amend_agent(
 
 fn set_standing(db: &Connection, agent: AgentId, standing: Standing, at: Timestamp) -> Outcome<()> {
     let row = known_agent(db, agent)?;
-    let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| Ok(row.get::<_, i64>(0)?))?;
-    let code = |standing| place_of(&STANDINGS, &standing);
-    if was == Some(code(Standing::Retired)) {
-        let already = standing == Standing::Retired;
-        return if already { Ok(()) } else { Err(Denial::Retired(agent).into()) };
-    }
-    match standing {
-        Standing::Active => return resume(db, row, at).map_err(of(agent)),
-        Standing::Suspended if was == Some(code(standing)) => return Ok(()),
-        Standing::Suspended => {
+    let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| standing_at(row, 0));
+    // Also whoever's standing cannot be read may be suspended or retired.
+    let was = was.ok().flatten().unwrap_or(Standing::Active);
+    match change_standing(agent, was, standing)? {
+        StandingChange::Nothing => return Ok(()),
+        StandingChange::Resume => return resume(db, row, at).map_err(of(agent)),
+        StandingChange::Suspend => {
             run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
             hold_plans(db, row)?;
         }
-        Standing::Retired => retire(db, row, at)?,
+        StandingChange::Retire => retire(db, row, at)?,
     }
     let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
-    run(db, sql, params![code(standing), row]).map(drop)
+    run(db, sql, params![place_of(&STANDINGS, &standing), row]).map(drop)
 }
 
 /// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
@@ -176,9 +174,7 @@ pub(crate) fn set_apart(db: &Connection, agent: AgentId, why: &str) -> Outcome<(
 fn cancel(db: &Connection, agent: AgentId, cycle: Option<CycleId>, now: Timestamp) -> Outcome<CycleId> {
     let row = known_agent(db, agent)?;
     let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
-    let open = open.flatten().map(CycleId);
-    let none = if cycle.is_some() { Denial::OtherCycle(agent) } else { Denial::NoOpenCycle(agent) };
-    let open = open.filter(|open| cycle.is_none_or(|cycle| cycle == *open)).ok_or(none)?;
+    let open = cancel_cycle(agent, open.flatten().map(CycleId), cycle)?;
     // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
     let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
                due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";

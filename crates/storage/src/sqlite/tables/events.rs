@@ -5,6 +5,8 @@ use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, Fate};
 use agent::id::{CycleId, EventId};
 use agent::life::Standing;
+use agent::registry::retired;
+use agent::waits;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
@@ -33,6 +35,11 @@ pub(crate) struct Head {
 pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
 
 impl Head {
+    /// What decides whether there is room for one more event: standing, how many wait, how many may.
+    pub(crate) fn room(&self) -> (Standing, u32, u32) {
+        (self.standing, self.waiting, self.inbox_max)
+    }
+
     pub(crate) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
         Ok(Self {
             agent: row.get(at)?,
@@ -55,12 +62,6 @@ impl Head {
         let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
         crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
-    }
-
-    /// When something that may be lived from `not_before` on makes the agent due; never while it
-    /// may not live.
-    pub(crate) fn wake_at(&self, not_before: i64) -> Option<i64> {
-        (self.standing == Standing::Active).then(|| not_before.max(self.hold_until.unwrap_or(i64::MIN)))
     }
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn put_waiting(
 ) -> Outcome<Option<i64>> {
     let sql = "INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?)";
     run(db, sql, params![head.agent, seq, urgent, not_before, session.boot])?;
-    let wake = head.wake_at(not_before);
+    let wake = waits::due(head.standing, Some(not_before), head.hold_until);
     head.waiting += 1;
     head.due_at = [head.due_at, wake].into_iter().flatten().min();
     let sql = "UPDATE inbox_head SET head_seq = ?, waiting = waiting + 1, due_at = ? WHERE agent = ?";
@@ -210,7 +211,7 @@ pub(crate) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 /// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
 /// how many wait no more.
 pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
-    let state = State::of(&Fate::Canceled { reason: Some("the agent is retired".to_owned()) });
+    let state = State::of(&retired());
     let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
                AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
     run(db, sql, params![state.code, state.reason, agent])?;

@@ -1,9 +1,10 @@
 //! Memories, goals and plans: rows valid from one commit of the agent's life up to another. To
 //! overwrite closes the old row and inserts a new one; within one commit the last word stands.
 
-use agent::call::{CallRow, Effect};
-use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange, Refusal};
+use agent::call::CallRow;
+use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
 use agent::event::Cause;
+use agent::fencing::not_own;
 use agent::life::{Goal, Plan};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -133,11 +134,5 @@ fn own(db: &Connection, table: &'static str, agent: i64, id: Uuid, calls: &[Call
     if !db.prepare_cached(&sql)?.exists(params![bytes(id), agent])? {
         return Ok(());
     }
-    // A change does not say which call wants it; those that name the row do.
-    let inward = || calls.iter().filter(|call| call.effect == Effect::Inward);
-    let named: Vec<_> = inward().filter(|call| call.arguments.contains(&id.to_string())).collect();
-    let blamed = if named.is_empty() { inward().collect() } else { named };
-    let reason = format!("you have no {table} with the id `{id}`");
-    let refuse = |call: &CallRow| Refusal { call: call.id.clone(), reason: reason.clone() };
-    Err(Fault::Refused(blamed.into_iter().map(refuse).collect()))
+    Err(Fault::Refused(not_own(table, &id.to_string(), calls)))
 }

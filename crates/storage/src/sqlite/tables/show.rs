@@ -1,7 +1,6 @@
 //! Visible calls as messages of kind `tool`: written with their decision, changed with their call
 //! rows. They cause no events, count towards no root and are no reason to refuse a commit.
 
-use agent::call::CallRow;
 use agent::changes::CallChange;
 use agent::id::{CallId, MessageId};
 use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_text};
@@ -66,10 +65,4 @@ pub(crate) fn spoken(db: &Connection, said: Vec<Message>) -> Outcome<Vec<Spoken>
     let (sender_name, sender_kind) = names.ok_or_else(missing)?;
     let named = |message| Spoken { message, sender_name: sender_name.clone(), sender_kind };
     Ok(said.into_iter().map(named).collect())
-}
-
-/// The place of a message's call among the decision's calls: what is said and what is shown come into
-/// their spaces in the order of the calls.
-pub(crate) fn turn(calls: &[CallRow], message: &NewMessage) -> usize {
-    calls.iter().position(|row| Some(&row.id) == message.call.as_ref()).unwrap_or(0)
 }

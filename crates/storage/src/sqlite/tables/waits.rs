@@ -87,6 +87,15 @@ pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Ou
     Ok(write(db, agent, waits::resumed(waits, open || waiting, now))?)
 }
 
+/// An outcome is here that the agent's open cycle waits for; whether it is due for that.
+pub(crate) fn answer(db: &Connection, agent: i64, standing: Standing, at: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT due_at, hold_until, rest_reason FROM inbox_head WHERE agent = ?";
+    let waits = first(db, sql, [agent], |row| waits_at(row, 0))?.ok_or_else(|| damaged("it has no inbox"))?;
+    let ended = waits::answered(waits, standing, at);
+    ended.map_or(Ok(()), |waits| write(db, agent, waits))?;
+    Ok(ended.is_some())
+}
+
 /// Three columns of an inbox head that follow each other.
 pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
     let (due_at, hold_until) = (time_or_none(row, at)?, time_or_none(row, at + 1)?);

@@ -1,12 +1,11 @@
 //! What operators do with single events of a ledger: take back what waits, send again what died or
 //! was lived, give up what died. Every event keeps its row, in exactly one state.
 
-use agent::delivery::refused_when_full;
 use agent::event::{Event, Fate};
 use agent::id::{AgentId, CycleId, EventId};
-use agent::life::Standing;
 use agent::limits;
 use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
+use agent::registry::{self, Resend};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -45,23 +44,13 @@ fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
     Ok(found.ok_or_else(|| Denial::NotFound { what: "event", name: event.to_string() })?)
 }
 
-impl Found {
-    fn not(&self, event: &EventId, wanted: &'static str) -> Denial {
-        Denial::EventState { event: event.clone(), state: self.fate.as_str(), wanted }
-    }
-}
-
 /// Takes back what waits or is held.
 pub(crate) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
-    if !matches!(found.fate, Fate::Waiting | Fate::Held) {
-        return Err(found.not(event, "waiting or held").into());
-    }
-    if found.taken {
-        let cycle = found.open.ok_or_else(|| damaged(format!("event `{event}` is taken by no cycle")))?;
-        return Err(Denial::EventTaken { event: event.clone(), cycle }.into());
-    }
+    let nobody = || damaged(format!("event `{event}` is taken by no cycle"));
+    let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
+    registry::cancel_event(event, &found.fate, taken_by)?;
     set_fate(db, row, found.seq, &Fate::Canceled { reason: None })?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
         return held::forget(db, row);
@@ -83,9 +72,7 @@ pub(crate) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
 pub(crate) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
-    if !matches!(found.fate, Fate::Dead { .. }) {
-        return Err(found.not(event, "dead").into());
-    }
+    registry::drop_event(event, &found.fate)?;
     set_fate(db, row, found.seq, &Fate::Dropped)
 }
 
@@ -109,36 +96,29 @@ pub(crate) fn send_again(
     }
     let found = find(db, row, event)?;
     let mut head = Head::read(db, row)?;
-    if head.standing == Standing::Retired {
-        return Err(Denial::Retired(agent).into());
-    }
     let old = read(db, row, event)?;
-    if head.waiting >= head.inbox_max && refused_when_full(&old) {
-        return Err(Denial::InboxFull(agent).into());
-    }
+    let how = registry::send_again(agent, head.room(), &old, &found.fate)?;
     let waken = |at: Option<i64>| -> Outcome<Option<Waken>> {
         at.map(|at| Ok(Waken { agent, at: time(at)?, urgent: false })).transpose()
     };
-    let sent = match found.fate {
-        Fate::Dead { .. } => {
+    let sent = match how {
+        Resend::Revive => {
             // Why it died is kept: whatever becomes of it now, it was not read in its place.
             let sql = "UPDATE event SET state = 0, step = NULL WHERE agent = ? AND seq = ?";
             run(db, sql, params![row, found.seq])?;
             let wake = put_waiting(db, session, &mut head, old.urgent, found.seq, ms(at))?;
             SentAgain::Waits(waken(wake)?)
         }
-        // Whoever runs the server has a word there too.
-        Fate::Held => {
+        Resend::Release => {
             let space = found.space.ok_or_else(|| damaged(format!("event `{event}` is held in no space")))?;
             let mut room = limits::RELEASE_MAX;
             SentAgain::Waits(waken(held::release(db, session, &mut head, space, at, &mut room)?)?)
         }
-        Fate::Lived { .. } | Fate::Skipped { .. } => {
+        Resend::Anew => {
             let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
             let wake = admit(db, session, &mut head, &new, found.space, &Fate::Waiting)?;
             SentAgain::Anew(fresh, waken(wake)?)
         }
-        _ => return Err(found.not(event, "dead, held, lived or skipped").into()),
     };
     if let Some(request) = request {
         remember(db, request, None)?;

@@ -2,8 +2,8 @@
 
 use agent::entity::{Member, Space};
 use agent::id::{EntityId, SpaceId};
-use agent::limits;
 use agent::port::{Denial, NewSpace, SpaceChange};
+use agent::registry;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -79,9 +79,7 @@ pub(crate) fn add_member(
     let sql = "SELECT count(*), coalesce(sum(entity = ?2), 0) FROM member WHERE space = ?1";
     let counts = first(db, sql, params![place, who], |row| Ok((u64_at(row, 0)?, u64_at(row, 1)?)))?;
     let (members, already) = counts.unwrap_or_default();
-    if already == 0 && members >= limits::SPACE_MEMBERS_MAX as u64 {
-        return Err(Denial::SpaceFull(space).into());
-    }
+    registry::add_member(space, members, already > 0)?;
     let sql = "INSERT INTO member (space, entity, role, since) VALUES (?, ?, ?, ?) \
                ON CONFLICT (space, entity) DO UPDATE SET role = excluded.role";
     run(db, sql, params![place, who, role, ms(at)])?;

@@ -1,10 +1,9 @@
 //! Accepting: a message with the events it causes, or one event, made idempotent by the client's
 //! key, the message's id and the ledger.
 
-use agent::delivery::{is_urgent, refused_when_full, space_of};
+use agent::delivery::{Offered, is_urgent, offered, space_of};
 use agent::event::{Event, Fate};
 use agent::id::AgentId;
-use agent::life::Standing;
 use agent::port::{Accept, Accepted, Denial, RequestKey, Waken};
 use rusqlite::Connection;
 
@@ -49,23 +48,14 @@ fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Out
     let Some(row) = agent_row(db, agent.0)? else {
         return Err(Denial::NotFound { what: "agent", name: agent.to_string() }.into());
     };
-    // A repeat is a duplicate whatever has changed since.
-    if known(db, row, &event.id)? {
-        return Ok(Accepted::Duplicate { message: None });
-    }
-    let space = match space_of(event) {
-        None => None,
-        Some(space) => {
-            let denial = || Denial::NotFound { what: "space", name: space.to_string() };
-            Some(space_row(db, space)?.ok_or_else(denial)?)
-        }
-    };
+    let said_in = space_of(event);
+    let space = said_in.map(|space| space_row(db, space)).transpose()?.flatten();
+    let missing = said_in.filter(|_| space.is_none());
     let mut head = Head::read(db, row)?;
-    if head.standing == Standing::Retired {
-        return Err(Denial::Retired(agent).into());
-    }
-    if head.waiting >= head.inbox_max && refused_when_full(event) {
-        return Err(Denial::InboxFull(agent).into());
+    match offered(agent, event, known(db, row, &event.id)?, missing, head.room()) {
+        Offered::Duplicate => return Ok(Accepted::Duplicate { message: None }),
+        Offered::Denied(denial) => return Err(denial.into()),
+        Offered::Fresh => {}
     }
     let urgent = is_urgent(event, &head.urgency);
     let event = Event { urgent, ..event.clone() };

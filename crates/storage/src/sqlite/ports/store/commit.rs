@@ -1,11 +1,11 @@
 //! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. The parts are written by
 //! `tables` and `say`. Who may write, and what becomes of the rows, is decided by `agent::fencing`.
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News, Refusal};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News};
 use agent::event::Principal;
-use agent::fencing::{self, Admission, Due};
-use agent::id::{AgentId, CallId, SpaceId};
-use agent::life::{Lease, OpenCycle, Standing};
+use agent::fencing::{self, Admission, AuditRow, Due, Post, was_written};
+use agent::id::{AgentId, CycleId};
+use agent::life::{Lease, Standing};
 use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::space::Message;
@@ -16,8 +16,8 @@ use crate::sqlite::ports::store::say::{Spoken, say};
 use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::{facts, touch};
 use crate::sqlite::tables::inbox::{Which, waiting};
-use crate::sqlite::tables::life::{Life, write};
-use crate::sqlite::tables::rows::{first, from_json, int, run, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::life::{Life, open_at, write};
+use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::stages::{Stages, settle};
 use crate::sqlite::tables::waits::due_at;
@@ -98,25 +98,15 @@ fn done_before(
     let n = changes.expect + 1;
     let sql = "SELECT epoch, cycle, step, kind FROM commits WHERE agent = ? AND n = ?";
     let row = first(db, sql, params![life.agent, int(n)], |row| {
-        Ok((u64_at(row, 0)?, uuid_at(row, 1)?, u32_at(row, 2)?, row.get::<_, String>(3)?))
+        let (kind, cycle): (String, _) = (row.get(3)?, CycleId(uuid_at(row, 1)?));
+        let (epoch, step, kind) = (u64_at(row, 0)?, u32_at(row, 2)?, CommitKind::parse(&kind));
+        Ok(kind.map(|kind| AuditRow { epoch, cycle, step, kind }))
     })?;
-    if row != Some((lease.epoch, changes.cycle.0, changes.step, changes.kind.as_str().to_owned())) {
-        return Err(Fault::Lost);
-    }
-    if changes.kind == CommitKind::Open && !opened_by(db, life, changes)? {
+    let open = first(db, "SELECT open FROM life WHERE agent = ?", [life.agent], |row| open_at(row, 0))?;
+    if !row.flatten().is_some_and(|row| was_written(row, open.flatten().as_ref(), lease, changes)) {
         return Err(Fault::Lost);
     }
     Ok((CommitOutcome::Committed { n, glance: glimpse(db, life)? }, Echo::default()))
-}
-
-/// Whether it was this opening. Two who take over the same cycle want to make the same epoch of it, and only
-/// one of them may live it.
-fn opened_by(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
-    let sql = "SELECT open FROM life WHERE agent = ?";
-    let open = first(db, sql, [life.agent], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten();
-    let open: Option<OpenCycle> = open.map(|open| from_json(&open, "an open cycle")).transpose()?;
-    let opening = |open: &OpenCycle| open.opening;
-    Ok(open.as_ref().map(opening) == changes.open.as_ref().map(opening))
 }
 
 /// Says what the inward calls want said and shows the visible ones, in the order of the calls, or
@@ -127,14 +117,15 @@ fn speak(
     agent: AgentId,
     changes: &Changes,
 ) -> Outcome<(Vec<Message>, Vec<Waken>)> {
-    let (mut said, mut wakes) = (Vec::new(), Vec::new());
-    let mut refusals = Vec::new();
-    let mut shows = changes.shows.iter().peekable();
-    for message in &changes.inward.says {
-        let turn = show::turn(&changes.calls, message);
-        while let Some(shown) = shows.next_if(|shown| show::turn(&changes.calls, shown) < turn) {
-            said.extend(show::show(db, shown)?);
-        }
+    let (mut said, mut wakes, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for post in fencing::posts(changes) {
+        let message = match post {
+            Post::Message(message) => message,
+            Post::Call(message) => {
+                said.extend(show::show(db, message)?);
+                continue;
+            }
+        };
         let mine = message.sender == agent.entity();
         let denied = Denial::NotMember { entity: message.sender, space: message.space };
         match if mine { say(db, session, message) } else { Err(denied.into()) } {
@@ -143,28 +134,11 @@ fn speak(
                 wakes.extend(wake);
             }
             Ok(Spoken::Before(message)) => said.push(message),
-            Err(Fault::Denied(denial)) => {
-                let call = message.call.clone().unwrap_or_else(|| CallId(message.id.to_string()));
-                refusals.push(Refusal { call, reason: told(&denial, message.space) });
-            }
+            Err(Fault::Denied(denial)) => refusals.push(fencing::refusal(message, &denial)),
             Err(other) => return Err(other),
         }
     }
-    for shown in shows {
-        said.extend(show::show(db, shown)?);
-    }
     if refusals.is_empty() { Ok((said, wakes)) } else { Err(Fault::Refused(refusals)) }
-}
-
-/// A denial in words for the model.
-fn told(denial: &Denial, space: SpaceId) -> String {
-    match denial {
-        Denial::NotMember { .. } => {
-            format!("you are not a member of the space `{space}` (any more); nothing was said there")
-        }
-        Denial::SpaceClosed(_) => format!("the space `{space}` is closed; nothing was said there"),
-        other => format!("{other}; nothing was said"),
-    }
 }
 
 /// A cycle begins or is taken over: its events are marked, and what failed before is counted.
@@ -185,9 +159,7 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages
             stages.waits(int(*seq), true)?;
         }
     }
-    // One of them was canceled between waking and opening: the activation is out of date.
-    let lived = changes.open.as_ref().is_some_and(|open| open.lived);
-    if !lived && found < taken.len() {
+    if fencing::is_outdated(changes.open.as_ref(), found) {
         return Err(Fault::Lost);
     }
     life.inbox.taken = u32::try_from(found).unwrap_or(u32::MAX);
@@ -237,18 +209,15 @@ fn rest(
 
 /// What the world did meanwhile, in counts and flags that are found by index.
 fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
-    let waiting = life.inbox.waiting.saturating_sub(life.inbox.taken);
     let sql = "SELECT facts_rev FROM agent WHERE id = ?";
-    let (row, cycle) = (&life.row, life.row.open.zip(life.step));
+    let known = fencing::glance(&life.row, &life.inbox, life.newest);
+    let step = life.row.open.zip(life.step);
     Ok(Glance {
-        waiting,
-        newest: life.newest,
-        urgent: waiting > 0 && urgent::waits(db, life.agent)?,
-        cancel: row.cancel.is_some() && row.cancel == row.open,
-        suspended: row.standing != Standing::Active,
+        urgent: known.waiting > 0 && urgent::waits(db, life.agent)?,
         detached: calls::count_detached(db, life.agent)?,
-        answered: cycle.map_or(Ok(0), |step| calls::count_answered(db, life.agent, step))?,
+        answered: step.map_or(Ok(0), |step| calls::count_answered(db, life.agent, step))?,
         facts_rev: first(db, sql, [life.agent], |row| u64_at(row, 0))?.unwrap_or(0),
+        ..known
     })
 }
 

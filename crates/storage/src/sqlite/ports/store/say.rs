@@ -2,7 +2,9 @@
 //! Who gets what is decided by `agent::delivery`; here it is only written down. People's messages
 //! come by `accept`, agents' own by `commit`.
 
-use agent::delivery::{AgentFacts, Delivery, MemberFacts, counts, deliver, mentions};
+use agent::delivery::{
+    AgentFacts, Delivery, MemberFacts, counts, deliver, denied, mentions, releases, repeats,
+};
 use agent::entity::EntityKind;
 use agent::event::Fate;
 use agent::id::EntityId;
@@ -15,7 +17,7 @@ use crate::sqlite::engine::fault::{Fault, Outcome, part};
 use crate::sqlite::tables::agents::APART;
 use crate::sqlite::tables::events::{HEAD, Head, admit};
 use crate::sqlite::tables::held;
-use crate::sqlite::tables::messages::{MESSAGE, Place, message_at, place, stored, write};
+use crate::sqlite::tables::messages::{MESSAGE, message_at, place, stored, write};
 use crate::sqlite::tables::rows::{
     all, bytes, entity_row, first, from_json, key, kind_at, time, u32_at, uuid_at, wake_on_at,
 };
@@ -45,7 +47,8 @@ pub(crate) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     let mut listeners = listeners(db, place.id)?;
     let sender = listeners.iter().find(|listener| listener.facts.entity == message.sender);
     let Some(sender) = sender.filter(|_| !place.closed) else {
-        return before_or(db, message, denial(db, message, &place)?);
+        let known = entity_row(db, message.sender.0)?.is_some();
+        return before_or(db, message, denied(message, known, place.closed));
     };
     let (row, kind) = (sender.row, sender.facts.kind);
     let members: Vec<MemberFacts> = listeners.iter().map(|listener| listener.facts.clone()).collect();
@@ -60,8 +63,7 @@ pub(crate) fn say(db: &Connection, session: &Session, message: &NewMessage) -> O
     for delivery in deliver(message, seq, &named, &members, place.wake_on, spoken) {
         let listener = listeners.iter_mut().find(|listener| listener.facts.entity == delivery.agent.entity());
         let Some(Listener { head: Some(head), apart, .. }) = listener else { continue };
-        // A person's word lets go what agents said there before it.
-        let released = match kind != EntityKind::Agent && head.held > 0 {
+        let released = match releases(kind, head.held) {
             true => held::release(db, session, head, place.id, message.at, &mut room).map(drop),
             false => Ok(()),
         };
@@ -104,25 +106,11 @@ fn agent_at(row: &Row<'_>) -> Outcome<(Head, AgentFacts)> {
     Ok((head, facts))
 }
 
-/// Why a closed space or a stranger's message is not taken.
-fn denial(db: &Connection, message: &NewMessage, place: &Place) -> Outcome<Denial> {
-    if entity_row(db, message.sender.0)?.is_none() {
-        return Ok(Denial::NotFound { what: "entity", name: message.sender.to_string() });
-    }
-    Ok(if place.closed {
-        Denial::SpaceClosed(message.space)
-    } else {
-        Denial::NotMember { entity: message.sender, space: message.space }
-    })
-}
-
 /// A message that stood there before is a duplicate whatever has changed since.
 fn before_or(db: &Connection, message: &NewMessage, denial: Denial) -> Outcome<Spoken> {
     let sql = format!("{MESSAGE} WHERE m.uuid = ?");
     match first(db, &sql, [bytes(message.id.0)], message_at)? {
-        Some(old) if (old.space, old.sender, &old.text) == (message.space, message.sender, &message.text) => {
-            Ok(Spoken::Before(old))
-        }
+        Some(old) if repeats(message, &old) => Ok(Spoken::Before(old)),
         Some(_) => Err(Fault::Denied(Denial::MessageIdTaken)),
         None => Err(Fault::Denied(denial)),
     }

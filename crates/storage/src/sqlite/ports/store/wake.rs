@@ -3,7 +3,7 @@
 
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
-use agent::life::{Life, Standing, Waking, Window};
+use agent::life::{Life, Waking, Window};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -81,12 +81,11 @@ pub(crate) fn wake(
     let window =
         if known == Some(life.commit_n) { Window::Unchanged } else { Window::Loaded(shown(db, row, &view)?) };
     let limit = config.limits.events_per_cycle;
-    let held = life.standing != Standing::Active || life.not_before.is_some_and(|until| until > now);
     let mut events = Vec::new();
     if found.taken > 0 {
         events = waiting(db, row, &Which::Taken, found.taken)?;
     }
-    if found.waiting > found.taken && !held && is_due(db, session, row, now)? {
+    if found.waiting > found.taken && !life.is_kept_back(now) && is_due(db, session, row, now)? {
         events.extend(waiting(db, row, &Which::Others, limit)?);
         events.sort_by_key(|event| event.seq);
     }
