@@ -2,6 +2,7 @@
 
 use agent::event::{Event, EventData, Fate, Said, Stage, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
+use agent::inbox::is_read;
 use agent::port::InboxRow;
 use agent::quote::beginning;
 use rusqlite::types::Value;
@@ -92,9 +93,16 @@ pub(crate) enum Which {
     Urgent,
 }
 
-/// Waiting events, oldest first, with what they refer to.
-pub(crate) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) -> Outcome<Vec<Waiting>> {
-    let (condition, bound) = match which {
+/// Waiting events, oldest first, with what they refer to: at most `limit`, and as many as are read behind so many
+/// `bytes`, to which they are added. What the open cycle took is read whole: it was read before.
+pub(crate) fn waiting(
+    db: &Connection,
+    agent: i64,
+    which: &Which,
+    limit: u32,
+    bytes: &mut usize,
+) -> Outcome<Vec<Waiting>> {
+    let (condition, given) = match which {
         Which::Taken => ("w.taken = 1 AND ?2 = 0", Value::Integer(0)),
         Which::Others => ("w.taken = 0 AND ?2 = 0", Value::Integer(0)),
         Which::Urgent => {
@@ -106,15 +114,31 @@ pub(crate) fn waiting(db: &Connection, agent: i64, which: &Which, limit: u32) ->
         "SELECT {COLUMNS}, w.attempts, w.deaths FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
          {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
     );
-    all(db, &sql, params![agent, bound, limit], |row| {
-        Ok(Waiting {
+    let mut ask = db.prepare_cached(&sql)?;
+    let (mut rows, mut found) = (ask.query(params![agent, given, limit])?, Vec::new());
+    while let Some(row) = rows.next()? {
+        let size = size_at(row)?;
+        if !matches!(which, Which::Taken) && !is_read(*bytes, size) {
+            break;
+        }
+        *bytes += size;
+        found.push(Waiting {
             seq: u64_at(row, 0)?,
             attempts: u32_at(row, NEXT)?,
             deaths: u32_at(row, NEXT + 1)?,
             event: event_at(row)?,
             said: said_at(row)?,
-        })
-    })
+        });
+    }
+    Ok(found)
+}
+
+/// What an event weighs: its data, and the text of the message that it refers to.
+fn size_at(row: &Row<'_>) -> Outcome<usize> {
+    let size = |at| -> Outcome<usize> {
+        Ok(row.get_ref(at)?.as_bytes_or_null().map_err(rusqlite::Error::from)?.map_or(0, <[u8]>::len))
+    };
+    Ok(size(13)? + size(17)?)
 }
 
 /// Rows of an agent's ledger, newest first: `condition` over `e`, with `?2` and `?3`.

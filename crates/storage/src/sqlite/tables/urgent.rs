@@ -2,21 +2,21 @@
 //! same behind any backlog. What urgency means, and who is heard first, is not known here.
 
 use agent::event::Principal;
-use agent::inbox::speakers;
+use agent::inbox::{is_read, speakers};
 use agent::life::Requester;
 use rusqlite::{Connection, params};
 
-use super::rows::{all, first, from_json, int, principal_at, principal_columns, u64_at};
+use super::rows::{all, first, from_json, int, principal_at, principal_columns, u32_at, u64_at};
 use crate::sqlite::engine::fault::Outcome;
 
 /// What is urgent, the newest first.
 const URGENT: &str = "SELECT w.seq, e.principal_kind, e.principal FROM waiting w INDEXED BY waiting_urgent \
     CROSS JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
     WHERE w.agent = ? AND w.urgent = 1 AND w.taken = 0 ORDER BY w.seq DESC LIMIT ?";
-/// What waits of one speaker up to some word, the oldest first.
-const WORDS: &str = "SELECT e.seq FROM event e INDEXED BY event_speaker \
-    CROSS JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq \
-    WHERE e.agent = ? AND e.state = 0 AND e.principal_kind = ? AND e.principal IS ? AND e.seq <= ? AND w.taken = 0 \
+/// What waits of one speaker up to some word, the oldest first, with what each weighs.
+const WORDS: &str = "SELECT e.seq, coalesce(octet_length(e.data), 0) + coalesce(octet_length(m.text), 0) \
+    FROM event e INDEXED BY event_speaker CROSS JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq \
+    LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq WHERE e.agent = ? AND e.state = 0 AND e.principal_kind = ? AND e.principal IS ? AND e.seq <= ? AND w.taken = 0 \
     ORDER BY e.seq LIMIT ?";
 
 /// Whether anything is urgent.
@@ -27,8 +27,8 @@ const WAITS_OF: &str = "SELECT 1 FROM waiting w INDEXED BY waiting_urgent \
     CROSS JOIN event e ON e.agent = w.agent AND e.seq = w.seq WHERE w.agent = ? \
     AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? LIMIT 1";
 
-/// Seqs of what is urgent and of what the same speakers said before it, at most `limit`: of each speaker from
-/// the first that waits, whatever else does.
+/// Seqs of what is urgent and of what the same speakers said before it, at most `limit` and as many as are
+/// read: of each speaker from the first that waits, whatever else does.
 pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>> {
     let urgent = all(db, URGENT, params![agent, limit], |row| Ok((u64_at(row, 0)?, principal_at(row, 1)?)))?;
     let sql = "SELECT requesters FROM life WHERE agent = ?";
@@ -36,12 +36,18 @@ pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>>
     let requesters: Vec<Requester> =
         requesters.map(|text| from_json(&text, "requesters")).transpose()?.unwrap_or_default();
     let words = urgent.iter().map(|(seq, speaker)| (*seq, speaker));
-    let mut found = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     for (speaker, last) in speakers(words, &requesters) {
         let (kind, principal) = principal_columns(speaker);
         let room = (limit as usize).saturating_sub(found.len()) as u64;
         let row = params![agent, kind, principal, int(last), int(room)];
-        found.extend(all(db, WORDS, row, |row| Ok(row.get::<_, i64>(0)?))?);
+        for (seq, size) in all(db, WORDS, row, |row| Ok((row.get::<_, i64>(0)?, u32_at(row, 1)? as usize)))? {
+            if !is_read(bytes, size) {
+                break;
+            }
+            bytes += size;
+            found.push(seq);
+        }
     }
     Ok(found)
 }

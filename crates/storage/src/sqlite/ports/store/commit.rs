@@ -229,9 +229,9 @@ pub(crate) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
     let glance = glimpse(db, &life)?;
     let (mut oldest, mut urgent) = (Vec::new(), Vec::new());
     if glance.waiting > 0 {
-        oldest = waiting(db, life.agent, &Which::Others, limits::PEEK_MAX)?;
+        oldest = waiting(db, life.agent, &Which::Others, limits::PEEK_MAX, &mut 0)?;
         if glance.urgent {
-            urgent = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX)?;
+            urgent = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX, &mut 0)?;
         }
     }
     let step = life.row.open.zip(life.step);

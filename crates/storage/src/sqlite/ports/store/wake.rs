@@ -81,12 +81,12 @@ pub(crate) fn wake(
     let window =
         if known == Some(life.commit_n) { Window::Unchanged } else { Window::Loaded(shown(db, row, &view)?) };
     let limit = config.limits.events_per_cycle;
-    let mut events = Vec::new();
+    let (mut events, mut bytes) = (Vec::new(), 0);
     if found.taken > 0 {
-        events = waiting(db, row, &Which::Taken, found.taken)?;
+        events = waiting(db, row, &Which::Taken, found.taken, &mut bytes)?;
     }
     if found.waiting > found.taken && !life.is_kept_back(now) && is_due(db, session, row, now)? {
-        events.extend(waiting(db, row, &Which::Others, limit)?);
+        events.extend(waiting(db, row, &Which::Others, limit, &mut bytes)?);
         events.sort_by_key(|event| event.seq);
     }
     let (mut calls_, mut layers_) = (Vec::new(), Vec::new());
