@@ -1,6 +1,11 @@
 //! Who may write, and what a commit makes of the rows of a life: the rules behind
-//! [`crate::port::Store::commit`], the same for every store. A store reads the rows under its locks (own
-//! life, then spaces by id, then inbox heads by id), asks here, and writes what it is told.
+//! [`crate::port::Store::commit`], the same for every store. A store reads the rows under its locks, asks here, and
+//! writes what it is told.
+//!
+//! Lock order, of every command: own life, then spaces by id, then inbox heads by id. Where a command is about
+//! several agents that have nothing to do with each other (`fire_due`), each may have a transaction of its own.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -134,6 +139,20 @@ pub enum Post<'a> {
     Message(&'a NewMessage),
     /// A visible call.
     Call(&'a NewMessage),
+}
+
+impl<'a> Post<'a> {
+    /// What stands in the space then.
+    pub fn message(self) -> &'a NewMessage {
+        match self {
+            Self::Message(message) | Self::Call(message) => message,
+        }
+    }
+}
+
+/// The spaces of these, in the order in which a store locks them.
+pub fn spaces(posts: &[Post<'_>]) -> BTreeSet<SpaceId> {
+    posts.iter().map(|post| post.message().space).collect()
 }
 
 /// What a commit brings into spaces, in the order of the calls of its decision.
@@ -418,12 +437,14 @@ mod tests {
         changes.calls = (0..4).map(|n| call(n, "{}")).collect();
         changes.inward.says = vec![message(1), message(3)];
         changes.shows = vec![message(0), message(2)];
-        let order = posts(&changes).into_iter().map(|post| match post {
-            Post::Message(message) => (true, message.call.clone().unwrap().0),
-            Post::Call(message) => (false, message.call.clone().unwrap().0),
+        let posts = posts(&changes);
+        let order = posts.iter().map(|post| {
+            let call = post.message().call.clone().unwrap().0;
+            (matches!(post, Post::Message(_)), call)
         });
         let expected = [(false, "c0"), (true, "c1"), (false, "c2"), (true, "c3")];
         assert!(order.eq(expected.map(|(says, call)| (says, call.to_owned()))));
+        assert_eq!(spaces(&posts).len(), 1);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What was said: messages with their checksums, and their places in spaces.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use agent::config::WakeOn;
 use agent::event::Said;
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
@@ -55,10 +57,19 @@ pub(crate) struct Place {
     pub(crate) wake_on: WakeOn,
 }
 
-/// The space of a message.
-pub(crate) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Place>> {
+/// These spaces, as far as they are there.
+pub(crate) fn places(db: &Connection, spaces: BTreeSet<SpaceId>) -> Outcome<BTreeMap<SpaceId, Place>> {
+    let mut places = BTreeMap::new();
+    for space in spaces {
+        places.extend(place(db, space)?.map(|place| (space, place)));
+    }
+    Ok(places)
+}
+
+/// The row of a space.
+pub(crate) fn place(db: &Connection, space: SpaceId) -> Outcome<Option<Place>> {
     let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
-    first(db, sql, [bytes(message.space.0)], |row| {
+    first(db, sql, [bytes(space.0)], |row| {
         Ok(Place {
             id: row.get(0)?,
             head_seq: u64_at(row, 1)?,
@@ -69,19 +80,19 @@ pub(crate) fn place(db: &Connection, message: &NewMessage) -> Outcome<Option<Pla
     })
 }
 
-/// Writes the row of a message; whether it is new.
+/// Writes a message behind all others of its space; `None` where it is not new.
 pub(crate) fn write(
     db: &Connection,
     message: &NewMessage,
     kind: MessageKind,
-    place: &Place,
+    place: &mut Place,
     sender: i64,
-    named: &[EntityId],
-) -> Outcome<bool> {
-    let (seq, rev) = (int(place.head_seq) + 1, int(place.rev) + 1);
+    named: Vec<EntityId>,
+) -> Outcome<Option<Message>> {
+    let (seq, rev) = (place.head_seq + 1, place.rev + 1);
     let (principal_kind, principal) = principal_columns(&message.principal);
     let data = message.data.as_ref().map(to_json).transpose()?;
-    let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(named));
+    let (tool, mentions) = (i64::from(kind == MessageKind::Tool), packed(&named));
     let words = Words {
         id: message.id.0,
         kind: tool,
@@ -100,9 +111,9 @@ pub(crate) fn write(
         sql,
         params![
             place.id,
-            seq,
+            int(seq),
             bytes(message.id.0),
-            rev,
+            int(rev),
             sender,
             tool,
             message.urgent,
@@ -121,21 +132,16 @@ pub(crate) fn write(
         ],
     )?;
     if rows == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let sql = "UPDATE space SET head_seq = ?, rev = ?, active_at = ? WHERE id = ?";
-    run(db, sql, params![seq, rev, ms(message.at), place.id])?;
-    Ok(true)
+    run(db, sql, params![int(seq), int(rev), ms(message.at), place.id])?;
+    (place.head_seq, place.rev) = (seq, rev);
+    Ok(Some(stored(message, kind, seq, rev, named)))
 }
 
 /// The message as it is stored now.
-pub(crate) fn stored(
-    message: &NewMessage,
-    kind: MessageKind,
-    seq: u64,
-    rev: u64,
-    mentions: Vec<EntityId>,
-) -> Message {
+fn stored(message: &NewMessage, kind: MessageKind, seq: u64, rev: u64, mentions: Vec<EntityId>) -> Message {
     Message {
         id: message.id,
         space: message.space,

@@ -7,23 +7,22 @@ use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_tex
 use rusqlite::{Connection, params};
 
 use super::calls::{CALL, call_at};
-use super::messages::{MESSAGE, message_at, place, stored, write};
+use super::messages::{MESSAGE, Place, message_at, write};
 use super::rows::{bytes, first, int, kind_at, run, to_json, u64_at, uuid_at};
 use super::sums::Words;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// Writes a visible call down as a message; `None` where its agent may not speak there (any more), or
 /// it stands there already.
-pub(crate) fn show(db: &Connection, message: &NewMessage) -> Outcome<Option<Message>> {
-    let Some(place) = place(db, message)?.filter(|place| !place.closed) else { return Ok(None) };
+pub(crate) fn show(
+    db: &Connection,
+    place: Option<&mut Place>,
+    message: &NewMessage,
+) -> Outcome<Option<Message>> {
+    let Some(place) = place.filter(|place| !place.closed) else { return Ok(None) };
     let sql = "SELECT e.id FROM member m JOIN entity e ON e.id = m.entity WHERE m.space = ? AND e.uuid = ?";
     let sender = first(db, sql, params![place.id, bytes(message.sender.0)], |row| Ok(row.get::<_, i64>(0)?))?;
-    let Some(sender) = sender else { return Ok(None) };
-    if !write(db, message, MessageKind::Tool, &place, sender, &[])? {
-        return Ok(None);
-    }
-    let (seq, rev) = (place.head_seq + 1, place.rev + 1);
-    Ok(Some(stored(message, MessageKind::Tool, seq, rev, Vec::new())))
+    sender.map_or(Ok(None), |sender| write(db, message, MessageKind::Tool, place, sender, Vec::new()))
 }
 
 /// Brings the message of a call, if it has one, to what the call's row says now.

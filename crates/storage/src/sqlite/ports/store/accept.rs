@@ -8,8 +8,9 @@ use agent::port::{Accept, Accepted, Denial, RequestKey, Waken};
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Outcome, of};
-use crate::sqlite::ports::store::say::{Spoken, say};
+use crate::sqlite::ports::store::say::{Spoken, hand_over, say};
 use crate::sqlite::tables::events::{Head, admit, known};
+use crate::sqlite::tables::messages::place;
 use crate::sqlite::tables::requests::{answered, remember};
 use crate::sqlite::tables::rows::{agent_row, space_row, time};
 use crate::sqlite::tables::session::Session;
@@ -27,8 +28,10 @@ pub(crate) fn accept(
         return Ok(answer);
     }
     let accepted = match what {
-        Accept::Say(message) => match say(db, session, message)? {
-            Spoken::New(message, wake) => Accepted::Fresh { message: Some(message), wake },
+        Accept::Say(message) => match say(db, place(db, message.space)?.as_mut(), message)? {
+            Spoken::New(message, events) => {
+                Accepted::Fresh { message: Some(message), wake: hand_over(db, session, events)? }
+            }
             Spoken::Before(message) => Accepted::Duplicate { message: Some(message) },
         },
         Accept::Event(agent, event) => one(db, session, *agent, event).map_err(of(*agent))?,

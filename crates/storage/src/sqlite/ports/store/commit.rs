@@ -12,11 +12,12 @@ use agent::space::Message;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
-use crate::sqlite::ports::store::say::{Spoken, say};
+use crate::sqlite::ports::store::say::{Spoken, hand_over, say};
 use crate::sqlite::tables::events::cancel_all;
 use crate::sqlite::tables::facts::{facts, touch};
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::{Life, open_at, write};
+use crate::sqlite::tables::messages::places;
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::stages::{Stages, settle};
@@ -45,14 +46,16 @@ pub(crate) fn commit(
         return Err(Fault::Answered(answered));
     }
     let n = life.row.commit_n + 1;
-    let (mut said, mut wake) = speak(db, session, lease.agent, changes)?;
+    calls::put(db, life.agent, changes)?;
+    calls::change(db, life.agent, &changes.call_changes)?;
+    // These change spaces, so they come before the inboxes of whoever is spoken to.
+    let mut said = show::updates(db, &changes.call_changes)?;
+    let (spoken, mut wake) = speak(db, session, lease.agent, changes)?;
+    said.extend(spoken);
     if notes::write(db, life.agent, n, changes)? {
         touch(db, life.agent)?;
     }
     life.head_seq = entries::append(db, life.agent, life.head_seq, &changes.entries)?;
-    calls::put(db, life.agent, changes)?;
-    calls::change(db, life.agent, &changes.call_changes)?;
-    said.extend(show::updates(db, &changes.call_changes)?);
     entries::put_layers(db, life.agent, changes)?;
     if let Some(view) = &changes.view {
         entries::put_view(db, life.agent, n, view)?;
@@ -117,28 +120,33 @@ fn speak(
     agent: AgentId,
     changes: &Changes,
 ) -> Outcome<(Vec<Message>, Vec<Waken>)> {
-    let (mut said, mut wakes, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
-    for post in fencing::posts(changes) {
-        let message = match post {
-            Post::Message(message) => message,
-            Post::Call(message) => {
-                said.extend(show::show(db, message)?);
-                continue;
-            }
-        };
+    let posts = fencing::posts(changes);
+    let mut places = places(db, fencing::spaces(&posts))?;
+    let (mut said, mut events, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for post in posts {
+        let message = post.message();
+        let place = places.get_mut(&message.space);
+        if matches!(post, Post::Call(_)) {
+            said.extend(show::show(db, place, message)?);
+            continue;
+        }
         let mine = message.sender == agent.entity();
         let denied = Denial::NotMember { entity: message.sender, space: message.space };
-        match if mine { say(db, session, message) } else { Err(denied.into()) } {
-            Ok(Spoken::New(message, wake)) => {
+        match if mine { say(db, place, message) } else { Err(denied.into()) } {
+            Ok(Spoken::New(message, caused)) => {
                 said.push(message);
-                wakes.extend(wake);
+                events.extend(caused);
             }
             Ok(Spoken::Before(message)) => said.push(message),
             Err(Fault::Denied(denial)) => refusals.push(fencing::refusal(message, &denial)),
             Err(other) => return Err(other),
         }
     }
-    if refusals.is_empty() { Ok((said, wakes)) } else { Err(Fault::Refused(refusals)) }
+    if refusals.is_empty() {
+        Ok((said, hand_over(db, session, events)?))
+    } else {
+        Err(Fault::Refused(refusals))
+    }
 }
 
 /// A cycle begins or is taken over: its events are marked, and what failed before is counted.
