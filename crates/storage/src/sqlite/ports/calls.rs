@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Outcome, of};
-use crate::sqlite::ports::{Sqlite, Way, Who};
+use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::{Sqlite, Who};
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
 use crate::sqlite::tables::events::{Head, admit};

@@ -1,6 +1,7 @@
 //! The handle on a store, and one file per port with its helpers beside it: each verb is one command or one
 //! question. What is decided is asked of `agent`; what is stored is known to `tables`.
 
+mod apart;
 mod calls;
 mod lookup;
 pub(crate) mod reader;
@@ -26,7 +27,6 @@ use crate::sqlite::engine::open_error::{OpenError, unreadable};
 use crate::sqlite::engine::readers::Readers;
 use crate::sqlite::engine::writer::{self, Counters, Stats, Work, Writing};
 use crate::sqlite::engine::{log, schema};
-use crate::sqlite::tables::agents::{known_agent, set_apart};
 use crate::sqlite::tables::opening;
 use crate::sqlite::tables::session::Session;
 
@@ -290,42 +290,6 @@ impl Drop for Inner {
             drop(queue.write().unwrap_or_else(PoisonError::into_inner).take());
             if let Some(handle) = lock(writer).take() {
                 let _ = handle.join();
-            }
-        }
-    }
-}
-
-/// What something about several agents is.
-#[derive(Clone, Copy)]
-pub(crate) enum Way {
-    /// A command.
-    Write,
-    /// A question.
-    Read(Who),
-}
-
-impl Sqlite {
-    /// Runs `work` on several agents. One of whom a record is damaged is set apart, and the work is done again.
-    pub(crate) async fn among<T, F>(&self, way: Way, work: F) -> Outcome<T>
-    where
-        T: Send + 'static,
-        F: Fn(&Connection, &Session) -> Outcome<T> + Send + Sync + 'static,
-    {
-        let work = Arc::new(work);
-        let mut apart = Vec::new();
-        loop {
-            let work = Arc::clone(&work);
-            let once = move |db: &Connection, session: &Session| work(db, session);
-            let done = match way {
-                Way::Write => self.write(once),
-                Way::Read(who) => self.read(who, once),
-            };
-            match done.await {
-                Err(Fault::Torn(agent, why)) if !apart.contains(&agent) => {
-                    apart.push(agent);
-                    self.write(move |db, _| set_apart(db, known_agent(db, agent)?, &why)).await?;
-                }
-                done => return done,
             }
         }
     }

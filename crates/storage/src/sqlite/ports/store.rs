@@ -16,7 +16,9 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Fault, of};
-use crate::sqlite::ports::{Sqlite, Way, Who, registry};
+use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::tables::agents::{known_agent, set_apart};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits;
 
@@ -93,7 +95,7 @@ impl Store for Sqlite {
     }
 
     fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        let done = self.write(move |db, _| registry::set_apart(db, agent, &why));
+        let done = self.write(move |db, _| set_apart(db, known_agent(db, agent)?, &why));
         Box::pin(async move { Ok(done.await?) })
     }
 

@@ -145,7 +145,7 @@ pub(crate) fn answered(
 }
 
 /// An outcome from its column.
-pub(crate) fn answer_at(row: &Row<'_>, at: usize) -> Outcome<Answer> {
+fn answer_at(row: &Row<'_>, at: usize) -> Outcome<Answer> {
     from_json(&row.get::<_, String>(at)?, "an outcome")
 }
 

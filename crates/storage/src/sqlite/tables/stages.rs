@@ -92,7 +92,7 @@ impl<'a> Stages<'a> {
 }
 
 /// What settling an event returns.
-pub(crate) const SETTLED: &str = "seq, id, (SELECT s.uuid FROM space s WHERE s.id = event.space), step";
+const SETTLED: &str = "seq, id, (SELECT s.uuid FROM space s WHERE s.id = event.space), step";
 
 fn lived_at(row: &Row<'_>) -> Outcome<Lived> {
     Ok(Lived {

@@ -103,7 +103,7 @@ fn last_at(row: &Row<'_>, at: usize) -> Outcome<Option<LastRun>> {
     Ok(Some(LastRun { id: CycleId(id), ending: ending_of(&ending)?, ended_at: time_at(row, at + 2)? }))
 }
 
-pub(crate) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> Outcome<Page<AgentCard>> {
+pub(super) fn agents(db: &Connection, configs: &Configs, page: &PageRequest) -> Outcome<Page<AgentCard>> {
     let limit = rows_of(page);
     let after = page.cursor.as_deref().unwrap_or("");
     let sql = format!(
@@ -119,7 +119,7 @@ pub(crate) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outco
 }
 
 /// Members of a space whose events it waits for, or whose open cycle is about it, and that rest.
-pub(crate) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, Resting)>> {
+pub(super) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, Resting)>> {
     let sql = "SELECT e.uuid, h.rest_reason, h.hold_until FROM space s JOIN member m ON m.space = s.id \
                JOIN inbox_head h ON h.agent = m.entity JOIN entity e ON e.id = m.entity \
                JOIN life l ON l.agent = m.entity JOIN agent a ON a.id = m.entity AND a.damage IS NULL \
@@ -137,7 +137,7 @@ pub(crate) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcom
 }
 
 /// An agent's ledger, newest first. An unknown state has no rows.
-pub(crate) fn inbox(
+pub(super) fn inbox(
     db: &Connection,
     agent: AgentId,
     state: Option<&str>,
@@ -160,7 +160,7 @@ pub(crate) fn inbox(
     Ok(paged(found, limit, |row| row.seq.to_string()))
 }
 
-pub(crate) fn event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<Option<InboxRow>> {
+pub(super) fn event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<Option<InboxRow>> {
     let Some(row) = agent_row(db, agent.0)? else { return Ok(None) };
     Ok(ledger(db, row, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop())
 }

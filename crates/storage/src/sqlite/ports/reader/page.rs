@@ -4,7 +4,7 @@ use agent::limits;
 use agent::port::{Page, PageRequest};
 
 /// A page out of one row more than it holds; `name` is the cursor of a row.
-pub(crate) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> String) -> Page<T> {
+pub(super) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> String) -> Page<T> {
     let limit = limit as usize;
     let more = items.len() > limit;
     items.truncate(limit);
@@ -13,6 +13,6 @@ pub(crate) fn paged<T>(mut items: Vec<T>, limit: u32, name: impl Fn(&T) -> Strin
 }
 
 /// Rows of a page: what is asked for, within the bound.
-pub(crate) fn rows_of(page: &PageRequest) -> u32 {
+pub(super) fn rows_of(page: &PageRequest) -> u32 {
     page.limit.clamp(1, limits::PAGE_MAX)
 }

@@ -21,7 +21,7 @@ const BUSY_AGENTS: &str = "SELECT l.agent, (SELECT r.ended_at FROM run r WHERE r
     ORDER BY last DESC LIMIT ?2";
 
 /// The last things, oldest first.
-pub(crate) fn recent(
+pub(super) fn recent(
     db: &Connection,
     agents: Option<&[AgentId]>,
     since: Option<Timestamp>,

@@ -45,7 +45,7 @@ fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
 }
 
 /// Takes back what waits or is held.
-pub(crate) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
+pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     let nobody = || damaged(format!("event `{event}` is taken by no cycle"));
@@ -69,7 +69,7 @@ pub(crate) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
 }
 
 /// Gives a dead event up.
-pub(crate) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     registry::drop_event(event, &found.fate)?;
@@ -77,7 +77,7 @@ pub(crate) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Ou
 }
 
 /// Sends an event again, once per key.
-pub(crate) fn send_again(
+pub(super) fn send_again(
     db: &Connection,
     session: &Session,
     agent: AgentId,

@@ -13,7 +13,7 @@ use crate::sqlite::tables::rows::{
     SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, wake_on_code,
 };
 
-pub(crate) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
+pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
     let taken = "SELECT 1 FROM space WHERE name = ? OR uuid = ?";
     if db.prepare_cached(taken)?.exists(params![new.name, bytes(new.id.0)])? {
         return Err(Denial::NameTaken { what: "space", name: new.name }.into());
@@ -45,7 +45,7 @@ fn raise(db: &Connection, space: i64) -> Outcome<u64> {
 }
 
 /// Changes names and rules. What was said before keeps the fate that it got.
-pub(crate) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Outcome<Space> {
+pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Outcome<Space> {
     let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
     let sql = "UPDATE space SET display_name = coalesce(?2, display_name), \
                description = coalesce(?3, description), wake_on = coalesce(?4, wake_on) \
@@ -59,7 +59,7 @@ pub(crate) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Ou
     read(db, space)
 }
 
-pub(crate) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {
+pub(super) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {
     let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
     if run(db, "UPDATE space SET closed = 1 WHERE id = ? AND closed = 0", [row])? == 1 {
         raise(db, row)?;
@@ -68,7 +68,7 @@ pub(crate) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {
     read(db, space)
 }
 
-pub(crate) fn add_member(
+pub(super) fn add_member(
     db: &Connection,
     space: SpaceId,
     entity: EntityId,
@@ -87,7 +87,7 @@ pub(crate) fn add_member(
     raise(db, place)
 }
 
-pub(crate) fn remove_member(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<u64> {
+pub(super) fn remove_member(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<u64> {
     let (place, who) = rows(db, space, entity)?;
     touch_space(db, place)?;
     if run(db, "DELETE FROM member WHERE space = ? AND entity = ?", params![place, who])? == 0 {

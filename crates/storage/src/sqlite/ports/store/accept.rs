@@ -16,7 +16,7 @@ use crate::sqlite::tables::rows::{agent_row, space_row, time};
 use crate::sqlite::tables::session::Session;
 
 /// Accepts, once per key, id and body.
-pub(crate) fn accept(
+pub(super) fn accept(
     db: &Connection,
     session: &Session,
     what: &Accept,

@@ -25,7 +25,7 @@ use crate::sqlite::tables::waits::due_at;
 use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
 
 /// Writes all of `changes` or nothing.
-pub(crate) fn commit(
+pub(super) fn commit(
     db: &Connection,
     session: &Session,
     lease: Lease,
@@ -230,7 +230,7 @@ fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
 }
 
 /// What is behind the glance of a cycle; `None` where the lease is lost.
-pub(crate) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
+pub(super) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
     let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.row.epoch == lease.epoch) else {
         return Ok(None);
     };

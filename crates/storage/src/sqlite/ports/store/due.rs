@@ -22,24 +22,24 @@ use crate::sqlite::tables::rows::{
 use crate::sqlite::tables::session::Session;
 
 /// By the partial index over those that are due at all, behind one of them.
-pub(crate) const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
+const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
     WHERE h.due_at <= ?1 AND (h.due_at, h.agent) > (?2, ?3) ORDER BY h.due_at, h.agent LIMIT ?4";
 /// The next agent, by the same index.
-pub(crate) const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
+const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
 /// The next plan.
-pub(crate) const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
+const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
 /// Plans whose time has come, of agents that may live.
-pub(crate) const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
+const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
     p.root, p.hop, p.trust, p.fired FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
     WHERE p.to_commit IS NULL AND p.fire_at <= ? ORDER BY p.fire_at LIMIT ?";
 
 /// The next held event that time lets go.
-pub(crate) const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
+const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
 /// Held events that time lets go, the oldest first.
-pub(crate) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
+pub(super) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
     JOIN agent g ON g.id = e.agent AND g.damage IS NULL WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
 
-pub(crate) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u32) -> Outcome<Vec<Due>> {
+pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u32) -> Outcome<Vec<Due>> {
     let (at, agent) = match after {
         Some(Due { agent, at }) => (ms(at), agent_row(db, agent.0)?.unwrap_or(0)),
         None => (i64::MIN, 0),
@@ -50,7 +50,7 @@ pub(crate) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u3
     })
 }
 
-pub(crate) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
+pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
     let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
     let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
     Ok(next.and_then(|at| time(at).ok()))
@@ -58,7 +58,7 @@ pub(crate) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timest
 
 /// Turns due plans into events of their agents, and lets go what was held long enough. Where more is left than
 /// one command does, it is due at once.
-pub(crate) fn fire_due(
+pub(super) fn fire_due(
     db: &Connection,
     session: &Session,
     now: Timestamp,

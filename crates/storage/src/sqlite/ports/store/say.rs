@@ -24,7 +24,7 @@ use crate::sqlite::tables::rows::{
 use crate::sqlite::tables::session::Session;
 
 /// What came of saying it.
-pub(crate) enum Spoken {
+pub(super) enum Spoken {
     /// It stands in its space now, and these are still to be handed over.
     New(Message, Vec<HandOver>),
     /// It stood there before.
@@ -32,7 +32,7 @@ pub(crate) enum Spoken {
 }
 
 /// An event that a message causes.
-pub(crate) struct HandOver {
+pub(super) struct HandOver {
     delivery: Delivery,
     /// Whose message it is, in which space.
     by: EntityKind,
@@ -50,7 +50,7 @@ struct Listener {
 }
 
 /// Says `message` in its space, where that is there, or tells why not (then nothing was written).
-pub(crate) fn say(db: &Connection, place: Option<&mut Place>, message: &NewMessage) -> Outcome<Spoken> {
+pub(super) fn say(db: &Connection, place: Option<&mut Place>, message: &NewMessage) -> Outcome<Spoken> {
     let Some(place) = place else {
         return Err(Denial::NotFound { what: "space", name: message.space.to_string() }.into());
     };
@@ -80,7 +80,7 @@ pub(crate) fn say(db: &Connection, place: Option<&mut Place>, message: &NewMessa
 
 /// Hands over what all the messages of a command cause, agent by agent, to each in the order in which it was said:
 /// by now every space is written, and the heads of inboxes are taken by id.
-pub(crate) fn hand_over(
+pub(super) fn hand_over(
     db: &Connection,
     session: &Session,
     mut events: Vec<HandOver>,

@@ -66,7 +66,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
 }
 
 /// Everything that a waking needs.
-pub(crate) fn wake(
+pub(super) fn wake(
     db: &Connection,
     session: &Session,
     agent: AgentId,
