@@ -332,10 +332,11 @@ pub struct Glance {
 pub struct News {
     /// The counts and flags as of the same moment.
     pub glance: Glance,
-    /// The oldest events that wait and are not taken, at most [`crate::limits::PEEK_MAX`].
+    /// The oldest events that wait and are not taken, at most [`crate::limits::PEEK_MAX`], and as many as
+    /// [`crate::inbox::is_read`] lets in.
     pub oldest: Vec<Waiting>,
     /// The urgent ones of them in full, each with all that its sender said there before, oldest first, at
-    /// most [`crate::limits::URGENT_MAX`].
+    /// most [`crate::limits::URGENT_MAX`], and as many as [`crate::inbox::is_read`] lets in.
     pub urgent: Vec<Waiting>,
     /// Calls of the open step that were answered from outside: canceled, or by whoever claimed them.
     pub answered: Vec<(CallId, Outcome)>,

@@ -9,7 +9,8 @@ use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Princip
 use crate::id::{AgentId, EntityId, EventId, SpaceId};
 use crate::life::{Requester, Standing};
 use crate::limits;
-use crate::space::NewMessage;
+use crate::port::Denial;
+use crate::space::{Message, NewMessage};
 use jiff::Timestamp;
 
 /// What the rules need to know of one member of the space.
@@ -232,10 +233,67 @@ fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event 
     }
 }
 
-/// Whether an event beyond `inbox_max` is refused. What is said in a space always waits as an event of its
-/// own: nothing that a person said is dropped.
-pub fn refused_when_full(event: &Event) -> bool {
-    matches!(event.data, EventData::Service { .. })
+/// What comes of offering an event to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It is written, and waits.
+    Fresh,
+    /// The ledger has it: a repeat is one whatever has changed since.
+    Duplicate,
+    /// It is not taken.
+    Denied(Denial),
+}
+
+/// Decides it. `known` says whether the ledger has the event, `missing` names its space where there is none such;
+/// `head` is the agent's standing, how many events wait, and how many may.
+pub fn offered(
+    agent: AgentId,
+    event: &Event,
+    known: bool,
+    missing: Option<SpaceId>,
+    head: (Standing, u32, u32),
+) -> Offered {
+    match (known, missing) {
+        (true, _) => Offered::Duplicate,
+        (false, Some(space)) => Offered::Denied(Denial::NotFound { what: "space", name: space.to_string() }),
+        (false, None) => room_for(agent, head, event).map_or_else(Offered::Denied, |()| Offered::Fresh),
+    }
+}
+
+/// Whether an agent takes one more event, by its standing, how many wait, and how many may. Beyond `inbox_max` only what services send is
+/// refused: what is said in a space always waits as an event of its own, nothing that a person said is dropped.
+pub fn room_for(
+    agent: AgentId,
+    (standing, waiting, inbox_max): (Standing, u32, u32),
+    event: &Event,
+) -> Result<(), Denial> {
+    if standing == Standing::Retired {
+        return Err(Denial::Retired(agent));
+    }
+    if waiting >= inbox_max && matches!(event.data, EventData::Service { .. }) {
+        return Err(Denial::InboxFull(agent));
+    }
+    Ok(())
+}
+
+/// Why a message is not taken, where its space is closed or its sender is no member: whether the sender is
+/// `known` at all is said first.
+pub fn denied(message: &NewMessage, known: bool, closed: bool) -> Denial {
+    match (known, closed) {
+        (false, _) => Denial::NotFound { what: "entity", name: message.sender.to_string() },
+        (true, true) => Denial::SpaceClosed(message.space),
+        (true, false) => Denial::NotMember { entity: message.sender, space: message.space },
+    }
+}
+
+/// Whether a message of the same id is this very one: then it is a duplicate, whatever has changed since.
+pub fn repeats(message: &NewMessage, old: &Message) -> bool {
+    (old.space, old.sender, &old.text) == (message.space, message.sender, &message.text)
+}
+
+/// Whether a word lets go what agents said before it in its space: a person's does.
+pub fn releases(sender: EntityKind, held: u32) -> bool {
+    sender == EntityKind::Human && held > 0
 }
 
 /// The space of an event, where it has one.
@@ -414,5 +472,54 @@ mod tests {
         let patterns = || Urgency { patterns: vec!["prod*down".into()], ..Urgency::default() };
         assert!(urgent(patterns(), 3, "PROD is down", &[]) && !urgent(patterns(), 4, "prod is down", &[]));
         assert!(urgent(Urgency { all: true, ..Urgency::default() }, 4, "x", &[]));
+    }
+
+    #[test]
+    fn an_event_is_a_duplicate_before_it_is_refused_for_anything() {
+        use Standing::{Active, Retired, Suspended};
+        let ada = id(1).agent();
+        let data = |service| match service {
+            true => EventData::Service { name: "bell".into(), payload: serde_json::Value::Null },
+            false => EventData::Heartbeat,
+        };
+        let bell = Event::of_service(
+            EventId("e1".into()),
+            "key",
+            "bell",
+            serde_json::Value::Null,
+            Timestamp::UNIX_EPOCH,
+        );
+        let (space, no_space) =
+            (SpaceId(Uuid::nil()), Denial::NotFound { what: "space", name: Uuid::nil().to_string() });
+        let (over, no_room) = (Denial::Retired(ada), Denial::InboxFull(ada));
+        for (service, known, missing, standing, waiting, expected) in [
+            (true, true, true, Retired, 10, Offered::Duplicate),
+            (true, false, true, Retired, 10, Offered::Denied(no_space)),
+            (true, false, false, Retired, 10, Offered::Denied(over)),
+            (true, false, false, Suspended, 10, Offered::Denied(no_room)),
+            (false, false, false, Active, 10, Offered::Fresh),
+            (true, false, false, Active, 9, Offered::Fresh),
+        ] {
+            let event = Event { data: data(service), ..bell.clone() };
+            let missing = missing.then_some(space);
+            assert_eq!(offered(ada, &event, known, missing, (standing, waiting, 10)), expected);
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_told_so_before_a_closed_space_and_only_people_let_go_what_is_held() {
+        let message = said(1, "hi");
+        for (known, closed, expected) in [
+            (false, true, Denial::NotFound { what: "entity", name: id(1).to_string() }),
+            (true, true, Denial::SpaceClosed(message.space)),
+            (true, false, Denial::NotMember { entity: id(1), space: message.space }),
+        ] {
+            assert_eq!(denied(&message, known, closed), expected);
+        }
+        for (kind, held, expected) in
+            [(EntityKind::Human, 2, true), (EntityKind::Human, 0, false), (EntityKind::Agent, 2, false)]
+        {
+            assert_eq!(releases(kind, held), expected);
+        }
     }
 }

@@ -1,14 +1,22 @@
 //! Who may write, and what a commit makes of the rows of a life: the rules behind
-//! [`crate::port::Store::commit`], the same for every store. A store reads the rows under its locks (own
-//! life, then spaces by id, then inbox heads by id), asks here, and writes what it is told.
+//! [`crate::port::Store::commit`], the same for every store. A store reads the rows under its locks, asks here, and
+//! writes what it is told.
+//!
+//! Lock order, of every command: own life, then spaces by id, then inbox heads by id. Where a command is about
+//! several agents that have nothing to do with each other (`fire_due`), each may have a transaction of its own.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::changes::{Changes, CommitKind};
+use crate::call::{CallRow, Effect};
+use crate::changes::{Changes, CommitKind, Glance, Refusal};
 use crate::event::Fate;
-use crate::id::CycleId;
-use crate::life::{Lease, RestReason, Standing};
+use crate::id::{CallId, CycleId, SpaceId};
+use crate::life::{Lease, OpenCycle, RestReason, Standing};
+use crate::port::Denial;
 use crate::run::{Ending, Usage};
+use crate::space::NewMessage;
 
 /// The life row, as far as a commit reads and writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +103,93 @@ fn must_hear_a_cancel(changes: &Changes) -> bool {
     }
 }
 
+/// The audit row of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    /// The epoch under which it was written.
+    pub epoch: u64,
+    /// Its cycle.
+    pub cycle: CycleId,
+    /// Its step.
+    pub step: u32,
+    /// Which of the commits of a cycle it is.
+    pub kind: CommitKind,
+}
+
+/// Whether the commit behind the one that `changes` expects is these very changes: then they were written, and
+/// only the answer was lost. Two who take over the same cycle want to make the same epoch of it, and only one
+/// of them may live it: an opening is told by its own mark in the cycle that is `open`.
+pub fn was_written(row: AuditRow, open: Option<&OpenCycle>, lease: Lease, changes: &Changes) -> bool {
+    let Changes { cycle, step, kind, .. } = *changes;
+    let opening = |open: &OpenCycle| open.opening;
+    row == AuditRow { epoch: lease.epoch, cycle, step, kind }
+        && (kind != CommitKind::Open || open.map(opening) == changes.open.as_ref().map(opening))
+}
+
+/// Whether an opening is out of date: one of the events that it takes does not wait any more. `found` is how many
+/// of them do.
+pub fn is_outdated(open: Option<&OpenCycle>, found: usize) -> bool {
+    open.is_some_and(|open| !open.lived && found < open.taken.len())
+}
+
+/// Something that a commit brings into a space.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Post<'a> {
+    /// A message; where it is denied its call is refused.
+    Message(&'a NewMessage),
+    /// A visible call.
+    Call(&'a NewMessage),
+}
+
+impl<'a> Post<'a> {
+    /// What stands in the space then.
+    pub fn message(self) -> &'a NewMessage {
+        match self {
+            Self::Message(message) | Self::Call(message) => message,
+        }
+    }
+}
+
+/// The spaces of these, in the order in which a store locks them.
+pub fn spaces(posts: &[Post<'_>]) -> BTreeSet<SpaceId> {
+    posts.iter().map(|post| post.message().space).collect()
+}
+
+/// What a commit brings into spaces, in the order of the calls of its decision.
+pub fn posts(changes: &Changes) -> Vec<Post<'_>> {
+    let turn = |message: &NewMessage| {
+        changes.calls.iter().position(|row| Some(&row.id) == message.call.as_ref()).unwrap_or(0)
+    };
+    let says = changes.inward.says.iter().map(|message| (turn(message), Post::Message(message)));
+    let shows = changes.shows.iter().map(|message| (turn(message), Post::Call(message)));
+    let mut posts: Vec<_> = says.chain(shows).collect();
+    posts.sort_by_key(|(turn, _)| *turn);
+    posts.into_iter().map(|(_, post)| post).collect()
+}
+
+/// The refusal of a message that was denied.
+pub fn refusal(message: &NewMessage, denial: &Denial) -> Refusal {
+    let space: SpaceId = message.space;
+    let reason = match denial {
+        Denial::NotMember { .. } => {
+            format!("you are not a member of the space `{space}` (any more); nothing was said there")
+        }
+        Denial::SpaceClosed(_) => format!("the space `{space}` is closed; nothing was said there"),
+        other => format!("{other}; nothing was said"),
+    };
+    Refusal { call: message.call.clone().unwrap_or_else(|| CallId(message.id.to_string())), reason }
+}
+
+/// The refusals where a change names a row that is another agent's. A change does not say which call wants it;
+/// those that name the row do, else all inward ones may.
+pub fn not_own(what: &str, id: &str, calls: &[CallRow]) -> Vec<Refusal> {
+    let inward = || calls.iter().filter(|call| call.effect == Effect::Inward);
+    let named: Vec<_> = inward().filter(|call| call.arguments.contains(id)).collect();
+    let blamed = if named.is_empty() { inward().collect() } else { named };
+    let reason = format!("you have no {what} with the id `{id}`");
+    blamed.into_iter().map(|call| Refusal { call: call.id.clone(), reason: reason.clone() }).collect()
+}
+
 /// What a commit makes of the life row.
 pub fn life_after(life: &LifeRow, lease: Lease, changes: &Changes) -> LifeRow {
     let mut life = life.clone();
@@ -161,6 +256,18 @@ pub fn inbox_after(inbox: &InboxRow, life: &LifeRow, changes: &Changes) -> (Inbo
     (inbox, due)
 }
 
+/// What the rows tell of the world; what is counted beside them is still to be filled in. `newest` is the newest
+/// place in the inbox.
+pub fn glance(life: &LifeRow, inbox: &InboxRow, newest: u64) -> Glance {
+    Glance {
+        waiting: inbox.waiting.saturating_sub(inbox.taken),
+        newest,
+        cancel: life.cancel.is_some() && life.cancel == life.open,
+        suspended: life.standing != Standing::Active,
+        ..Glance::default()
+    }
+}
+
 /// Closing may be merged with a decision or a settlement; a view is about the log, not the rest.
 pub fn closes(changes: &Changes) -> bool {
     changes.open.is_none() && changes.kind != CommitKind::View
@@ -170,8 +277,7 @@ pub fn closes(changes: &Changes) -> bool {
 mod tests {
     use super::*;
     use crate::changes::Rest;
-    use crate::id::AgentId;
-    use crate::life::OpenCycle;
+    use crate::id::{AgentId, EntityId, MessageId};
     use uuid::Uuid;
 
     fn at(ms: i64) -> Timestamp {
@@ -274,5 +380,88 @@ mod tests {
             assert_eq!(found, due, "{kind:?}");
             assert_eq!(after.taken, u32::from(!matches!(kind, Close | Park)));
         }
+    }
+
+    #[test]
+    fn a_commit_was_written_where_the_audit_says_all_of_it_and_an_opening_only_where_it_was_this_one() {
+        let row = |kind| AuditRow { epoch: 3, cycle: cycle(1), step: 0, kind };
+        let open = |mark| OpenCycle { opening: Some(cycle(mark)), ..OpenCycle::new(cycle(1), 1, at(0)) };
+        let decide = changes(CommitKind::Decide);
+        for (row, expected) in [
+            (row(CommitKind::Decide), true),
+            (row(CommitKind::Settle), false),
+            (AuditRow { epoch: 2, ..row(CommitKind::Decide) }, false),
+            (AuditRow { cycle: cycle(2), ..row(CommitKind::Decide) }, false),
+            (AuditRow { step: 1, ..row(CommitKind::Decide) }, false),
+        ] {
+            assert_eq!(was_written(row, None, lease(3), &decide), expected, "{row:?}");
+        }
+        let opens = Changes { open: Some(open(7)), ..changes(CommitKind::Open) };
+        for (there, expected) in [(Some(open(7)), true), (Some(open(8)), false), (None, false)] {
+            assert_eq!(was_written(row(CommitKind::Open), there.as_ref(), lease(3), &opens), expected);
+        }
+        let taking = OpenCycle { taken: vec![1, 2], ..open(7) };
+        let lived = OpenCycle { lived: true, ..taking.clone() };
+        for (open, found, outdated) in
+            [(Some(&taking), 2, false), (Some(&taking), 1, true), (Some(&lived), 1, false), (None, 0, false)]
+        {
+            assert_eq!(is_outdated(open, found), outdated);
+        }
+    }
+
+    fn call(n: u32, arguments: &str) -> CallRow {
+        CallRow {
+            id: CallId(format!("c{n}")),
+            cycle: cycle(1),
+            step: 0,
+            index: n,
+            tool: "t".into(),
+            arguments: arguments.into(),
+            effect: Effect::Inward,
+            tool_version: "1".into(),
+            awaited: true,
+            state: crate::call::CallState::Done,
+            outcome: None,
+        }
+    }
+
+    fn message(call: u32) -> NewMessage {
+        let (id, space) = (MessageId(Uuid::from_u128(call.into())), SpaceId(Uuid::nil()));
+        let message = NewMessage::of_person(id, space, EntityId(Uuid::nil()), "hi", at(0));
+        NewMessage { call: Some(CallId(format!("c{call}"))), ..message }
+    }
+
+    #[test]
+    fn what_a_commit_says_and_shows_comes_into_its_spaces_in_the_order_of_its_calls() {
+        let mut changes = changes(CommitKind::Decide);
+        changes.calls = (0..4).map(|n| call(n, "{}")).collect();
+        changes.inward.says = vec![message(1), message(3)];
+        changes.shows = vec![message(0), message(2)];
+        let posts = posts(&changes);
+        let order = posts.iter().map(|post| {
+            let call = post.message().call.clone().unwrap().0;
+            (matches!(post, Post::Message(_)), call)
+        });
+        let expected = [(false, "c0"), (true, "c1"), (false, "c2"), (true, "c3")];
+        assert!(order.eq(expected.map(|(says, call)| (says, call.to_owned()))));
+        assert_eq!(spaces(&posts).len(), 1);
+    }
+
+    #[test]
+    fn a_refusal_names_its_call_and_says_why_in_words_for_the_model() {
+        let message = message(1);
+        let (entity, space) = (message.sender, message.space);
+        for (denial, words) in [
+            (Denial::NotMember { entity, space }, "you are not a member"),
+            (Denial::SpaceClosed(space), "is closed; nothing was said there"),
+            (Denial::MessageIdTaken, "taken by another message; nothing was said"),
+        ] {
+            let refusal = refusal(&message, &denial);
+            assert!(refusal.call.0 == "c1" && refusal.reason.contains(words), "{refusal:?}");
+        }
+        let calls = [call(0, "{}"), call(1, r#"{"id": "g7"}"#)];
+        let blamed = |id| not_own("goal", id, &calls).into_iter().map(|refusal| refusal.call.0).collect();
+        let (named, all): (Vec<String>, Vec<String>) = (blamed("g7"), blamed("g8"));
+        assert_eq!((named, all), (vec!["c1".to_owned()], vec!["c0".to_owned(), "c1".to_owned()]));
     }
 }

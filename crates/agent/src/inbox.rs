@@ -60,6 +60,12 @@ pub fn fitting(waiting: &[Waiting], max_events: u32, max_bytes: usize) -> &[Wait
     &waiting[..count]
 }
 
+/// Whether an event of that size is read behind so many bytes of those before it: the first one always is. What
+/// does not fit ends the list, so that nobody's words are read with a gap.
+pub fn is_read(bytes: usize, size: usize) -> bool {
+    bytes == 0 || bytes.saturating_add(size) <= limits::WAITING_READ_MAX_BYTES
+}
+
 /// What follows for a cycle from living these events.
 pub fn batch(events: Vec<Waiting>) -> Batch {
     let mut requesters: Vec<Requester> = Vec::new();
@@ -498,5 +504,21 @@ mod tests {
         let text = format_inbox(&[said(1, 1, 5, false, &"y".repeat(50_000))], at(0), None);
         assert!(text.len() < 9_500 && text.contains("event id:"));
         assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn the_first_event_is_read_whatever_its_size_and_others_as_long_as_they_fit() {
+        let max = limits::WAITING_READ_MAX_BYTES;
+        for (bytes, size, expected) in [
+            (0, 1, true),
+            (0, max + 1, true),
+            (1, max - 1, true),
+            (1, max, false),
+            (max, 1, false),
+            (max + 1, 0, false),
+            (1, usize::MAX, false),
+        ] {
+            assert_eq!(is_read(bytes, size), expected, "{bytes} {size}");
+        }
     }
 }

@@ -20,6 +20,7 @@ pub mod quote;
 pub mod run;
 pub mod tool;
 
+pub mod answers;
 pub mod changes;
 pub mod cycle;
 pub mod delivery;
@@ -30,6 +31,7 @@ pub mod partial;
 pub mod plan;
 pub mod prepare;
 pub mod prompt;
+pub mod registry;
 pub mod repair;
 pub mod tokens;
 pub mod transcript;

@@ -332,6 +332,13 @@ pub struct Life {
     pub not_before: Option<Timestamp>,
 }
 
+impl Life {
+    /// Whether it may not live at `now`, whatever waits; only a cancel breaks in.
+    pub fn is_kept_back(&self, now: Timestamp) -> bool {
+        self.standing != Standing::Active || self.not_before.is_some_and(|until| until > now)
+    }
+}
+
 /// A note the agent keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {

@@ -35,6 +35,9 @@ pub const PEEK_MAX: u32 = 10;
 pub const ADDRESSED_MAX: usize = 256;
 /// Urgent events, with what their senders said before, that one look brings.
 pub const URGENT_MAX: u32 = 100;
+/// What waits, in bytes of texts and payloads, that one waking reads, and one look of each of its two lists. It is
+/// room for whole batches of messages, and for a few of the largest payloads.
+pub const WAITING_READ_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Generations of one cycle that news may abort; after that it is shown at the next step.
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 

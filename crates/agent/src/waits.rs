@@ -32,7 +32,7 @@ pub fn first_due(not_before: Timestamp, accepted_before: bool, now: Timestamp) -
 
 /// From when on the agent is due, where something waits from `first` on (since its cycle was opened, where one
 /// is).
-pub fn due(standing: Standing, first: Option<Timestamp>, hold_until: Option<Timestamp>) -> Option<Timestamp> {
+pub fn due<T: Ord + Copy>(standing: Standing, first: Option<T>, hold_until: Option<T>) -> Option<T> {
     let first = first.filter(|_| standing == Standing::Active)?;
     Some(hold_until.map_or(first, |hold| hold.max(first)))
 }
@@ -54,6 +54,17 @@ pub fn at_start(waits: Waits, first: Option<Timestamp>, now: Timestamp) -> Waits
 pub fn resumed(waits: Waits, has_work: bool, now: Timestamp) -> Waits {
     let due_at = has_work.then(|| waits.due_at.map_or(now, |due| due.min(now)));
     Waits { due_at, hold_until: None, reason: None }
+}
+
+/// What an outcome from outside makes of the waits of the agent whose open cycle waits for it: it ends a pause, but
+/// not a rest that the provider or a failure made necessary. `None` where nothing changes.
+pub fn answered(waits: Waits, standing: Standing, at: Timestamp) -> Option<Waits> {
+    let ends = waits.reason.is_none() && standing == Standing::Active;
+    ends.then(|| Waits {
+        due_at: Some(waits.due_at.map_or(at, |due| due.min(at))),
+        hold_until: None,
+        reason: None,
+    })
 }
 
 /// When time alone lets go, at the latest, what is held at `now`.
@@ -169,6 +180,21 @@ mod tests {
             ((None, None, None), false, None),
         ] {
             assert_eq!(resumed(waits(before), has_work, at(NOW)), waits((due, None, None)), "{before:?}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_ends_a_pause_and_no_rest() {
+        for (standing, before, due) in [
+            (Active, (Some(70), Some(70), None), Some(50)),
+            (Active, (Some(20), None, None), Some(20)),
+            (Active, (None, None, None), Some(50)),
+            (Active, (Some(70), Some(70), Some(Backoff)), None),
+            (Suspended, (None, Some(70), None), None),
+            (Retired, (None, None, None), None),
+        ] {
+            let after = due.map(|due| waits((Some(due), None, None)));
+            assert_eq!(answered(waits(before), standing, at(50)), after, "{standing:?} {before:?}");
         }
     }
 

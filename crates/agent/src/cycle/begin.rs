@@ -13,7 +13,7 @@ use crate::config::{AgentConfig, Triage};
 use crate::entry::Entry;
 use crate::event::{Fate, Waiting};
 use crate::inbox::{self, Batch};
-use crate::life::{OpenCycle, Standing, Waking};
+use crate::life::{OpenCycle, Waking};
 use crate::limits;
 use crate::run::{Ending, Usage};
 use crate::triage;
@@ -34,6 +34,7 @@ impl Cycle {
     /// Decides what this activation is about. `window` holds the entries that the view shows.
     pub fn begin(waking: Waking, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
         let Waking { life, entity, config_rev, config, view, calls, waiting, facts, layers, .. } = waking;
+        let kept_back = life.is_kept_back(now);
         let left = Left {
             canceled: life.open.as_ref().is_some_and(|open| waking.cancel == Some(open.id)),
             open: life.open,
@@ -42,10 +43,8 @@ impl Cycle {
             waiting,
         };
         let canceled = left.canceled;
-        let kept_back = !canceled
-            && (life.standing != Standing::Active || life.not_before.is_some_and(|until| until > now));
         let (open, opening) = match left.open {
-            _ if kept_back => (fresh(&setup, config_rev, now, &Batch::default()), None),
+            _ if kept_back && !canceled => (fresh(&setup, config_rev, now, &Batch::default()), None),
             Some(ref open) if open.lived => again(open.clone(), left, &setup),
             _ => anew(left, &config, config_rev, &setup, now, waking.clean),
         };

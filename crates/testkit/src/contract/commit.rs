@@ -7,7 +7,7 @@ use agent::changes::{
 use agent::config::AgentConfig;
 use agent::entity::EntityKind;
 use agent::entry::EntryKind;
-use agent::event::{Event, Fate, Trust};
+use agent::event::{Event, EventData, Fate, Trust, Waiting};
 use agent::id::{CallId, EntityId, GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, Lease, Plan, Schedule, Standing};
 use agent::port::{Accepted, InboxRow, PageRequest};
@@ -341,6 +341,60 @@ pub async fn an_urgent_word_is_heard_behind_any_backlog_and_never_before_its_spe
     assert_eq!(urgent.len(), agent::limits::URGENT_MAX as usize);
     assert_eq!((urgent[0].as_str(), urgent[1].as_str()), ("stop!", "elsewhere 0"));
     assert_eq!(urgent[99], "elsewhere 98", "from the first of its speaker on, without a gap");
+}
+
+/// Many large payloads wait: no look at them is larger than it may be, and all are lived in their order.
+pub async fn what_waits_is_read_up_to_a_number_of_bytes_and_lived_in_order(b: Backend) {
+    const EVENTS: usize = 100;
+    let w = world(b).await;
+    let payload = serde_json::json!("x".repeat(250_000));
+    let sent: Vec<String> = (0..EVENTS).map(|n| format!("large {n}")).collect();
+    for id in &sent {
+        let data = EventData::Service { name: "jira".into(), payload: payload.clone() };
+        w.event(w.ada, Event { data, ..service(id) }).await;
+    }
+    let ids =
+        |events: &[Waiting]| events.iter().map(|waiting| waiting.event.id.0.clone()).collect::<Vec<_>>();
+    let fits = |events: &[Waiting]| events.len() * 250_000 <= agent::limits::WAITING_READ_MAX_BYTES;
+    let mut lived = Vec::new();
+    while lived.len() < EVENTS {
+        let waking = w.wake(w.ada).await;
+        assert!(fits(&waking.waiting) && !waking.waiting.is_empty());
+        let mut living = w.open(w.ada).await;
+        assert_eq!(living.open.taken.len(), waking.waiting.len());
+        // One that takes the cycle over reads all that it took.
+        let again = w.wake(w.ada).await.waiting;
+        assert_eq!(ids(&again), ids(&waking.waiting));
+        lived.extend(ids(&waking.waiting));
+        let (glance, _) = living.done(&w, living.decision()).await;
+        assert_eq!(glance.waiting as usize, EVENTS - lived.len(), "what is not read waits all the same");
+        let news = w.news(living.lease).await;
+        assert!(fits(&news.oldest) && ids(&news.oldest) == sent[lived.len()..][..news.oldest.len()]);
+        assert!(!news.oldest.is_empty() || lived.len() == EVENTS);
+        living.done(&w, living.closing()).await;
+    }
+    assert_eq!(lived, sent);
+    // The same of what is urgent, of two who speak: each from its first word on.
+    w.say(w.family, "go").await;
+    let mut living = w.open(w.ada).await;
+    living.done(&w, living.decision()).await;
+    for n in 0..EVENTS {
+        let data = EventData::Service { name: "jira".into(), payload: payload.clone() };
+        w.event(w.ada, Event { data, urgent: true, ..service(&format!("urgent {n}")) }).await;
+    }
+    w.say(w.family, "stop!").await;
+    let urgent = w.news(living.lease).await.urgent;
+    let (words, large): (Vec<_>, Vec<_>) = urgent.iter().partition(|waiting| waiting.said.is_some());
+    assert!(words.len() == 1 && large.len() > 1, "{}", urgent.len());
+    assert!(large.len() * 250_000 <= agent::limits::WAITING_READ_MAX_BYTES);
+    let first = large.iter().enumerate().all(|(n, waiting)| waiting.event.id.0 == format!("urgent {n}"));
+    assert!(first, "from the first on, without a gap");
+    let one = Event {
+        data: EventData::Service { name: "jira".into(), payload: "x".repeat(5_000_000).into() },
+        ..service("one")
+    };
+    w.event(w.bob, one).await;
+    assert_eq!(ids(&w.wake(w.bob).await.waiting), ["one"], "the first is read whatever its size");
 }
 
 /// Whoever says whatever wherever: of each speaker a look brings the first words that wait, and no gap.

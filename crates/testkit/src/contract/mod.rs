@@ -113,6 +113,7 @@ macro_rules! contract_tests {
             commit::an_urgent_message_of_the_requester_is_shown_in_full,
             commit::a_start_behind_a_barrier_is_refused_after_an_urgent_word_of_the_requester,
             commit::an_urgent_word_is_heard_behind_any_backlog_and_never_before_its_speakers_first,
+            commit::what_waits_is_read_up_to_a_number_of_bytes_and_lived_in_order,
             commit::a_look_brings_of_each_speaker_what_was_said_first_whatever_waits,
             commit::totals_count_receipts_and_skips,
             commit::two_agents_speak_into_each_others_spaces_at_once,

@@ -3,6 +3,7 @@
 //!
 //! It reads the tree as it lies there and must not know what any of the crates does.
 
+mod circles;
 mod dependencies;
 mod documents;
 mod imports;

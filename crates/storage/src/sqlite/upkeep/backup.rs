@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::beside::Beside;
-use super::{Partial, UpkeepError, copy};
+use super::copy::copy;
+use super::error::UpkeepError;
+use super::partial::Partial;
 use crate::sqlite::verify::Verified;
 
 /// A backup that was written and read back.

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{UpkeepError, regular};
-use crate::sqlite::fault::classify;
-use crate::sqlite::log;
-use crate::sqlite::schema::{self, FILE, LOCK, OpenError, identify, unreadable};
+use super::error::UpkeepError;
+use super::files::regular;
+use crate::sqlite::engine::fault::classify;
+use crate::sqlite::engine::file::{self, FILE, LOCK};
+use crate::sqlite::engine::log;
+use crate::sqlite::engine::open_error::{OpenError, unreadable};
+use crate::sqlite::engine::schema::{self, identify};
 
 /// An open store that is only read.
 pub(super) struct Beside {
@@ -23,7 +26,7 @@ impl Beside {
     /// Opens the store of a data directory, or a file by its name.
     pub(super) fn open(place: &Path) -> Result<Self, UpkeepError> {
         let file = if place.is_dir() {
-            schema::whole(place)?;
+            file::whole(place)?;
             place.join(FILE)
         } else {
             place.to_owned()

@@ -12,13 +12,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use serde_json::{Map, Value, json};
 
-use super::UpkeepError;
 use super::beside::Beside;
+use super::error::UpkeepError;
 use super::frame::{END, HEADER, Header, Seen};
-use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{all, first, to_json, u64_at};
-use crate::sqlite::schema::VERSION;
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::engine::schema::VERSION;
+use crate::sqlite::tables::inbox::{COLUMNS, JOINS, NEXT, event_at};
+use crate::sqlite::tables::rows::{all, first, to_json, u64_at};
 
 /// A table of which an agent has rows: its order, and columns that are true of one store only.
 pub(super) struct Table {

@@ -12,8 +12,8 @@ use agent::limits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::schema::VERSION;
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::engine::schema::VERSION;
 
 /// The format of these files.
 const FORMAT: u64 = 1;

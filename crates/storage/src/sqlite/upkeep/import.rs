@@ -9,13 +9,16 @@ use agent::limits;
 use agent::port::StoreError;
 use rusqlite::Connection;
 
+use super::error::UpkeepError;
 use super::export::TABLES;
+use super::files::regular;
 use super::frame::{END, Footer, HEADER, Header, Line, Lines, Seen};
 use super::records::Tables;
-use super::{UpkeepError, regular};
-use crate::sqlite::fault::{Fault, Outcome, damaged};
-use crate::sqlite::rows::{first, standing_at, u64_at};
-use crate::sqlite::schema::{FILE, note, open_dir, open_memory, set_meta};
+use crate::sqlite::engine::fault::{Fault, Outcome, damaged};
+use crate::sqlite::engine::file::FILE;
+use crate::sqlite::engine::schema::{open_memory, set_meta};
+use crate::sqlite::tables::opening::open;
+use crate::sqlite::tables::rows::{first, standing_at, u64_at};
 use crate::sqlite::verify::{Flaw, judge_agent, words};
 
 /// Something in a file that cannot be imported.
@@ -71,18 +74,17 @@ pub fn import(dir: &Path, file: &Path, name: Option<&str>) -> Result<Import, Upk
         }
     }
     let lines = lines()?;
-    let opened = open_dir(dir, None)?;
+    let (opened, opening) = open(dir, None)?;
     let db = &opened.db;
-    if !opened.opening.noted {
-        note(db, opened.opening.boot, None).map_err(|error| StoreError::from(Fault::Sql(error)))?;
+    if let Some(note) = opening.unnoted() {
+        note(db).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
     let done = within(db, lines, file, name).map_err(StoreError::from);
     if !db.is_autocommit() {
         db.execute_batch("ROLLBACK").map_err(|error| StoreError::from(Fault::Sql(error)))?;
     }
     // It is left as it was found: after a crash the next start looks after what was going on.
-    set_meta(db, "clean", i64::from(opened.opening.clean))
-        .map_err(|error| StoreError::from(Fault::Sql(error)))?;
+    set_meta(db, "clean", i64::from(opening.clean)).map_err(|error| StoreError::from(Fault::Sql(error)))?;
     Ok(done?)
 }
 

@@ -6,12 +6,13 @@ use agent::id::AgentId;
 use agent::port::StoreError;
 use rusqlite::Row;
 
-use super::UpkeepError;
 use super::beside::Beside;
-use crate::sqlite::fault::Fault;
-use crate::sqlite::reader_lives::agent;
-use crate::sqlite::rows::{Configs, all, int, uuid_at};
-use crate::sqlite::schema::VERSION;
+use super::error::UpkeepError;
+use crate::sqlite::engine::fault::Fault;
+use crate::sqlite::engine::schema::VERSION;
+use crate::sqlite::ports::reader::lives::agent;
+use crate::sqlite::tables::configs::Configs;
+use crate::sqlite::tables::rows::{all, int, uuid_at};
 
 /// What a look at a store tells.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{UpkeepError, folder, sync_dir};
+use super::error::UpkeepError;
+use super::files::{folder, sync_dir};
 
 /// How the names of such files end, behind the number of who writes them; nobody else's do.
 const SUFFIX: &str = ".viv-partial";

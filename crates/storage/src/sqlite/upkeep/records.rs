@@ -12,9 +12,9 @@ use rusqlite::{Connection, params, params_from_iter};
 use serde_json::{Map, Value};
 
 use super::export::{ENTITY, Table, columns};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{bytes, first, from_json, int, run};
-use crate::sqlite::schema::meta;
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::engine::schema::meta;
+use crate::sqlite::tables::rows::{bytes, first, from_json, int, run};
 
 /// The tables into which records are put.
 pub(super) struct Tables<'a> {

@@ -6,8 +6,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::beside::Beside;
-use super::{Partial, UpkeepError, copy, partial, sync_dir};
-use crate::sqlite::schema::{BEGUN, FILE, LOCK, RESTORING, lock_dir};
+use super::copy::copy;
+use super::error::UpkeepError;
+use super::files::sync_dir;
+use super::partial::{self, Partial};
+use crate::sqlite::engine::file::{BEGUN, FILE, LOCK, RESTORING, lock_dir};
 use crate::sqlite::verify::Verified;
 
 /// What belongs to the store's file: its log, without which it is another one, and its index.

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
-use super::{FILE, Walk, follows};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{MESSAGE, SPACE, message_at, space_at, u64_at};
-use crate::sqlite::schema::open_memory;
-use crate::sqlite::sums;
+use super::walk::{FILE, Walk, follows};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::engine::schema::open_memory;
+use crate::sqlite::tables::messages::{MESSAGE, message_at};
+use crate::sqlite::tables::rows::{SPACE, space_at, u64_at};
+use crate::sqlite::tables::sums;
 
 /// Tables of which each row is some agent's.
 const OF_AGENTS: [&str; 15] = [

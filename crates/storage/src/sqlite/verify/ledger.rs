@@ -9,12 +9,13 @@ use agent::id::SpaceId;
 use agent::limits;
 use rusqlite::params;
 
-use super::life::Row;
 use super::log::Shown;
-use super::{Walk, follows};
-use crate::sqlite::events::{COLUMNS, JOINS, NEXT, event_at, fate_at};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{int, u64_at};
+use super::row::Row;
+use super::walk::{Walk, follows};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::tables::events::fate_at;
+use crate::sqlite::tables::inbox::{COLUMNS, JOINS, NEXT, event_at};
+use crate::sqlite::tables::rows::{int, u64_at};
 
 /// What the inbox should count.
 #[derive(Default)]

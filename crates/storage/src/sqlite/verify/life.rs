@@ -2,50 +2,19 @@
 //! notes that it keeps.
 
 use agent::changes::CommitKind;
-use agent::config::Urgency;
 use agent::id::CycleId;
-use agent::life::{GoalStatus, OpenCycle, Requester, Schedule, Standing};
+use agent::life::{GoalStatus, OpenCycle, Schedule};
 use agent::run::StepReceipt;
 use rusqlite::types::Value;
 
-use super::{Walk, follows, ledger, log, words};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::reader_lives::{RUN, run_at};
-use crate::sqlite::rows::{
-    config_of, first, from_json, reason_or_none, standing_at, time_at, time_or_none, trust_at, u32_at,
-    u64_at, uuid_at, uuid_or_none, wake_on_at,
-};
-use crate::sqlite::wake::{self, open_at};
-
-/// The rows of a life, as far as others are held against them.
-pub(super) struct Row {
-    pub(super) agent: i64,
-    pub(super) active: bool,
-    pub(super) epoch: u64,
-    pub(super) commit_n: u64,
-    pub(super) head_seq: u64,
-    pub(super) cycles: u64,
-    pub(super) open: Option<OpenCycle>,
-    pub(super) inbox_seq: u64,
-    pub(super) waiting: u64,
-    pub(super) taken: u64,
-    pub(super) held: u64,
-    pub(super) due: bool,
-    pub(super) canceled: bool,
-    config_rev: u64,
-}
-
-impl Row {
-    /// Whether that cycle is open.
-    pub(super) fn is_open(&self, cycle: CycleId) -> bool {
-        self.open.as_ref().is_some_and(|open| open.id == cycle)
-    }
-
-    /// Whether the open cycle has taken the event.
-    pub(super) fn has_taken(&self, seq: u64) -> bool {
-        self.open.as_ref().is_some_and(|open| open.taken.contains(&seq))
-    }
-}
+use super::row::{Row, read};
+use super::walk::{Walk, follows, name_of, words};
+use super::{ledger, log};
+use crate::sqlite::engine::fault::damaged;
+use crate::sqlite::tables::configs::config_of;
+use crate::sqlite::tables::entries;
+use crate::sqlite::tables::rows::{from_json, time_at, trust_at, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::runs::{RUN, run_at};
 
 pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     let life = match read(walk, agent) {
@@ -64,63 +33,6 @@ pub(super) fn check(walk: &mut Walk<'_>, agent: i64) {
     if let Some(open) = &life.open {
         layers(walk, &life, open);
     }
-}
-
-/// What is noted once more beside the config and the open cycle, for those who ask without reading these.
-fn copies(walk: &mut Walk<'_>, agent: i64) {
-    let sql = "SELECT a.id, a.urgency, l.requesters, h.due_at, h.hold_until, a.wake_on, a.hop_limit, a.inbox_max, \
-               a.debounce, h.rest_reason, l.skips, l.unpriced, e.created_at FROM agent a JOIN entity e ON e.id = a.id \
-               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
-    walk.each("agent", sql, [agent], |_, row| {
-        if let Some(text) = row.get::<_, Option<String>>(1)? {
-            from_json::<Urgency>(&text, "an urgency")?;
-        }
-        if let Some(text) = row.get::<_, Option<String>>(2)? {
-            from_json::<Vec<Requester>>(&text, "requesters")?;
-        }
-        time_or_none(row, 3)?;
-        time_or_none(row, 4)?;
-        wake_on_at(row, 5)?;
-        u32_at(row, 6)?;
-        u32_at(row, 7)?;
-        u32_at(row, 8)?;
-        reason_or_none(row, 9)?;
-        u64_at(row, 10)?;
-        u64_at(row, 11)?;
-        time_at(row, 12).map(drop)
-    });
-}
-
-fn read(walk: &mut Walk<'_>, agent: i64) -> Outcome<Option<Row>> {
-    copies(walk, agent);
-    let sql = "SELECT a.standing, a.config_rev, l.epoch, l.commit_n, l.head_seq, l.cycles, l.open_cycle, l.open, \
-               l.active_space, s.id, h.head_seq, h.waiting, h.taken, h.held, h.due_at, h.cancel FROM agent a \
-               JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id \
-               LEFT JOIN space s ON s.id = l.active_space WHERE a.id = ?";
-    first(walk.db, sql, [agent], |row| {
-        let open = open_at(row, 7)?;
-        walk.hold(uuid_or_none(row, 6)? == open.as_ref().map(|open| open.id.0), "life", "open", || {
-            "its open cycle is noted twice, and not as the same".into()
-        });
-        let space: Option<i64> = row.get(8)?;
-        walk.hold(space == row.get(9)?, "life", "active_space", || "its space is not there".into());
-        Ok(Row {
-            agent,
-            active: standing_at(row, 0)? == Standing::Active,
-            config_rev: u64_at(row, 1)?,
-            epoch: u64_at(row, 2)?,
-            commit_n: u64_at(row, 3)?,
-            head_seq: u64_at(row, 4)?,
-            cycles: u64_at(row, 5)?,
-            open,
-            inbox_seq: u64_at(row, 10)?,
-            waiting: u64_at(row, 11)?,
-            taken: u64_at(row, 12)?,
-            held: u64_at(row, 13)?,
-            due: row.get::<_, Option<i64>>(14)?.is_some(),
-            canceled: uuid_or_none(row, 15)?.is_some(),
-        })
-    })
 }
 
 fn configs(walk: &mut Walk<'_>, life: &Row) {
@@ -214,7 +126,7 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
             let (name, from): (Value, u64) = (row.get(0)?, u64_at(row, 1)?);
             let to = row.get::<_, Option<i64>>(2)?.map(|to| u64::try_from(to).unwrap_or(0));
             let older = before.replace((name.clone(), to)).filter(|(older, _)| *older == name);
-            let shown = super::name_of(row);
+            let shown = name_of(row);
             walk.hold(older.is_none_or(|(_, to)| to.is_some_and(|to| to <= from)), table, &shown, || {
                 "several of its versions are valid at once".into()
             });
@@ -239,7 +151,7 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
         u32_at(row, 2)?;
         trust_at(row, 3)?;
         let (current, looked_at): (bool, bool) = (row.get(4)?, row.get(5)?);
-        walk.hold(!current || life.active == looked_at, "plan", super::name_of(row), || {
+        walk.hold(!current || life.active == looked_at, "plan", name_of(row), || {
             "it is not looked at as its agent's standing says".into()
         });
         from_json::<Schedule>(&row.get::<_, String>(1)?, "its schedule").map(drop)
@@ -248,7 +160,7 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
 
 /// What the open cycle was sent besides its entries.
 fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
-    if let Err(fault) = wake::layers(walk.db, life.agent, open.id) {
+    if let Err(fault) = entries::layers(walk.db, life.agent, open.id) {
         walk.flaw("life", "open", words(fault));
     }
 }

@@ -11,11 +11,12 @@ use agent::message::Part;
 use agent::transcript::sound;
 use rusqlite::params;
 
-use super::life::Row;
-use super::{Walk, follows};
-use crate::sqlite::fault::{Outcome, damaged};
-use crate::sqlite::rows::{bytes, u32_at, u64_at, uuid_at};
-use crate::sqlite::wake::{CALL, call_at, entry_at};
+use super::row::Row;
+use super::walk::{Walk, follows};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::tables::calls::{CALL, call_at};
+use crate::sqlite::tables::entries::entry_at;
+use crate::sqlite::tables::rows::{bytes, u32_at, u64_at, uuid_at};
 
 /// Where something was shown to the agent: cycle and step, with the place in the log.
 pub(super) type Shown = HashMap<(CycleId, u32), u64>;
@@ -149,7 +150,7 @@ pub(super) fn views(walk: &mut Walk<'_>, life: &Row) {
         walk.hold(gap.is_none(), "view", rev, || gap.unwrap_or_default());
         let (n, tail) = (u64_at(row, 1)?, u64_at(row, 2)?);
         let ranges: Vec<(u64, u64)> =
-            crate::sqlite::rows::from_json(&row.get::<_, String>(3)?, "its ranges")?;
+            crate::sqlite::tables::rows::from_json(&row.get::<_, String>(3)?, "its ranges")?;
         walk.hold(n <= life.commit_n, "view", rev, || format!("it is of commit {n}, which is still to come"));
         judge_ranges(&ranges, tail, life.head_seq)
     });

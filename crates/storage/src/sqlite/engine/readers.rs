@@ -1,0 +1,98 @@
+//! Read-only connections, a few and bounded. Each question sees one snapshot and is short: a long
+//! reader would keep the write-ahead log from being used again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use agent::port::StoreError;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use crate::sqlite::engine::fault::{Fault, Outcome};
+use crate::sqlite::engine::mutex::lock;
+use crate::sqlite::engine::schema;
+
+pub(crate) struct Readers {
+    file: PathBuf,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// So many connections at most, and questions that are answered at once.
+    pub(crate) fn new(file: PathBuf, most: usize) -> Self {
+        Self { file, idle: Arc::default(), permits: Arc::new(Semaphore::new(most)) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn are_busy(&self) -> bool {
+        self.permits.available_permits() == 0
+    }
+
+    /// Runs `work` on one snapshot, on a blocking thread.
+    pub(crate) async fn read<T, F>(&self, work: F) -> Outcome<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.map_err(|_| Fault::Store(StoreError::Closed))?;
+        let (file, idle) = (self.file.clone(), Arc::clone(&self.idle));
+        let answer = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let kept = lock(&idle).pop();
+            let db = match kept {
+                Some(db) => db,
+                None => connect(&file)?,
+            };
+            snapshot(&idle, db, work)
+        });
+        answer.await.unwrap_or_else(|_| Err(panicked()))
+    }
+
+    /// Runs `work`, a few rows found by index, on the caller: it takes less than the way to another
+    /// thread and back, which would stand on the path of every request and every waking. Where no
+    /// connection is idle it is like any other question.
+    pub(crate) async fn look<T, F>(&self, work: F) -> Outcome<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    {
+        if let Ok(_permit) = self.permits.try_acquire() {
+            let kept = lock(&self.idle).pop();
+            if let Some(db) = kept {
+                let answer = catch_unwind(AssertUnwindSafe(|| snapshot(&self.idle, db, work)));
+                return answer.unwrap_or_else(|_| Err(panicked()));
+            }
+        }
+        self.read(work).await
+    }
+}
+
+/// Runs `work` on one snapshot. A connection that panicked or cannot end its snapshot is not used
+/// again.
+fn snapshot<T>(
+    idle: &Mutex<Vec<Connection>>,
+    db: Connection,
+    work: impl FnOnce(&Connection) -> Outcome<T>,
+) -> Outcome<T> {
+    db.prepare_cached("BEGIN")?.raw_execute()?;
+    let answer = work(&db);
+    db.prepare_cached("COMMIT")?.raw_execute()?;
+    lock(idle).push(db);
+    answer
+}
+
+fn panicked() -> Fault {
+    Fault::Store(StoreError::Damaged("a question panicked; nothing was changed".into()))
+}
+
+fn connect(file: &Path) -> Outcome<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(file, flags)?;
+    schema::tune(&db)?;
+    db.pragma_update(None, "query_only", true)?;
+    db.pragma_update(None, "cache_size", -2_048)?;
+    Ok(db)
+}

@@ -1,0 +1,127 @@
+//! Outcomes from outside the cycle: compare-and-set on the call row; whoever is first wins.
+
+use agent::answers::{self, Goes};
+use agent::call::{CallRow, CallState, Outcome as Answer};
+use agent::changes::Echo;
+use agent::event::Fate;
+use agent::id::{AgentId, CallId, CycleId, RootId};
+use agent::life::Standing;
+use agent::port::{
+    BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Waken,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::{Outcome, of};
+use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::tables::agents::known_agent;
+use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
+use crate::sqlite::tables::events::{Head, admit};
+use crate::sqlite::tables::rows::{first, run, standing_at, time, to_json, u32_at, uuid_at, uuid_or_none};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::{show, waits};
+
+impl Calls for Sqlite {
+    fn detached(
+        &self,
+        after: Option<CallId>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
+        Box::pin(async move {
+            Ok(self.among(Way::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit)).await?)
+        })
+    }
+
+    fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
+        let sql =
+            "UPDATE call SET attempts = attempts + 1 WHERE id = ? AND state = 'detached' RETURNING attempts";
+        let done = self.write(move |db, _| first(db, sql, [&call.0], |row| u32_at(row, 0)));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
+        let id = answer.id.clone();
+        let done = self.write(move |db, session| finish(db, session, &answer));
+        Box::pin(async move { done.await?.ok_or(CallError::Unknown(id)) })
+    }
+}
+
+/// A call, and what its agent waits for.
+struct Asked {
+    row: i64,
+    agent: AgentId,
+    cycle: CycleId,
+    tool: String,
+    awaited: bool,
+    open: Option<CycleId>,
+    standing: Standing,
+    cause: (RootId, u32),
+}
+
+fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<Option<Finish>> {
+    let FinishedCall { id, outcome, at } = answer;
+    let sql = "SELECT c.agent, e.uuid, c.cycle, c.tool, c.awaited, l.open_cycle, a.standing, c.root, c.hop FROM call c \
+               JOIN entity e ON e.id = c.agent JOIN agent a ON a.id = c.agent JOIN life l ON l.agent = c.agent \
+               WHERE c.id = ?";
+    let asked = first(db, sql, [&id.0], |row| {
+        Ok(Asked {
+            row: row.get(0)?,
+            agent: AgentId(uuid_at(row, 1)?),
+            cycle: CycleId(uuid_at(row, 2)?),
+            tool: row.get(3)?,
+            awaited: row.get(4)?,
+            open: uuid_or_none(row, 5)?.map(CycleId),
+            standing: standing_at(row, 6)?,
+            cause: cause_at(row, 7)?,
+        })
+    })?;
+    let Some(Asked { row, agent, cycle, tool, awaited, open, standing, cause }) = asked else {
+        return Ok(None);
+    };
+    let sql = "UPDATE call SET state = 'done', outcome = ?, outside = 1 WHERE id = ? AND state <> 'done'";
+    if run(db, sql, params![to_json(outcome)?, id.0])? == 0 {
+        return Ok(Some(Finish::Already));
+    }
+    let said = show::spoken(db, show::update(db, id)?.into_iter().collect())?;
+    let goes = answers::goes(awaited, cycle, open, standing);
+    let due = match goes {
+        Goes::ToCycle => waits::answer(db, row, standing, *at)?.then_some(*at),
+        Goes::ToInbox => {
+            let mut head = Head::read(db, row).map_err(of(agent))?;
+            let event = answers::event(id, tool, outcome, cause, *at);
+            admit(db, session, &mut head, &event, None, &Fate::Waiting)?.map(time).transpose()?
+        }
+        Goes::Nowhere => None,
+    };
+    let wake = due.map(|at| Waken { agent, at, urgent: false }).into_iter().collect();
+    let echo = Echo { said, wake, ..Echo::default() };
+    Ok(Some(if goes == Goes::ToCycle { Finish::Awaited(agent, echo) } else { Finish::Late(agent, echo) }))
+}
+
+/// Takes an open call back: it is answered as canceled, for its cycle or by an event, like any other
+/// answer from outside.
+pub(crate) fn cancel(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    call: &CallId,
+    at: Timestamp,
+) -> Outcome<CanceledCall> {
+    let row = known_agent(db, agent)?;
+    let missing = || Denial::NotFound { what: "call", name: call.to_string() };
+    let sql = format!("SELECT {CALL} FROM call WHERE id = ? AND agent = ?");
+    let found = first(db, &sql, params![call.0, row], |row| call_at(row, 0))?.ok_or_else(missing)?;
+    let answer = FinishedCall { id: call.clone(), outcome: Answer::canceled(&found), at };
+    match finish(db, session, &answer)? {
+        Some(Finish::Awaited(_, echo) | Finish::Late(_, echo)) => {
+            let call = CallRow { state: CallState::Done, outcome: Some(answer.outcome), ..found };
+            Ok(CanceledCall { call, echo })
+        }
+        Some(Finish::Already) => {
+            let ended = found.outcome.map_or("over", |outcome| outcome.status.as_str());
+            Err(Denial::CallOver { call: call.clone(), ended }.into())
+        }
+        None => Err(missing().into()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Reading on an agent's behalf: every query names the agent, so that no row of another's comes out.
+
+use agent::event::Said;
+use agent::id::{AgentId, SpaceId};
+use agent::life::SpaceFacts;
+use agent::port::{BoxFuture, Lookup, StoreError};
+use agent::run::Run;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::tables::facts::members;
+use crate::sqlite::tables::messages::said;
+use crate::sqlite::tables::rows::{SPACE, bytes, first, named, space_at, u64_at};
+use crate::sqlite::tables::runs::runs;
+
+impl Lookup for Sqlite {
+    fn messages(
+        &self,
+        agent: AgentId,
+        space: SpaceId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+        let done = self.read(Who::Living, move |db, _| messages(db, agent, space, before, limit));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn space(
+        &self,
+        agent: AgentId,
+        id_or_name: String,
+    ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
+        let done = self.look(Who::Living, move |db, _| space(db, agent, &id_or_name));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
+        let done = self.read(Who::Living, move |db, _| runs(db, agent, None, limit));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+fn space(db: &Connection, agent: AgentId, text: &str) -> Outcome<Option<SpaceFacts>> {
+    let (column, value) = named(text, "s.uuid", "s.name");
+    let sql = format!(
+        "SELECT s.id, {SPACE} FROM space s JOIN entity e ON e.uuid = ?1 \
+         JOIN member mine ON mine.space = s.id AND mine.entity = e.id WHERE {column} = ?2"
+    );
+    let found = first(db, &sql, params![bytes(agent.0), value], |row| {
+        Ok((row.get::<_, i64>(0)?, space_at(row, 1)?))
+    })?;
+    let Some((row, space)) = found else { return Ok(None) };
+    Ok(Some(SpaceFacts { space, members: members(db, row)?, more_members: 0 }))
+}
+
+fn messages(
+    db: &Connection,
+    agent: AgentId,
+    space: SpaceId,
+    before: Option<u64>,
+    limit: u32,
+) -> Outcome<Option<(Vec<Said>, u64)>> {
+    let sql = "SELECT s.id, s.head_seq FROM space s JOIN member m ON m.space = s.id \
+               JOIN entity e ON e.id = m.entity WHERE s.uuid = ? AND e.uuid = ?";
+    let place = first(db, sql, params![bytes(space.0), bytes(agent.0)], |row| {
+        Ok((row.get::<_, i64>(0)?, u64_at(row, 1)?))
+    })?;
+    let Some((row, total)) = place else { return Ok(None) };
+    let mut found = said(db, row, 0, before.unwrap_or(u64::MAX), limit.into())?;
+    found.reverse();
+    Ok(Some((found, total)))
+}

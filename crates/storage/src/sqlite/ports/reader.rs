@@ -1,0 +1,305 @@
+//! Paged questions of console and CLI about people, spaces and what is said. Those about agents'
+//! lives are in `reader/lives`. Cursors are opaque to clients and name the last row of the page.
+
+pub(crate) mod lives;
+mod page;
+mod recent;
+
+use agent::call::CallRow;
+use agent::entity::{Entity, EntityKind, Member, Space};
+use agent::entry::{Entry, View};
+use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
+use agent::life::{Facts, Resting};
+use agent::limits;
+use agent::port::{
+    AgentCard, BoxFuture, CommitRow, Happening, InboxRow, Page, PageRequest, Reader, StoreError, Totals,
+};
+use agent::run::Run;
+use agent::space::Message;
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use self::recent::recent;
+use super::reader::page::{paged, rows_of};
+use crate::sqlite::engine::fault::{Outcome, of};
+use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::{Sqlite, Who};
+use crate::sqlite::tables::entries::{entries, view};
+use crate::sqlite::tables::facts::{facts, members};
+use crate::sqlite::tables::messages::{MESSAGE, message_at, message_by};
+use crate::sqlite::tables::rows::{
+    ENTITY, SPACE, agent_row, all, bytes, entity_at, entity_row, first, int, kind_code, named, space_at,
+    space_row,
+};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::totals::totals;
+use crate::sqlite::tables::{calls, runs};
+
+fn entities(db: &Connection, kind: Option<EntityKind>, page: &PageRequest) -> Outcome<Page<Entity>> {
+    let limit = rows_of(page);
+    let after = page.cursor.as_deref().unwrap_or("");
+    let sql = format!(
+        "SELECT {ENTITY} FROM entity e WHERE e.name > ?1 AND (?2 IS NULL OR e.kind = ?2) ORDER BY e.name LIMIT ?3"
+    );
+    let found = all(db, &sql, params![after, kind.map(kind_code), limit + 1], |row| entity_at(row, 0))?;
+    Ok(paged(found, limit, |entity| entity.name.clone()))
+}
+
+/// By id where the text is one, else by handle in any case.
+fn entity(db: &Connection, text: &str) -> Outcome<Option<Entity>> {
+    let (column, value) = named(text, "e.uuid", "e.name");
+    let sql = format!("SELECT {ENTITY} FROM entity e WHERE {column} = ?");
+    first(db, &sql, [value], |row| entity_at(row, 0))
+}
+
+/// Spaces of one member up to which they are looked at and sorted. Whoever is in more is in many of all:
+/// then all are gone through by name until a page is full.
+const SORTED_MAX: usize = 1_000;
+
+fn spaces(db: &Connection, member: Option<EntityId>, page: &PageRequest) -> Outcome<Page<Space>> {
+    let limit = rows_of(page);
+    let after = page.cursor.as_deref().unwrap_or("");
+    let member = match member {
+        Some(member) => Some(entity_row(db, member.0)?.unwrap_or(0)),
+        None => None,
+    };
+    let of = match member {
+        None => "space s WHERE ?2 IS NULL",
+        Some(row) if is_in_few(db, row)? => {
+            "member m CROSS JOIN space s ON s.id = m.space WHERE m.entity = ?2"
+        }
+        Some(_) => "space s WHERE EXISTS (SELECT 1 FROM member m WHERE m.space = s.id AND m.entity = ?2)",
+    };
+    let sql = format!("SELECT {SPACE} FROM {of} AND s.name > ?1 ORDER BY s.name LIMIT ?3");
+    let found = all(db, &sql, params![after, member, limit + 1], |row| space_at(row, 0))?;
+    Ok(paged(found, limit, |space| space.name.clone()))
+}
+
+fn is_in_few(db: &Connection, entity: i64) -> Outcome<bool> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM member WHERE entity = ? LIMIT ?)";
+    let bound = int(SORTED_MAX as u64) + 1;
+    let count: i64 = db.prepare_cached(sql)?.query_row(params![entity, bound], |row| row.get(0))?;
+    Ok(count < bound)
+}
+
+fn space(db: &Connection, text: &str) -> Outcome<Option<Space>> {
+    let (column, value) = named(text, "s.uuid", "s.name");
+    let sql = format!("SELECT {SPACE} FROM space s WHERE {column} = ?");
+    first(db, &sql, [value], |row| space_at(row, 0))
+}
+
+fn messages(
+    db: &Connection,
+    space: SpaceId,
+    after: Option<u64>,
+    before: Option<u64>,
+    limit: u32,
+) -> Outcome<Vec<Message>> {
+    let Some(row) = space_row(db, space)? else { return Ok(Vec::new()) };
+    let order = if after.is_some() { "ASC" } else { "DESC" };
+    let sql =
+        format!("{MESSAGE} WHERE m.space = ?1 AND m.seq > ?2 AND m.seq < ?3 ORDER BY m.seq {order} LIMIT ?4");
+    let bounds = params![row, int(after.unwrap_or(0)), int(before.unwrap_or(u64::MAX)), limit];
+    let mut found = all(db, &sql, bounds, message_at)?;
+    if after.is_none() {
+        found.reverse();
+    }
+    Ok(found)
+}
+
+fn messages_since_rev(db: &Connection, space: SpaceId, rev: u64, limit: u32) -> Outcome<Vec<Message>> {
+    let Some(row) = space_row(db, space)? else { return Ok(Vec::new()) };
+    let sql = format!("{MESSAGE} WHERE m.space = ? AND m.rev > ? ORDER BY m.rev LIMIT ?");
+    all(db, &sql, params![row, int(rev), limit], message_at)
+}
+
+fn said_in(db: &Connection, cycle: CycleId) -> Outcome<Vec<Message>> {
+    // In the order of saying: by space that is the seq, across spaces the order of the calls.
+    let sql = format!(
+        "{MESSAGE} LEFT JOIN call c ON c.id = m.call WHERE m.cycle = ? ORDER BY c.step, c.idx, m.seq"
+    );
+    all(db, &sql, [bytes(cycle.0)], message_at)
+}
+
+impl Sqlite {
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let done = self.read(Who::Doors, work);
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn ask_for_one<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let done = self.look(Who::Doors, work);
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+impl Reader for Sqlite {
+    fn totals(&self) -> BoxFuture<'_, Result<Totals, StoreError>> {
+        self.ask(|db, session| totals(db, &session.counted))
+    }
+
+    fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
+        Box::pin(async move {
+            Ok(self
+                .among(Way::Read(Who::Doors), move |db, session| lives::agents(db, &session.configs, &page))
+                .await?)
+        })
+    }
+
+    fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
+        Box::pin(async move {
+            Ok(self
+                .among(Way::Read(Who::Doors), move |db, session| lives::agent(db, &session.configs, agent))
+                .await?)
+        })
+    }
+
+    fn facts(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<Facts>, StoreError>> {
+        self.ask(move |db, _| agent_row(db, agent.0)?.map(|row| facts(db, row)).transpose())
+    }
+
+    fn entities(
+        &self,
+        kind: Option<EntityKind>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Entity>, StoreError>> {
+        self.ask(move |db, _| entities(db, kind, &page))
+    }
+
+    fn entity(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Entity>, StoreError>> {
+        self.ask_for_one(move |db, _| entity(db, &id_or_name))
+    }
+
+    fn spaces(
+        &self,
+        member: Option<EntityId>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<Space>, StoreError>> {
+        self.ask(move |db, _| spaces(db, member, &page))
+    }
+
+    fn space(&self, id_or_name: String) -> BoxFuture<'_, Result<Option<Space>, StoreError>> {
+        self.ask_for_one(move |db, _| space(db, &id_or_name))
+    }
+
+    fn members(&self, space: SpaceId) -> BoxFuture<'_, Result<Vec<Member>, StoreError>> {
+        self.ask_for_one(move |db, _| space_row(db, space)?.map_or(Ok(Vec::new()), |row| members(db, row)))
+    }
+
+    fn share_a_space(&self, one: EntityId, other: EntityId) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.ask_for_one(move |db, _| {
+            let sql = "SELECT 1 FROM entity e JOIN member m ON m.entity = e.id JOIN entity o ON o.uuid = ?2 \
+                       JOIN member n ON n.space = m.space AND n.entity = o.id WHERE e.uuid = ?1 LIMIT 1";
+            Ok(db.prepare_cached(sql)?.exists(params![bytes(one.0), bytes(other.0)])?)
+        })
+    }
+
+    fn resting(
+        &self,
+        space: SpaceId,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
+        Box::pin(async move {
+            Ok(self.among(Way::Read(Who::Doors), move |db, _| lives::resting(db, space, now)).await?)
+        })
+    }
+
+    fn messages(
+        &self,
+        space: SpaceId,
+        after: Option<u64>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.ask(move |db, _| messages(db, space, after, before, limit))
+    }
+
+    fn messages_since_rev(
+        &self,
+        space: SpaceId,
+        rev: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.ask(move |db, _| messages_since_rev(db, space, rev, limit))
+    }
+
+    fn recent(
+        &self,
+        agents: Option<Vec<AgentId>>,
+        since: Option<Timestamp>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Happening>, StoreError>> {
+        let limit = limit.clamp(1, limits::PAGE_MAX);
+        self.ask(move |db, _| recent(db, agents.as_deref(), since, limit))
+    }
+
+    fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>> {
+        self.ask(move |db, _| message_by(db, message))
+    }
+
+    fn said_in(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>> {
+        self.ask(move |db, _| said_in(db, cycle))
+    }
+
+    fn inbox(
+        &self,
+        agent: AgentId,
+        state: Option<String>,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Page<InboxRow>, StoreError>> {
+        self.ask(move |db, _| lives::inbox(db, agent, state.as_deref(), &page))
+    }
+
+    fn event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<Option<InboxRow>, StoreError>> {
+        self.ask(move |db, _| lives::event(db, agent, &event))
+    }
+
+    fn open_calls(&self, agent: AgentId) -> BoxFuture<'_, Result<Vec<CallRow>, StoreError>> {
+        self.ask(move |db, _| calls::open(db, agent))
+    }
+
+    fn runs(&self, agent: AgentId, page: PageRequest) -> BoxFuture<'_, Result<Page<Run>, StoreError>> {
+        self.ask(move |db, _| {
+            let limit = rows_of(&page);
+            let found = runs::runs(db, agent, page.cursor.and_then(|cursor| cursor.parse().ok()), limit + 1)?;
+            Ok(paged(found, limit, |run| run.ordinal.to_string()))
+        })
+    }
+
+    fn run(&self, cycle: CycleId) -> BoxFuture<'_, Result<Option<Run>, StoreError>> {
+        self.ask(move |db, _| runs::run_of(db, cycle))
+    }
+
+    fn entries(
+        &self,
+        agent: AgentId,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Entry>, StoreError>> {
+        self.ask(move |db, _| match agent_row(db, agent.0)? {
+            Some(row) => {
+                entries(db, row, (after.saturating_add(1), u64::MAX), limit.into()).map_err(of(agent))
+            }
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn view(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<View>, StoreError>> {
+        self.ask(move |db, _| agent_row(db, agent.0)?.map(|row| view(db, row)).transpose())
+    }
+
+    fn commits(
+        &self,
+        agent: AgentId,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CommitRow>, StoreError>> {
+        self.ask(move |db, _| runs::commits(db, agent, after, limit))
+    }
+}

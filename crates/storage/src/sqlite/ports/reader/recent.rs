@@ -1,0 +1,84 @@
+//! What happened last in the whole house, without an index by time: the places where something
+//! happened last are found by one look at each, and only these are read.
+
+use agent::id::AgentId;
+use agent::port::Happening;
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::tables::messages::{MESSAGE, message_at};
+use crate::sqlite::tables::rows::{agent_row, all, ms, to_json};
+use crate::sqlite::tables::runs::newest_runs;
+
+/// Spaces by the time of their last message, newest first; of certain members where named.
+const BUSY_SPACES: &str = "SELECT s.id, (SELECT m.at FROM message m WHERE m.space = s.id AND m.seq = s.head_seq) AS last \
+    FROM space s WHERE s.head_seq > 0 AND (?1 IS NULL OR s.id IN (SELECT x.space FROM member x \
+    WHERE x.entity IN (SELECT value FROM json_each(?1)))) ORDER BY last DESC LIMIT ?2";
+/// Agents by the end of their newest receipt, newest first.
+const BUSY_AGENTS: &str = "SELECT l.agent, (SELECT r.ended_at FROM run r WHERE r.agent = l.agent AND r.ordinal = l.cycles) AS last \
+    FROM life l WHERE l.cycles > 0 AND (?1 IS NULL OR l.agent IN (SELECT value FROM json_each(?1))) \
+    ORDER BY last DESC LIMIT ?2";
+
+/// The last things, oldest first.
+pub(super) fn recent(
+    db: &Connection,
+    agents: Option<&[AgentId]>,
+    since: Option<Timestamp>,
+    limit: u32,
+) -> Outcome<Vec<Happening>> {
+    let of = match agents {
+        None => None,
+        Some(agents) => {
+            let mut rows = Vec::with_capacity(agents.len());
+            for agent in agents {
+                rows.extend(agent_row(db, agent.0)?);
+            }
+            Some(to_json(&rows)?)
+        }
+    };
+    let mut found = Newest { limit: limit as usize, since: since.map(ms), all: Vec::new() };
+    for (space, last) in busy(db, BUSY_SPACES, of.as_deref(), limit)? {
+        if !found.wants(last) {
+            break;
+        }
+        let sql = format!("{MESSAGE} WHERE m.space = ? ORDER BY m.seq DESC LIMIT ?");
+        found.take(all(db, &sql, params![space, limit], message_at)?.into_iter().map(Happening::Said));
+    }
+    for (agent, last) in busy(db, BUSY_AGENTS, of.as_deref(), limit)? {
+        if !found.wants(last) {
+            break;
+        }
+        found.take(newest_runs(db, agent, limit)?.into_iter().map(Happening::Lived));
+    }
+    found.all.reverse();
+    Ok(found.all)
+}
+
+fn busy(db: &Connection, sql: &str, of: Option<&str>, limit: u32) -> Outcome<Vec<(i64, i64)>> {
+    all(db, sql, params![of, limit], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0))))
+}
+
+/// The newest things of what was seen so far, newest first.
+struct Newest {
+    limit: usize,
+    since: Option<i64>,
+    all: Vec<Happening>,
+}
+
+impl Newest {
+    /// Whether a place whose last happening was then can have anything that belongs here.
+    fn wants(&self, last: i64) -> bool {
+        let full = self.all.len() >= self.limit;
+        let oldest = self.all.last().filter(|_| full).map_or(i64::MIN, |oldest| ms(oldest.at()));
+        last >= oldest && self.since.is_none_or(|since| last > since)
+    }
+
+    fn take(&mut self, more: impl Iterator<Item = Happening>) {
+        let since = self.since.unwrap_or(i64::MIN);
+        self.all.extend(more.filter(|happening| ms(happening.at()) > since));
+        // Stable: what happened in one millisecond keeps the order of its place.
+        self.all.sort_by_key(|happening| std::cmp::Reverse(happening.at()));
+        self.all.truncate(self.limit);
+    }
+}

@@ -1,0 +1,198 @@
+//! What administrators and people do: keys and the first world here, the rest in the files beside it.
+
+mod agents;
+mod events;
+mod spaces;
+
+use agent::entity::{Entity, Space};
+use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
+use agent::life::Standing;
+use agent::port::{
+    BoxFuture, CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman,
+    NewSpace, Registry, RegistryError, RequestKey, SentAgain, SpaceChange,
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::engine::schema::{meta, set_meta};
+use crate::sqlite::ports::{Sqlite, Who, calls};
+use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run, uuid_at, uuid_or_none};
+
+fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
+    let NewCredential { credential, secret_hash, at, replace_label } = new;
+    if *replace_label {
+        run(db, "DELETE FROM credential WHERE label = ?", [&credential.label])?;
+    }
+    let entity = match credential.kind {
+        CredentialKind::Admin => None,
+        CredentialKind::Entity(entity) => {
+            let denial = || Denial::NotFound { what: "entity", name: entity.to_string() };
+            Some(entity_row(db, entity.0)?.ok_or_else(denial)?)
+        }
+    };
+    let sql = "INSERT INTO credential (id, entity, label, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)";
+    run(db, sql, params![bytes(credential.id.0), entity, credential.label, secret_hash, ms(*at)]).map(drop)
+}
+
+fn credential(db: &Connection, secret_hash: &str) -> Outcome<Option<Credential>> {
+    let sql = "SELECT c.id, c.label, e.uuid FROM credential c LEFT JOIN entity e ON e.id = c.entity \
+               WHERE c.secret_hash = ? AND c.revoked_at IS NULL";
+    first(db, sql, [secret_hash], |row| {
+        let kind = uuid_or_none(row, 2)?
+            .map_or(CredentialKind::Admin, |id: Uuid| CredentialKind::Entity(EntityId(id)));
+        Ok(Credential { id: CredentialId(uuid_at(row, 0)?), kind, label: row.get(1)? })
+    })
+}
+
+fn is_founded(db: &Connection) -> Outcome<bool> {
+    Ok(meta(db, "founded_at")?.is_some())
+}
+
+fn found(db: &Connection, founding: Founding) -> Outcome<bool> {
+    if is_founded(db)? {
+        return Ok(false);
+    }
+    set_meta(db, "founded_at", ms(founding.human.at))?;
+    agents::create_human(db, founding.human)?;
+    if let Some(agent) = founding.agent {
+        agents::create_agent(db, agent)?;
+    }
+    spaces::open(db, founding.space)?;
+    add_credential(db, &founding.admin)?;
+    Ok(true)
+}
+
+impl Registry for Sqlite {
+    fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
+        Box::pin(async move {
+            // Every start asks, also one that has no room to write.
+            if self.look(Who::Doors, |db, _| is_founded(db)).await? {
+                return Ok(false);
+            }
+            self.administer(move |db| found(db, founding)).await
+        })
+    }
+
+    fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>> {
+        self.administer(move |db| agents::create_human(db, new))
+    }
+
+    fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>> {
+        self.administer(move |db| agents::create_agent(db, new))
+    }
+
+    fn amend_agent(
+        &self,
+        agent: AgentId,
+        display_name: Option<String>,
+        config: Option<Value>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| {
+            agents::amend_agent(db, agent, display_name.as_deref(), config.as_ref(), at)
+        })
+    }
+
+    fn set_standing(
+        &self,
+        agent: AgentId,
+        standing: Standing,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| agents::set_standing(db, agent, standing, at))
+    }
+
+    fn cancel(
+        &self,
+        agent: AgentId,
+        cycle: Option<CycleId>,
+    ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
+        let now = self.inner.session.clock.now();
+        self.administer(move |db| agents::cancel(db, agent, cycle, now))
+    }
+
+    fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
+        let done = self.write(move |db, session| events::cancel(db, session, agent, &event));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn cancel_call(
+        &self,
+        agent: AgentId,
+        call: CallId,
+    ) -> BoxFuture<'_, Result<CanceledCall, RegistryError>> {
+        let now = self.inner.session.clock.now();
+        let done = self.write(move |db, session| calls::cancel(db, session, agent, &call, now));
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn send_again(
+        &self,
+        agent: AgentId,
+        event: EventId,
+        fresh: EventId,
+        request: Option<RequestKey>,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<SentAgain, RegistryError>> {
+        let done = self.write(move |db, session| {
+            events::send_again(db, session, agent, &event, fresh, request.as_ref(), at)
+        });
+        Box::pin(async move { Ok(done.await?) })
+    }
+
+    fn drop_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| events::drop_event(db, agent, &event))
+    }
+
+    fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::open(db, new))
+    }
+
+    fn amend_space(
+        &self,
+        space: SpaceId,
+        change: SpaceChange,
+    ) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::amend(db, space, &change))
+    }
+
+    fn close_space(&self, space: SpaceId) -> BoxFuture<'_, Result<Space, RegistryError>> {
+        self.administer(move |db| spaces::close(db, space))
+    }
+
+    fn add_member(
+        &self,
+        space: SpaceId,
+        entity: EntityId,
+        role: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| spaces::add_member(db, space, entity, &role, at))
+    }
+
+    fn remove_member(&self, space: SpaceId, entity: EntityId) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        self.administer(move |db| spaces::remove_member(db, space, entity))
+    }
+
+    fn add_credential(&self, new: NewCredential) -> BoxFuture<'_, Result<(), RegistryError>> {
+        self.administer(move |db| add_credential(db, &new))
+    }
+
+    fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
+        let done = self.look(Who::Doors, move |db, _| credential(db, &secret_hash));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}
+
+impl Sqlite {
+    fn administer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, RegistryError>> {
+        let done = self.write(move |db, _| work(db));
+        Box::pin(async move { Ok(done.await?) })
+    }
+}

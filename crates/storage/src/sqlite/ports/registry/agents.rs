@@ -1,0 +1,179 @@
+//! People and agents: made, changed, suspended, resumed, retired, and their cycles canceled. What may be done is
+//! decided by `agent::registry`.
+
+use agent::config::{AgentConfig, Urgency};
+use agent::entity::{Entity, EntityKind};
+use agent::id::{AgentId, CycleId};
+use agent::life::Standing;
+use agent::port::{Denial, NewAgent, NewHuman};
+use agent::registry::{StandingChange, cancel_cycle, change_standing};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::Value;
+
+use crate::sqlite::engine::fault::{Outcome, damaged, of};
+use crate::sqlite::tables::agents::known_agent;
+use crate::sqlite::tables::configs::config_of;
+use crate::sqlite::tables::events::cancel_all;
+use crate::sqlite::tables::facts::touch_entity;
+use crate::sqlite::tables::life::open_at;
+use crate::sqlite::tables::notes::{end_plans, free_plans, hold_plans};
+use crate::sqlite::tables::rows::{
+    STANDINGS, bytes, first, int, kind_code, ms, place_of, run, standing_at, to_json, u64_at, uuid_or_none,
+    wake_on_code,
+};
+use crate::sqlite::tables::waits;
+
+fn make_entity(db: &Connection, entity: &Entity) -> Outcome<i64> {
+    let taken = "SELECT 1 FROM entity WHERE name = ? OR uuid = ?";
+    if db.prepare_cached(taken)?.exists(params![entity.name, bytes(entity.id.0)])? {
+        return Err(Denial::NameTaken { what: "entity", name: entity.name.clone() }.into());
+    }
+    let sql = "INSERT INTO entity (uuid, kind, name, display_name, external_id, created_at) VALUES (?, ?, ?, ?, ?, ?)";
+    let row = params![
+        bytes(entity.id.0),
+        kind_code(entity.kind),
+        entity.name,
+        entity.display_name,
+        entity.external_id,
+        ms(entity.created_at)
+    ];
+    Ok(db.prepare_cached(sql)?.insert(row)?)
+}
+
+pub(super) fn create_human(db: &Connection, new: NewHuman) -> Outcome<Entity> {
+    let NewHuman { id, name, display_name, external_id, at } = new;
+    let entity = Entity { id, kind: EntityKind::Human, name, display_name, external_id, created_at: at };
+    make_entity(db, &entity)?;
+    Ok(entity)
+}
+
+pub(super) fn create_agent(db: &Connection, new: NewAgent) -> Outcome<Entity> {
+    let entity = Entity {
+        id: new.id.entity(),
+        kind: EntityKind::Agent,
+        name: new.name,
+        display_name: new.display_name,
+        external_id: None,
+        created_at: new.at,
+    };
+    let row = make_entity(db, &entity)?;
+    let sql = "INSERT INTO agent (id, standing, config_rev, wake_on, hop_limit, inbox_max, debounce) \
+               VALUES (?, 0, 0, 0, 0, 0, 0)";
+    run(db, sql, [row])?;
+    run(db, "INSERT INTO inbox_head (agent) VALUES (?)", [row])?;
+    run(db, "INSERT INTO life (agent) VALUES (?)", [row])?;
+    put_config(db, row, 1, &new.config, new.at)?;
+    Ok(entity)
+}
+
+/// A new revision, and what accepting needs of it beside the agent.
+fn put_config(db: &Connection, agent: i64, rev: u64, config: &AgentConfig, at: Timestamp) -> Outcome<()> {
+    let sql = "INSERT INTO config_rev (agent, rev, at, config) VALUES (?, ?, ?, ?)";
+    run(db, sql, params![agent, int(rev), ms(at), to_json(config)?])?;
+    let sql = "UPDATE agent SET config_rev = ?, wake_on = ?, hop_limit = ?, inbox_max = ?, debounce = ?, \
+               urgency = ? WHERE id = ?";
+    let wake_on = wake_on_code(config.wake_on);
+    let (inbox_max, debounce) = (config.limits.inbox_max, int(config.debounce));
+    let urgency = Some(&config.urgency).filter(|urgency| **urgency != Urgency::default());
+    let urgency = urgency.map(to_json).transpose()?;
+    run(db, sql, params![int(rev), wake_on, config.hop_limit, inbox_max, debounce, urgency, agent]).map(drop)
+}
+
+pub(super) fn amend_agent(
+    db: &Connection,
+    agent: AgentId,
+    display_name: Option<&str>,
+    patch: Option<&Value>,
+    at: Timestamp,
+) -> Outcome<u64> {
+    let row = known_agent(db, agent)?;
+    let rev = first(db, "SELECT config_rev FROM agent WHERE id = ?", [row], |row| u64_at(row, 0));
+    let rev = rev.map_err(of(agent))?.unwrap_or(0);
+    if let Some(name) = display_name {
+        run(db, "UPDATE entity SET display_name = ? WHERE id = ?", params![name, row])?;
+        touch_entity(db, row)?;
+    }
+    let Some(patch) = patch else { return Ok(rev) };
+    let old = config_of(db, row, rev).map_err(of(agent))?;
+    let new = old.amended(patch)?;
+    if new == old {
+        return Ok(rev);
+    }
+    put_config(db, row, rev + 1, &new, at)?;
+    // What kept it from its work may be mended now.
+    let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
+               JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.rest_reason IS NOT NULL";
+    if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
+        waits::end(db, row, open, at)?;
+    }
+    Ok(rev + 1)
+}
+
+pub(super) fn set_standing(
+    db: &Connection,
+    agent: AgentId,
+    standing: Standing,
+    at: Timestamp,
+) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| standing_at(row, 0));
+    // Also whoever's standing cannot be read may be suspended or retired.
+    let was = was.ok().flatten().unwrap_or(Standing::Active);
+    match change_standing(agent, was, standing)? {
+        StandingChange::Nothing => return Ok(()),
+        StandingChange::Resume => return resume(db, row, at).map_err(of(agent)),
+        StandingChange::Suspend => {
+            run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [row])?;
+            hold_plans(db, row)?;
+        }
+        StandingChange::Retire => retire(db, row, at)?,
+    }
+    let sql = "UPDATE agent SET standing = ?, damage = NULL WHERE id = ?";
+    run(db, sql, params![place_of(&STANDINGS, &standing), row]).map(drop)
+}
+
+/// Lets an agent live (on), which must be able to: its config and its open cycle can be read. It is also the
+/// word to try at once whatever it waits for.
+fn resume(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+    let sql = "SELECT l.commit_n, l.open_cycle, a.config_rev, l.open, a.standing FROM agent a \
+               JOIN life l ON l.agent = a.id WHERE a.id = ?";
+    let read = first(db, sql, [row], |found| {
+        standing_at(found, 4)?;
+        config_of(db, row, u64_at(found, 2)?)?;
+        open_at(found, 3)?;
+        u64_at(found, 0)?;
+        uuid_or_none(found, 1)
+    })?;
+    let open = read.ok_or_else(|| damaged("it has no life"))?;
+    run(db, "UPDATE agent SET standing = 0, damage = NULL WHERE id = ?", [row])?;
+    free_plans(db, row)?;
+    waits::end(db, row, open.is_some(), at)
+}
+
+/// Ends what an agent has begun, whatever of it can be read: nobody could end it otherwise.
+fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
+    let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
+    end_plans(db, row, n.unwrap_or(0))?;
+    cancel_all(db, row)?;
+    // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
+    let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
+               FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
+    run(db, sql, params![row, ms(at)]).map(drop)
+}
+
+pub(super) fn cancel(
+    db: &Connection,
+    agent: AgentId,
+    cycle: Option<CycleId>,
+    now: Timestamp,
+) -> Outcome<CycleId> {
+    let row = known_agent(db, agent)?;
+    let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
+    let open = cancel_cycle(agent, open.flatten().map(CycleId), cycle)?;
+    // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
+    let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
+               due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";
+    run(db, sql, params![bytes(open.0), ms(now), row])?;
+    Ok(open)
+}

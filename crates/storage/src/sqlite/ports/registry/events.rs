@@ -1,0 +1,132 @@
+//! What operators do with single events of a ledger: take back what waits, send again what died or
+//! was lived, give up what died. Every event keeps its row, in exactly one state.
+
+use agent::event::{Event, Fate};
+use agent::id::{AgentId, CycleId, EventId};
+use agent::limits;
+use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
+use agent::registry::{self, Resend};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::tables::agents::known_agent;
+use crate::sqlite::tables::events::{Head, admit, fate_at, known, put_waiting, set_fate};
+use crate::sqlite::tables::held;
+use crate::sqlite::tables::inbox::ledger;
+use crate::sqlite::tables::requests::{answered, remember};
+use crate::sqlite::tables::rows::{first, key, ms, run, time, uuid_or_none};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::waits::due_at;
+
+/// An event of the ledger, as far as its state goes.
+struct Found {
+    seq: i64,
+    fate: Fate,
+    space: Option<i64>,
+    taken: bool,
+    open: Option<CycleId>,
+}
+
+fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
+    let sql = "SELECT e.seq, e.state, e.cycle, e.step, e.reason, e.space, coalesce(w.taken, 0), l.open_cycle FROM event e \
+               JOIN life l ON l.agent = e.agent LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq \
+               WHERE e.agent = ? AND e.id = ?";
+    let found = first(db, sql, params![agent, key(&event.0)], |row| {
+        Ok(Found {
+            seq: row.get(0)?,
+            fate: fate_at(row, 1)?,
+            space: row.get(5)?,
+            taken: row.get(6)?,
+            open: uuid_or_none(row, 7)?.map(CycleId),
+        })
+    })?;
+    Ok(found.ok_or_else(|| Denial::NotFound { what: "event", name: event.to_string() })?)
+}
+
+/// Takes back what waits or is held.
+pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: &EventId) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let found = find(db, row, event)?;
+    let nobody = || damaged(format!("event `{event}` is taken by no cycle"));
+    let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
+    registry::cancel_event(event, &found.fate, taken_by)?;
+    set_fate(db, row, found.seq, &Fate::Canceled { reason: None })?;
+    if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
+        return held::forget(db, row);
+    }
+    let head = Head::read(db, row)?;
+    // An open cycle is due by itself, whatever waits.
+    let due = match found.open {
+        Some(_) => head.due_at,
+        None => {
+            let hold = head.hold_until.map(time).transpose()?;
+            due_at(db, session.boot, row, head.standing, hold, session.clock.now())?.map(ms)
+        }
+    };
+    let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
+    run(db, sql, params![due, row]).map(drop)
+}
+
+/// Gives a dead event up.
+pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
+    let row = known_agent(db, agent)?;
+    let found = find(db, row, event)?;
+    registry::drop_event(event, &found.fate)?;
+    set_fate(db, row, found.seq, &Fate::Dropped)
+}
+
+/// Sends an event again, once per key.
+pub(super) fn send_again(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    event: &EventId,
+    fresh: EventId,
+    request: Option<&RequestKey>,
+    at: Timestamp,
+) -> Outcome<SentAgain> {
+    let row = known_agent(db, agent)?;
+    if let Some(answer) = request.map(|request| answered(db, request)).transpose()?.flatten() {
+        if answer == Accepted::Conflict {
+            return Ok(SentAgain::Conflict);
+        }
+        let anew = known(db, row, &fresh)?;
+        return Ok(SentAgain::Before(if anew { fresh } else { event.clone() }));
+    }
+    let found = find(db, row, event)?;
+    let mut head = Head::read(db, row)?;
+    let old = read(db, row, event)?;
+    let how = registry::send_again(agent, head.room(), &old, &found.fate)?;
+    let waken = |at: Option<i64>| -> Outcome<Option<Waken>> {
+        at.map(|at| Ok(Waken { agent, at: time(at)?, urgent: false })).transpose()
+    };
+    let sent = match how {
+        Resend::Revive => {
+            // Why it died is kept: whatever becomes of it now, it was not read in its place.
+            let sql = "UPDATE event SET state = 0, step = NULL WHERE agent = ? AND seq = ?";
+            run(db, sql, params![row, found.seq])?;
+            let wake = put_waiting(db, session, &mut head, old.urgent, found.seq, ms(at))?;
+            SentAgain::Waits(waken(wake)?)
+        }
+        Resend::Release => {
+            let space = found.space.ok_or_else(|| damaged(format!("event `{event}` is held in no space")))?;
+            let mut room = limits::RELEASE_MAX;
+            SentAgain::Waits(waken(held::release(db, session, &mut head, space, at, &mut room)?)?)
+        }
+        Resend::Anew => {
+            let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
+            let wake = admit(db, session, &mut head, &new, found.space, &Fate::Waiting)?;
+            SentAgain::Anew(fresh, waken(wake)?)
+        }
+    };
+    if let Some(request) = request {
+        remember(db, request, None)?;
+    }
+    Ok(sent)
+}
+
+fn read(db: &Connection, agent: i64, event: &EventId) -> Outcome<Event> {
+    let row = ledger(db, agent, "e.id = ?2 AND ?3 = 0", (key(&event.0), 0), 1)?.pop();
+    Ok(row.ok_or_else(|| damaged(format!("event `{event}` is gone")))?.event)
+}

@@ -1,0 +1,104 @@
+//! Spaces and who is in them. Every change raises the space's `rev`, and the facts of its agents.
+
+use agent::entity::{Member, Space};
+use agent::id::{EntityId, SpaceId};
+use agent::port::{Denial, NewSpace, SpaceChange};
+use agent::registry;
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::tables::facts::touch_space;
+use crate::sqlite::tables::rows::{
+    SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, wake_on_code,
+};
+
+pub(super) fn open(db: &Connection, new: NewSpace) -> Outcome<Space> {
+    let taken = "SELECT 1 FROM space WHERE name = ? OR uuid = ?";
+    if db.prepare_cached(taken)?.exists(params![new.name, bytes(new.id.0)])? {
+        return Err(Denial::NameTaken { what: "space", name: new.name }.into());
+    }
+    let sql = "INSERT INTO space (uuid, name, display_name, description, wake_on, created_at, active_at) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    let wake_on = wake_on_code(new.wake_on);
+    let row = params![bytes(new.id.0), new.name, new.display_name, new.description, wake_on, ms(new.at)];
+    db.prepare_cached(sql)?.insert(row)?;
+    for member in new.members {
+        add_member(db, new.id, member, Member::ROLE, new.at)?;
+    }
+    read(db, new.id)
+}
+
+fn read(db: &Connection, space: SpaceId) -> Outcome<Space> {
+    let sql = format!("SELECT {SPACE} FROM space s WHERE s.uuid = ?");
+    Ok(first(db, &sql, [bytes(space.0)], |row| space_at(row, 0))?.ok_or_else(|| missing(space))?)
+}
+
+fn missing(space: SpaceId) -> Denial {
+    Denial::NotFound { what: "space", name: space.to_string() }
+}
+
+/// Raises `rev`: something durable has changed.
+fn raise(db: &Connection, space: i64) -> Outcome<u64> {
+    let sql = "UPDATE space SET rev = rev + 1 WHERE id = ? RETURNING rev";
+    Ok(first(db, sql, [space], |row| u64_at(row, 0))?.unwrap_or(0))
+}
+
+/// Changes names and rules. What was said before keeps the fate that it got.
+pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Outcome<Space> {
+    let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
+    let sql = "UPDATE space SET display_name = coalesce(?2, display_name), \
+               description = coalesce(?3, description), wake_on = coalesce(?4, wake_on) \
+               WHERE id = ?1 AND (display_name, description, wake_on) != \
+               (coalesce(?2, display_name), coalesce(?3, description), coalesce(?4, wake_on))";
+    let wake_on = change.wake_on.map(wake_on_code);
+    if run(db, sql, params![row, change.display_name, change.description, wake_on])? == 1 {
+        raise(db, row)?;
+        touch_space(db, row)?;
+    }
+    read(db, space)
+}
+
+pub(super) fn close(db: &Connection, space: SpaceId) -> Outcome<Space> {
+    let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
+    if run(db, "UPDATE space SET closed = 1 WHERE id = ? AND closed = 0", [row])? == 1 {
+        raise(db, row)?;
+        touch_space(db, row)?;
+    }
+    read(db, space)
+}
+
+pub(super) fn add_member(
+    db: &Connection,
+    space: SpaceId,
+    entity: EntityId,
+    role: &str,
+    at: Timestamp,
+) -> Outcome<u64> {
+    let (place, who) = rows(db, space, entity)?;
+    let sql = "SELECT count(*), coalesce(sum(entity = ?2), 0) FROM member WHERE space = ?1";
+    let counts = first(db, sql, params![place, who], |row| Ok((u64_at(row, 0)?, u64_at(row, 1)?)))?;
+    let (members, already) = counts.unwrap_or_default();
+    registry::add_member(space, members, already > 0)?;
+    let sql = "INSERT INTO member (space, entity, role, since) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (space, entity) DO UPDATE SET role = excluded.role";
+    run(db, sql, params![place, who, role, ms(at)])?;
+    touch_space(db, place)?;
+    raise(db, place)
+}
+
+pub(super) fn remove_member(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<u64> {
+    let (place, who) = rows(db, space, entity)?;
+    touch_space(db, place)?;
+    if run(db, "DELETE FROM member WHERE space = ? AND entity = ?", params![place, who])? == 0 {
+        return Err(Denial::NotMember { entity, space }.into());
+    }
+    raise(db, place)
+}
+
+fn rows(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<(i64, i64)> {
+    let place = space_row(db, space)?.ok_or_else(|| missing(space))?;
+    let who = entity_row(db, entity.0)?
+        .ok_or_else(|| Denial::NotFound { what: "entity", name: entity.to_string() })?;
+    Ok((place, who))
+}

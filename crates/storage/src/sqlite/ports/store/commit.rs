@@ -1,0 +1,248 @@
+//! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. The parts are written by
+//! `tables` and `say`. Who may write, and what becomes of the rows, is decided by `agent::fencing`.
+
+use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News};
+use agent::event::Principal;
+use agent::fencing::{self, Admission, AuditRow, Due, Post, was_written};
+use agent::id::{AgentId, CycleId};
+use agent::life::{Lease, Standing};
+use agent::limits;
+use agent::port::{Denial, Waken};
+use agent::space::Message;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::{Fault, Outcome};
+use crate::sqlite::ports::store::say::{Spoken, hand_over, say};
+use crate::sqlite::tables::events::cancel_all;
+use crate::sqlite::tables::facts::{facts, touch};
+use crate::sqlite::tables::inbox::{Which, waiting};
+use crate::sqlite::tables::life::{Life, open_at, write};
+use crate::sqlite::tables::messages::places;
+use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
+use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::stages::{Stages, settle};
+use crate::sqlite::tables::waits::due_at;
+use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
+
+/// Writes all of `changes` or nothing.
+pub(super) fn commit(
+    db: &Connection,
+    session: &Session,
+    lease: Lease,
+    changes: &Changes,
+) -> Outcome<(CommitOutcome, Echo)> {
+    let Some(mut life) = Life::read(db, lease.agent)? else { return Err(Fault::Lost) };
+    match fencing::admission(&life.row, lease, changes) {
+        Admission::Write => {}
+        Admission::AskAudit => return done_before(db, &life, lease, changes),
+        Admission::Lost => return Err(Fault::Lost),
+        Admission::Canceled => return Err(Fault::Canceled),
+    }
+    if changes.barrier && barred(db, &life, changes)? {
+        return Err(Fault::Barred);
+    }
+    let answered = calls::answered_before(db, life.agent, &changes.call_changes)?;
+    if !answered.is_empty() {
+        return Err(Fault::Answered(answered));
+    }
+    let n = life.row.commit_n + 1;
+    calls::put(db, life.agent, changes)?;
+    calls::change(db, life.agent, &changes.call_changes)?;
+    // These change spaces, so they come before the inboxes of whoever is spoken to.
+    let mut said = show::updates(db, &changes.call_changes)?;
+    let (spoken, mut wake) = speak(db, session, lease.agent, changes)?;
+    said.extend(spoken);
+    if notes::write(db, life.agent, n, changes)? {
+        touch(db, life.agent)?;
+    }
+    life.head_seq = entries::append(db, life.agent, life.head_seq, &changes.entries)?;
+    entries::put_layers(db, life.agent, changes)?;
+    if let Some(view) = &changes.view {
+        entries::put_view(db, life.agent, n, view)?;
+    }
+    runs::put_step(db, life.agent, changes)?;
+    let mut stages = Stages::before(db, life.agent, changes)?;
+    if changes.kind == CommitKind::Open {
+        open(db, &mut life, changes, &mut stages)?;
+    }
+    let (gone, untaken) = settle(db, life.agent, changes, &mut stages)?;
+    let stages = stages.after()?;
+    life.inbox.waiting = life.inbox.waiting.saturating_sub(gone);
+    life.inbox.taken = life.inbox.taken.saturating_sub(untaken);
+    rest(db, session, &mut life, lease, n, changes)?;
+    runs::audit(db, life.agent, n, lease.epoch, changes)?;
+    write(db, session, &life, changes)?;
+    failpoint::hit!(changes.kind.points().0);
+    let glance = glimpse(db, &life)?;
+    if let Some(at) = life.inbox.due_at.filter(|_| changes.open.is_none()) {
+        wake.push(Waken { agent: lease.agent, at, urgent: false });
+    }
+    let echo = Echo { said: show::spoken(db, said)?, wake, stages };
+    Ok((CommitOutcome::Committed { n, glance }, echo))
+}
+
+/// Whether someone whose event the open cycle lives has said something urgent that it has not taken.
+fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
+    if life.inbox.waiting <= life.inbox.taken || !urgent::waits(db, life.agent)? {
+        return Ok(false);
+    }
+    let requesters = changes.open.as_ref().map_or(&[][..], |open| &open.requesters);
+    let speakers: Vec<&Principal> = requesters.iter().map(|requester| &requester.principal).collect();
+    urgent::waits_of(db, life.agent, &speakers)
+}
+
+/// A commit that the writer cannot tell from lost: the audit decides whether it was done.
+fn done_before(
+    db: &Connection,
+    life: &Life,
+    lease: Lease,
+    changes: &Changes,
+) -> Outcome<(CommitOutcome, Echo)> {
+    let n = changes.expect + 1;
+    let sql = "SELECT epoch, cycle, step, kind FROM commits WHERE agent = ? AND n = ?";
+    let row = first(db, sql, params![life.agent, int(n)], |row| {
+        let (kind, cycle): (String, _) = (row.get(3)?, CycleId(uuid_at(row, 1)?));
+        let (epoch, step, kind) = (u64_at(row, 0)?, u32_at(row, 2)?, CommitKind::parse(&kind));
+        Ok(kind.map(|kind| AuditRow { epoch, cycle, step, kind }))
+    })?;
+    let open = first(db, "SELECT open FROM life WHERE agent = ?", [life.agent], |row| open_at(row, 0))?;
+    if !row.flatten().is_some_and(|row| was_written(row, open.flatten().as_ref(), lease, changes)) {
+        return Err(Fault::Lost);
+    }
+    Ok((CommitOutcome::Committed { n, glance: glimpse(db, life)? }, Echo::default()))
+}
+
+/// Says what the inward calls want said and shows the visible ones, in the order of the calls, or
+/// refuses those calls that may not speak.
+fn speak(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    changes: &Changes,
+) -> Outcome<(Vec<Message>, Vec<Waken>)> {
+    let posts = fencing::posts(changes);
+    let mut places = places(db, fencing::spaces(&posts))?;
+    let (mut said, mut events, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
+    for post in posts {
+        let message = post.message();
+        let place = places.get_mut(&message.space);
+        if matches!(post, Post::Call(_)) {
+            said.extend(show::show(db, place, message)?);
+            continue;
+        }
+        let mine = message.sender == agent.entity();
+        let denied = Denial::NotMember { entity: message.sender, space: message.space };
+        match if mine { say(db, place, message) } else { Err(denied.into()) } {
+            Ok(Spoken::New(message, caused)) => {
+                said.push(message);
+                events.extend(caused);
+            }
+            Ok(Spoken::Before(message)) => said.push(message),
+            Err(Fault::Denied(denial)) => refusals.push(fencing::refusal(message, &denial)),
+            Err(other) => return Err(other),
+        }
+    }
+    if refusals.is_empty() {
+        Ok((said, hand_over(db, session, events)?))
+    } else {
+        Err(Fault::Refused(refusals))
+    }
+}
+
+/// A cycle begins or is taken over: its events are marked, and what failed before is counted.
+fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages<'_>) -> Outcome<()> {
+    if life.inbox.taken > 0 {
+        run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
+    }
+    for tried in &changes.tried {
+        let sql = "UPDATE waiting SET attempts = ?, deaths = ? WHERE agent = ? AND seq = ?";
+        run(db, sql, params![tried.attempts, tried.deaths, life.agent, int(tried.seq)])?;
+    }
+    let taken = changes.open.as_ref().map_or(&[][..], |open| &open.taken);
+    let mut found = 0;
+    for seq in taken {
+        let sql = "UPDATE waiting SET taken = 1 WHERE agent = ? AND seq = ?";
+        if run(db, sql, params![life.agent, int(*seq)])? == 1 {
+            found += 1;
+            stages.waits(int(*seq), true)?;
+        }
+    }
+    if fencing::is_outdated(changes.open.as_ref(), found) {
+        return Err(Fault::Lost);
+    }
+    life.inbox.taken = u32::try_from(found).unwrap_or(u32::MAX);
+    if failpoint::on!("drain-first") {
+        run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 1", [life.agent])?;
+        life.inbox.waiting = life.inbox.waiting.saturating_sub(std::mem::take(&mut life.inbox.taken));
+    }
+    Ok(())
+}
+
+/// What a commit means for the agent's rest: receipt, counters, when it is due again.
+fn rest(
+    db: &Connection,
+    session: &Session,
+    life: &mut Life,
+    lease: Lease,
+    n: u64,
+    changes: &Changes,
+) -> Outcome<()> {
+    let row = fencing::life_after(&life.row, lease, changes);
+    if let Some(receipt) = &changes.run {
+        runs::put_run(db, life.agent, receipt)?;
+    }
+    if changes.retire {
+        run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
+        notes::end_plans(db, life.agent, n)?;
+    }
+    let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes);
+    if inbox.taken < life.inbox.taken {
+        run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
+    }
+    // What came between its last decision and its end, or was given back with it.
+    if fencing::closes(changes) && row.standing == Standing::Retired {
+        inbox.waiting = inbox.waiting.saturating_sub(cancel_all(db, life.agent)?);
+    }
+    inbox.due_at = match due {
+        Due::Unchanged => inbox.due_at,
+        Due::Never => None,
+        Due::At(at) => Some(at),
+        Due::FirstWaiting => {
+            due_at(db, session.boot, life.agent, row.standing, inbox.hold_until, changes.at)?
+        }
+    };
+    (life.row, life.inbox) = (row, inbox);
+    Ok(())
+}
+
+/// What the world did meanwhile, in counts and flags that are found by index.
+fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
+    let sql = "SELECT facts_rev FROM agent WHERE id = ?";
+    let known = fencing::glance(&life.row, &life.inbox, life.newest);
+    let step = life.row.open.zip(life.step);
+    Ok(Glance {
+        urgent: known.waiting > 0 && urgent::waits(db, life.agent)?,
+        detached: calls::count_detached(db, life.agent)?,
+        answered: step.map_or(Ok(0), |step| calls::count_answered(db, life.agent, step))?,
+        facts_rev: first(db, sql, [life.agent], |row| u64_at(row, 0))?.unwrap_or(0),
+        ..known
+    })
+}
+
+/// What is behind the glance of a cycle; `None` where the lease is lost.
+pub(super) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
+    let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.row.epoch == lease.epoch) else {
+        return Ok(None);
+    };
+    let glance = glimpse(db, &life)?;
+    let (mut oldest, mut urgent) = (Vec::new(), Vec::new());
+    if glance.waiting > 0 {
+        oldest = waiting(db, life.agent, &Which::Others, limits::PEEK_MAX, &mut 0)?;
+        if glance.urgent {
+            urgent = waiting(db, life.agent, &Which::Urgent, limits::URGENT_MAX, &mut 0)?;
+        }
+    }
+    let step = life.row.open.zip(life.step);
+    let answered = step.map_or(Ok(Vec::new()), |step| calls::answered(db, life.agent, step))?;
+    Ok(Some(News { glance, oldest, urgent, answered, facts: facts(db, life.agent)? }))
+}

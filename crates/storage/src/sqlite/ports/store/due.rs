@@ -1,0 +1,357 @@
+//! What is due, found by index: agents with work, and plans that become events.
+
+use agent::delivery::is_urgent;
+use agent::event::{Cause, Event, EventData, Fate};
+use agent::id::{AgentId, RootId};
+use agent::life::Plan;
+use agent::limits;
+use agent::plan::{self, Firing};
+use agent::port::{Due, Waken};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use crate::sqlite::engine::fault::{Fault, Outcome, torn};
+use crate::sqlite::tables::events::{Head, admit};
+use crate::sqlite::tables::facts::{plan_at, touch};
+use crate::sqlite::tables::held::release;
+use crate::sqlite::tables::notes::put_plan;
+use crate::sqlite::tables::rows::{
+    agent_row, all, bytes, first, from_json, key_at, ms, run, time, time_at, to_json, trust_at, u32_at,
+    u64_at, uuid_at,
+};
+use crate::sqlite::tables::session::Session;
+
+/// By the partial index over those that are due at all, behind one of them.
+const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.id = h.agent \
+    WHERE h.due_at <= ?1 AND (h.due_at, h.agent) > (?2, ?3) ORDER BY h.due_at, h.agent LIMIT ?4";
+/// The next agent, by the same index.
+const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
+/// The next plan.
+const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
+/// Plans whose time has come, of agents that may live.
+const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
+    p.root, p.hop, p.trust, p.fired FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
+    WHERE p.to_commit IS NULL AND p.fire_at <= ? ORDER BY p.fire_at LIMIT ?";
+
+/// The next held event that time lets go.
+const NEXT_RELEASE: &str = "SELECT min(release_at) FROM event WHERE release_at > ?";
+/// Held events that time lets go, the oldest first.
+pub(super) const RELEASE: &str = "SELECT e.agent, a.uuid, e.space FROM event e JOIN entity a ON a.id = e.agent \
+    JOIN agent g ON g.id = e.agent AND g.damage IS NULL WHERE e.release_at <= ? ORDER BY e.release_at LIMIT 1";
+
+pub(super) fn due(db: &Connection, now: Timestamp, after: Option<Due>, limit: u32) -> Outcome<Vec<Due>> {
+    let (at, agent) = match after {
+        Some(Due { agent, at }) => (ms(at), agent_row(db, agent.0)?.unwrap_or(0)),
+        None => (i64::MIN, 0),
+    };
+    all(db, DUE, params![ms(now), at, agent, limit], |row| {
+        let agent = AgentId(uuid_at(row, 0)?);
+        Ok(Due { agent, at: time_at(row, 1).map_err(torn(agent))? })
+    })
+}
+
+pub(super) fn next_due(db: &Connection, now: Timestamp) -> Outcome<Option<Timestamp>> {
+    let read = |sql| first(db, sql, [ms(now)], |row| Ok(row.get::<_, Option<i64>>(0)?)).map(Option::flatten);
+    let next = [read(NEXT_AGENT)?, read(NEXT_PLAN)?, read(NEXT_RELEASE)?].into_iter().flatten().min();
+    Ok(next.and_then(|at| time(at).ok()))
+}
+
+/// Turns due plans into events of their agents, and lets go what was held long enough. Where more is left than
+/// one command does, it is due at once.
+pub(super) fn fire_due(
+    db: &Connection,
+    session: &Session,
+    now: Timestamp,
+    limit: u32,
+) -> Outcome<Vec<Waken>> {
+    let most = limit.min(limits::PLANS_FIRED_MAX);
+    let mut plans = all(db, PLANS, params![ms(now), most + 1], |row| {
+        let agent = AgentId(uuid_at(row, 1)?);
+        Late::at(row, agent).map_err(torn(agent))
+    })?;
+    let left = if plans.len() > most as usize { plans.pop() } else { None };
+    left.map_or(Ok(()), |late| late.again(db, ms(now) + 1))?;
+    // Whoever was postponed goes before those who would take its room.
+    plans.sort_by_key(|late| late.plan.next_at);
+    let mut wake = Vec::new();
+    for late in &plans {
+        wake.extend(late.fire(db, session, now).map_err(torn(late.agent))?);
+    }
+    let fired = u32::try_from(plans.len()).unwrap_or(u32::MAX);
+    let mut room = limit.saturating_sub(fired).min(limits::RELEASE_MAX);
+    while room > 0 {
+        let next = first(db, RELEASE, [ms(now)], |row| {
+            Ok((row.get::<_, i64>(0)?, AgentId(uuid_at(row, 1)?), row.get::<_, i64>(2)))
+        })?;
+        let Some((row, agent, space)) = next else { break };
+        let release = || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room);
+        if let Some(at) = release().map_err(torn(agent))? {
+            wake.push(Waken { agent, at: time(at)?, urgent: false });
+        }
+    }
+    Ok(wake)
+}
+
+/// A plan whose time has come.
+struct Late {
+    row: i64,
+    agent: AgentId,
+    /// The commit as of which its row is written.
+    n: u64,
+    plan: Plan,
+    cause: Cause,
+    /// Its last event.
+    fired: Option<i64>,
+}
+
+impl Late {
+    fn at(row: &Row<'_>, agent: AgentId) -> Outcome<Self> {
+        let cause = Cause { root: RootId(key_at(row, 8)?), hop: u32_at(row, 9)?, trust: trust_at(row, 10)? };
+        let (n, plan) = (u64_at(row, 2)?, plan_at(row, 3)?);
+        Ok(Self { row: row.get(0)?, agent, n, plan, cause, fired: row.get(11)? })
+    }
+
+    fn fire(&self, db: &Connection, session: &Session, now: Timestamp) -> Outcome<Option<Waken>> {
+        let Some((event, after)) = plan::fire(&self.plan, &self.cause, now) else {
+            // It was looked at too early.
+            return self.again(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
+        };
+        let mut head = Head::read(db, self.row)?;
+        let waits = self.fired.map(|seq| waiting(db, self.row, seq)).transpose()?.flatten();
+        let (mut fired, mut wake) = (self.fired, None);
+        match (Firing::of(waits.is_some(), head.waiting, head.inbox_max), waits) {
+            (Firing::Later, _) => {
+                return self.again(db, ms(now) + limits::PLAN_POSTPONED_MS).map(|()| None);
+            }
+            (Firing::More, Some(waits)) => {
+                let data = to_json(&plan::extended(waits, event.data))?;
+                let sql = "UPDATE event SET data = ? WHERE agent = ? AND seq = ?";
+                run(db, sql, params![data, self.row, fired])?;
+            }
+            _ => {
+                let urgent = is_urgent(&event, &head.urgency);
+                let (event, before) = (Event { urgent, ..event }, head.head_seq);
+                let due = admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
+                fired = Some(head.head_seq).filter(|seq| *seq > before);
+                wake = due
+                    .map(|at| Ok::<_, Fault>(Waken { agent: self.agent, at: time(at)?, urgent }))
+                    .transpose()?;
+            }
+        }
+        put_plan(db, self.row, self.n, &after, &self.cause, fired)?;
+        touch(db, self.row)?;
+        Ok(wake)
+    }
+
+    /// Nobody looks at it before then.
+    fn again(&self, db: &Connection, at: i64) -> Outcome<()> {
+        let sql = "UPDATE plan SET fire_at = ? WHERE agent = ? AND id = ? AND to_commit IS NULL";
+        run(db, sql, params![at, self.row, bytes(self.plan.id.0)]).map(drop)
+    }
+}
+
+/// What an event says that waits and that no cycle has taken.
+fn waiting(db: &Connection, agent: i64, seq: i64) -> Outcome<Option<EventData>> {
+    let sql = "SELECT e.data FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
+               WHERE w.agent = ? AND w.seq = ? AND w.taken = 0";
+    let data = first(db, sql, params![agent, seq], |row| Ok(row.get::<_, String>(0)?))?;
+    data.map(|data| from_json(&data, "an event's data")).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use agent::config::AgentConfig;
+    use agent::event::Trust;
+    use agent::id::PlanId;
+    use agent::life::{Schedule, Standing};
+    use agent::port::{Clock, NewAgent, PageRequest, Reader, Registry, Store};
+    use scenario::clock::SimClock;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::sqlite::engine::mutex::lock;
+    use crate::sqlite::ports::tests::counted;
+    use crate::sqlite::ports::{Mode, Sqlite};
+    use crate::sqlite::tables::calls::DETACHED;
+    use crate::sqlite::tables::held::HELD;
+
+    const ADA: AgentId = AgentId(Uuid::from_u128(1));
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_is_due_is_found_by_index_and_never_by_a_scan() {
+        let db = crate::sqlite::engine::schema::open_memory().unwrap();
+        for (sql, index) in [
+            (DUE, "inbox_due"),
+            (NEXT_AGENT, "inbox_due"),
+            (NEXT_PLAN, "plan_due"),
+            (PLANS, "plan_due"),
+            (NEXT_RELEASE, "event_release"),
+            (RELEASE, "event_release"),
+            (HELD, "event_held_in"),
+            (DETACHED, "call_detached"),
+        ] {
+            let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let blanks = vec![1i64; plan.parameter_count()];
+            let steps: Vec<String> = plan
+                .query_map(rusqlite::params_from_iter(blanks), |row| row.get(3))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            assert!(steps[0].contains(index), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.contains("SCAN") || step.contains("TEMP")), "{steps:?}");
+        }
+    }
+
+    /// Ada, whose inbox has little room, and her plans of every minute.
+    struct World {
+        store: Sqlite,
+        clock: SimClock,
+    }
+
+    impl World {
+        async fn new(plans: u128) -> Self {
+            let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+            let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+            let config: AgentConfig = serde_json::from_value(json!({"limits": {"inbox_max": 10}})).unwrap();
+            let (name, at) = ("ada".to_owned(), clock.now());
+            let new = NewAgent { id: ADA, name, display_name: String::new(), config, at };
+            store.create_agent(new).await.unwrap();
+            let world = Self { store, clock };
+            for n in 0..plans {
+                world.set(n).await;
+            }
+            world
+        }
+
+        async fn set(&self, n: u128) {
+            let schedule = Schedule::Cron { expression: "* * * * *".into(), zone: "UTC".into() };
+            let next_at = plan::next_after(&schedule, self.clock.now()).ok();
+            let id = PlanId(Uuid::from_u128(n));
+            let plan = Plan { id, name: "look".into(), instruction: "look out".into(), schedule, next_at };
+            let cause = Cause { root: RootId("asked".into()), hop: 3, trust: Trust::Agent };
+            self.store.write(move |db, _| put_plan(db, 1, 0, &plan, &cause, None)).await.unwrap();
+        }
+
+        /// Time passes, and the keeper asks.
+        async fn after(&self, time: Duration) -> Vec<Waken> {
+            self.clock.advance(time);
+            self.store.fire_due(self.clock.now(), 256).await.unwrap()
+        }
+
+        async fn sql(&self, sql: &'static str) {
+            self.store.write(move |db, _| Ok(db.execute_batch(sql)?)).await.unwrap();
+        }
+
+        /// The slots of each event that waits, the oldest first.
+        async fn slots(&self) -> Vec<usize> {
+            let page = PageRequest { cursor: None, limit: 200 };
+            let rows = self.store.inbox(ADA, Some("waiting".into()), page).await.unwrap().items;
+            let slots = |data: EventData| match data {
+                EventData::Plan { slots, .. } => slots.len(),
+                _ => 0,
+            };
+            rows.into_iter().rev().map(|row| slots(row.event.data)).collect()
+        }
+
+        async fn stands(&self, standing: Standing) {
+            self.store.set_standing(ADA, standing, self.clock.now()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plan_whose_event_waits_fires_into_it_until_a_cycle_has_taken_it() {
+        let world = World::new(1).await;
+        assert_eq!(world.after(MINUTE).await.len(), 1);
+        assert_eq!((world.after(MINUTE * 2).await, world.slots().await), (vec![], vec![3]));
+        world.sql("UPDATE waiting SET taken = 1; UPDATE inbox_head SET taken = 1").await;
+        assert_eq!((world.after(MINUTE).await.len(), world.slots().await), (1, vec![3, 1]));
+        let page = PageRequest { cursor: None, limit: 200 };
+        let envelope = world.store.inbox(ADA, None, page).await.unwrap().items[0].event.envelope.clone();
+        assert_eq!((envelope.root.0.as_str(), envelope.hop, envelope.trust), ("asked", 3, Trust::Agent));
+        // What it is to do has changed: what waits says what it was.
+        world.set(0).await;
+        assert_eq!((world.after(MINUTE).await.len(), world.slots().await), (1, vec![3, 1, 1]));
+    }
+
+    #[tokio::test]
+    async fn plans_of_a_suspended_agent_cost_nothing_and_one_event_tells_what_was_missed() {
+        for apart in [false, true] {
+            let world = World::new(1).await;
+            world.stands(Standing::Suspended).await;
+            if apart {
+                world.store.set_apart(ADA, "torn".into()).await.unwrap();
+            }
+            world.set(1).await;
+            for _ in 0..10 {
+                assert_eq!(world.after(MINUTE * 150).await, []);
+                assert_eq!(world.store.next_due(world.clock.now()).await.unwrap(), None, "nobody looks");
+            }
+            assert_eq!(world.slots().await, [] as [usize; 0]);
+            world.stands(Standing::Active).await;
+            assert_eq!(world.after(Duration::ZERO).await.len(), 2);
+            assert_eq!(world.slots().await, [100, 100]);
+            assert_eq!(world.after(Duration::ZERO).await, []);
+            assert_eq!((world.after(MINUTE).await, world.slots().await), (vec![], vec![100, 100]));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_finds_the_inbox_full_fires_a_little_later_for_all_slots_until_then() {
+        let world = World::new(12).await;
+        assert_eq!(world.after(MINUTE).await.len(), 10);
+        assert_eq!(world.slots().await, [1; 10]);
+        world.sql("DELETE FROM waiting WHERE seq <= 2; UPDATE inbox_head SET waiting = 8").await;
+        assert_eq!(world.after(MINUTE / 2).await, []);
+        let next = world.store.next_due(world.clock.now()).await.unwrap();
+        assert_eq!(next, Some(world.clock.now() + MINUTE / 2));
+        assert_eq!(world.after(MINUTE / 2).await.len(), 2);
+        assert_eq!(world.slots().await, [2; 10]);
+    }
+
+    #[tokio::test]
+    async fn a_sweep_costs_the_same_behind_any_ledger() {
+        let mut efforts = Vec::new();
+        for settled in [100, 100_000] {
+            let world = World::new(20).await;
+            let sql = format!(
+                "UPDATE agent SET inbox_max = 100; UPDATE inbox_head SET head_seq = {settled}; \
+                 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {settled}) \
+                 INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, channel, trust, root, hop, data) \
+                 SELECT 1, i, 'old-' || i, 2, 0, 0, 2, 3, 1, 0, 'old', 0, '{{}}' FROM n"
+            );
+            world.store.write(move |db, _| Ok(db.execute_batch(&sql)?)).await.unwrap();
+            let Mode::Inline(db) = &world.store.inner.mode else { panic!("a store in memory is inline") };
+            let steps = counted(lock(db).as_mut().unwrap());
+            for fired in [20, 0] {
+                assert_eq!(world.after(MINUTE).await.len(), fired);
+            }
+            efforts.push(steps.load(Ordering::Relaxed));
+        }
+        assert!(efforts[1] < efforts[0] + efforts[0] / 10, "{efforts:?}");
+    }
+
+    #[tokio::test]
+    async fn one_sweep_fires_so_many_plans_and_the_next_one_at_once_the_others() {
+        let world = World::new(50).await;
+        world.sql("UPDATE agent SET inbox_max = 100").await;
+        let mut sizes = Vec::new();
+        world.clock.advance(MINUTE);
+        loop {
+            let now = world.clock.now();
+            sizes.push(world.store.fire_due(now, 256).await.unwrap().len());
+            match world.store.next_due(now).await.unwrap() {
+                Some(at) if at.as_millisecond() == now.as_millisecond() + 1 => {
+                    world.clock.advance(Duration::from_millis(1))
+                }
+                next => break assert!(next > Some(now), "{next:?}"),
+            }
+        }
+        assert_eq!(sizes, [20, 20, 10]);
+    }
+}

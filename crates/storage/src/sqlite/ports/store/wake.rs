@@ -1,0 +1,127 @@
+//! What a waking reads, as of one moment. On the hot path (a warm agent, nothing committed since)
+//! it reads only the life row, what waits, and the facts.
+
+use agent::entity::Entity;
+use agent::id::{AgentId, CycleId, SpaceId};
+use agent::life::{Life, Waking, Window};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::sqlite::engine::fault::Outcome;
+use crate::sqlite::tables::calls;
+use crate::sqlite::tables::entries::{layers, shown, view};
+use crate::sqlite::tables::facts::facts;
+use crate::sqlite::tables::inbox::{Which, waiting};
+use crate::sqlite::tables::life::open_at;
+use crate::sqlite::tables::rows::{
+    ENTITY, bytes, entity_at, first, ms, standing_at, time_or_none, u32_at, u64_at, uuid_or_none,
+};
+use crate::sqlite::tables::runs::steps;
+use crate::sqlite::tables::session::Session;
+
+struct Found {
+    agent: i64,
+    entity: Entity,
+    life: Life,
+    newest_config: u64,
+    waiting: u32,
+    taken: u32,
+    cancel: Option<CycleId>,
+    /// The start of the store that lives the open cycle; 0 where it rests.
+    boot: i64,
+}
+
+fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
+    let sql = format!(
+        "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
+         l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
+         FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id \
+         JOIN inbox_head h ON h.agent = e.id LEFT JOIN space s ON s.id = l.active_space WHERE e.uuid = ?"
+    );
+    first(db, &sql, [bytes(agent.0)], |row| {
+        let open = open_at(row, 10)?;
+        Ok(Found {
+            agent: row.get(0)?,
+            entity: entity_at(row, 16)?,
+            life: Life {
+                agent,
+                epoch: u64_at(row, 1)?,
+                commit_n: u64_at(row, 2)?,
+                head_seq: u64_at(row, 3)?,
+                cycles: u64_at(row, 4)?,
+                standing: standing_at(row, 5)?,
+                active_space: uuid_or_none(row, 6)?.map(SpaceId),
+                failures: u32_at(row, 8)?,
+                notice: row.get(9)?,
+                open,
+                not_before: time_or_none(row, 12)?,
+            },
+            newest_config: u64_at(row, 11)?,
+            waiting: u32_at(row, 13)?,
+            taken: u32_at(row, 14)?,
+            cancel: uuid_or_none(row, 15)?.map(CycleId),
+            boot: row.get(7)?,
+        })
+    })
+}
+
+/// Everything that a waking needs.
+pub(super) fn wake(
+    db: &Connection,
+    session: &Session,
+    agent: AgentId,
+    now: Timestamp,
+    known: Option<u64>,
+) -> Outcome<Option<Waking>> {
+    let Some(found) = find(db, agent)? else { return Ok(None) };
+    let Found { agent: row, entity, mut life, newest_config, cancel, boot, .. } = found;
+    let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
+    let config = session.configs.get(db, row, config_rev)?;
+    let view = view(db, row)?;
+    let window =
+        if known == Some(life.commit_n) { Window::Unchanged } else { Window::Loaded(shown(db, row, &view)?) };
+    let limit = config.limits.events_per_cycle;
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    if found.taken > 0 {
+        events = waiting(db, row, &Which::Taken, found.taken, &mut bytes)?;
+    }
+    if found.waiting > found.taken && !life.is_kept_back(now) && is_due(db, session, row, now)? {
+        events.extend(waiting(db, row, &Which::Others, limit, &mut bytes)?);
+        events.sort_by_key(|event| event.seq);
+    }
+    let (mut calls_, mut layers_) = (Vec::new(), Vec::new());
+    if let Some(open) = &mut life.open {
+        calls_ = calls::of_step(db, row, open)?;
+        layers_ = layers(db, row, open.id)?;
+        open.steps = steps(db, row, open.id)?;
+    }
+    let before = life.open.is_some() && (1..session.boot).contains(&boot);
+    Ok(Some(Waking {
+        clean: session.clean || !(before || stale(db, session, row)?),
+        died: before && !session.clean,
+        facts: facts(db, row)?,
+        life,
+        entity,
+        config_rev,
+        config,
+        view,
+        window,
+        calls: calls_,
+        waiting: events,
+        layers: layers_,
+        cancel,
+    }))
+}
+
+/// Whether the first of what waits is due, as [`crate::sqlite::tables::waits::due_at`] finds it. Then all that waits rides along:
+/// that is what was waited for, and nothing is overtaken by what came later.
+fn is_due(db: &Connection, session: &Session, agent: i64, now: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND (not_before <= ? OR boot < ?) LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now), session.boot])?)
+}
+
+/// Whether something waits that was accepted before this start of a store that had crashed.
+fn stale(db: &Connection, session: &Session, agent: i64) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND boot < ? LIMIT 1";
+    Ok(db.prepare_cached(sql)?.exists(params![agent, session.boot])?)
+}

@@ -1,0 +1,169 @@
+//! Rows of tool calls: written with their decision, moved forward by their outcomes. What an outcome means is
+//! decided by `agent`.
+
+use agent::call::{CallRow, CallState, Effect, Outcome as Answer};
+use agent::changes::{CallChange, Changes};
+use agent::id::{AgentId, CallId, CycleId, RootId};
+use agent::life::OpenCycle;
+use agent::limits;
+use agent::port::Detached;
+use rusqlite::{Connection, Row, params};
+
+use super::rows::{agent_row, all, bytes, first, from_json, key, key_or_none, run, to_json, u32_at, uuid_at};
+use crate::sqlite::engine::fault::{Outcome, damaged, torn};
+
+/// Columns of [`call_at`].
+pub(crate) const CALL: &str =
+    "id, cycle, step, idx, tool, arguments, effect, tool_version, awaited, state, outcome";
+
+pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
+    let (effect, state): (String, String) = (row.get(at + 6)?, row.get(at + 9)?);
+    let outcome: Option<String> = row.get(at + 10)?;
+    Ok(CallRow {
+        id: CallId(row.get(at)?),
+        cycle: CycleId(uuid_at(row, at + 1)?),
+        step: u32_at(row, at + 2)?,
+        index: u32_at(row, at + 3)?,
+        tool: row.get(at + 4)?,
+        arguments: row.get(at + 5)?,
+        effect: Effect::parse(&effect).ok_or_else(|| damaged(format!("`{effect}` is no effect")))?,
+        tool_version: row.get(at + 7)?,
+        awaited: row.get(at + 8)?,
+        state: CallState::parse(&state).ok_or_else(|| damaged(format!("`{state}` is no state of a call")))?,
+        outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
+    })
+}
+
+/// New call rows. One that is open keeps what its answer descends from, should it come after the cycle.
+pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let sql = "INSERT INTO call (agent, cycle, step, idx, id, tool, effect, tool_version, awaited, \
+               state, arguments, outcome, root, hop) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    for call in &changes.calls {
+        let cause = changes.open.as_ref().filter(|_| call.outcome.is_none());
+        let outcome = call.outcome.as_ref().map(to_json).transpose()?;
+        let row = params![
+            agent,
+            bytes(call.cycle.0),
+            call.step,
+            call.index,
+            call.id.0,
+            call.tool,
+            call.effect.as_str(),
+            call.tool_version,
+            call.awaited,
+            call.state.as_str(),
+            call.arguments,
+            outcome,
+            cause.map(|open| key(&open.root.0)),
+            cause.map(|open| open.hop),
+        ];
+        run(db, sql, row)?;
+    }
+    Ok(())
+}
+
+/// Steps forward of call rows. An outcome is never overwritten: whoever was first has answered. What its
+/// cycle answers was awaited, what it detaches is awaited no more.
+pub(crate) fn change(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
+    let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \
+               awaited = CASE ?1 WHEN 'done' THEN 1 WHEN 'detached' THEN 0 ELSE awaited END \
+               WHERE id = ?3 AND agent = ?4 AND state <> 'done'";
+    for change in changes {
+        let outcome = change.outcome.as_ref().map(to_json).transpose()?;
+        run(db, sql, params![change.state.as_str(), outcome, change.id.0, agent])?;
+    }
+    Ok(())
+}
+
+/// Calls of the present step of a cycle, in order: outcomes of those before it are in the log.
+pub(crate) fn of_step(db: &Connection, agent: i64, open: &OpenCycle) -> Outcome<Vec<CallRow>> {
+    let sql = format!("SELECT {CALL} FROM call WHERE agent = ? AND cycle = ? AND step = ? ORDER BY idx");
+    all(db, &sql, params![agent, bytes(open.id.0), open.step], |row| call_at(row, 0))
+}
+
+/// By the index over detached calls alone.
+pub(crate) const DETACHED: &str = "SELECT e.uuid, c.root, c.hop, c.id FROM call c JOIN entity e ON e.id = c.agent \
+    JOIN agent a ON a.id = c.agent AND a.damage IS NULL WHERE c.state = 'detached' AND c.id > ? ORDER BY c.id LIMIT ?";
+
+pub(crate) fn detached(db: &Connection, after: Option<&CallId>, limit: u32) -> Outcome<Vec<Detached>> {
+    let after = after.map_or("", |call| call.0.as_str());
+    let found = all(db, DETACHED, params![after, limit], |row| {
+        let agent = AgentId(uuid_at(row, 0)?);
+        Ok((agent, cause_at(row, 1).map_err(torn(agent))?, CallId(row.get(3)?)))
+    })?;
+    let sql = format!("SELECT {CALL} FROM call WHERE id = ?");
+    let mut calls = Vec::with_capacity(found.len());
+    for (agent, (root, hop), id) in found {
+        let row = first(db, &sql, [&id.0], |row| call_at(row, 0)).map_err(torn(agent))?;
+        calls.extend(row.map(|row| Detached { agent, row, root, hop }));
+    }
+    Ok(calls)
+}
+
+/// What the answer of a call descends from: what its cycle did when it decided, else itself.
+pub(crate) fn cause_at(row: &Row<'_>, at: usize) -> Outcome<(RootId, u32)> {
+    let hop = row.get::<_, Option<u32>>(at + 1)?.unwrap_or(0);
+    Ok((RootId(key_or_none(row, at)?.unwrap_or_default()), hop))
+}
+
+/// How many calls of an agent go on beyond their cycles.
+pub(crate) fn count_detached(db: &Connection, agent: i64) -> Outcome<u32> {
+    let sql = "SELECT count(*) FROM call WHERE agent = ? AND state = 'detached'";
+    Ok(first(db, sql, [agent], |row| u32_at(row, 0))?.unwrap_or(0))
+}
+
+/// Calls without an answer: those of the open cycle, and those that go on beyond theirs.
+pub(crate) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
+    let limit = limits::PAGE_MAX;
+    let sql = format!(
+        "SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state = 'detached' UNION ALL \
+         SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state IN ('planned', 'started') \
+         AND c.cycle = (SELECT open_cycle FROM life WHERE agent = ?1) LIMIT {limit}"
+    );
+    match agent_row(db, agent.0)? {
+        Some(row) => all(db, &sql, [row], |row| call_at(row, 0)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// How many calls of a step that its cycle waits for were answered from outside.
+pub(crate) fn count_answered(db: &Connection, agent: i64, (cycle, step): (CycleId, u32)) -> Outcome<u32> {
+    let sql = "SELECT count(*) FROM call WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    Ok(first(db, sql, params![agent, bytes(cycle.0), step], |row| u32_at(row, 0))?.unwrap_or(0))
+}
+
+/// These answers.
+pub(crate) fn answered(
+    db: &Connection,
+    agent: i64,
+    (cycle, step): (CycleId, u32),
+) -> Outcome<Vec<(CallId, Answer)>> {
+    let sql = "SELECT outcome, id FROM call \
+               WHERE agent = ? AND cycle = ? AND outside = 1 AND step = ? AND awaited = 1";
+    all(db, sql, params![agent, bytes(cycle.0), step], |row| Ok((CallId(row.get(1)?), answer_at(row, 0)?)))
+}
+
+/// An outcome from its column.
+fn answer_at(row: &Row<'_>, at: usize) -> Outcome<Answer> {
+    from_json(&row.get::<_, String>(at)?, "an outcome")
+}
+
+/// Calls that a commit begins or answers, but that were answered from outside before: what the model reads is
+/// what the rows say.
+pub(crate) fn answered_before(
+    db: &Connection,
+    agent: i64,
+    changes: &[CallChange],
+) -> Outcome<Vec<(CallId, Answer)>> {
+    let mut answers = Vec::new();
+    for change in changes {
+        // What nobody waits for is told by an event: that it was answered sooner is no matter.
+        let sql = "SELECT outcome FROM call WHERE id = ? AND agent = ? AND state = 'done' AND outside = 1 \
+                   AND (awaited = 1 OR NOT ?)";
+        let goes_on = change.state == CallState::Detached;
+        let answer = first(db, sql, params![change.id.0, agent, goes_on], |row| answer_at(row, 0))?;
+        answers.extend(answer.map(|answer| (change.id.clone(), answer)));
+    }
+    Ok(answers)
+}

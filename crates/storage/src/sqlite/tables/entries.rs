@@ -1,0 +1,176 @@
+//! The log of a life: entries with their checksums, the view over them, and what was sent besides.
+
+use std::sync::Arc;
+
+use agent::changes::{Changes, CommitKind};
+use agent::entry::{Entry, EntryKind, View};
+use agent::id::CycleId;
+use agent::life::Layer;
+use agent::limits;
+use agent::message::ModelMessage;
+use rusqlite::{Connection, Row, params};
+
+use super::rows::{all, bytes, first, from_json, int, ms, run, time_at, to_json, u32_at, u64_at, uuid_at};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::engine::schema::FORMAT;
+
+/// Appends to the log; its new head.
+pub(crate) fn append(db: &Connection, agent: i64, head: u64, entries: &[Entry]) -> Outcome<u64> {
+    let sql = "INSERT INTO entry (agent, seq, cycle, step, kind, tokens, at, format, crc, message) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let mut head = head;
+    for entry in entries {
+        head += 1;
+        if entry.seq != head {
+            return Err(damaged(format!("entry {} does not follow on the log, wanted {head}", entry.seq)));
+        }
+        let message = to_json(&entry.message)?;
+        let crc = crc32fast::hash(message.as_bytes());
+        let (cycle, kind) = (bytes(entry.cycle.0), entry.kind.as_str());
+        let row = params![
+            agent,
+            int(entry.seq),
+            cycle,
+            entry.step,
+            kind,
+            entry.tokens,
+            ms(entry.at),
+            FORMAT,
+            crc,
+            message
+        ];
+        run(db, sql, row)?;
+    }
+    Ok(head)
+}
+
+/// Entries of a range of seqs, inclusive, oldest first, each checked against its checksum.
+pub(crate) fn entries(
+    db: &Connection,
+    agent: i64,
+    (from, to): (u64, u64),
+    limit: i64,
+) -> Outcome<Vec<Entry>> {
+    let sql = "SELECT seq, cycle, step, kind, tokens, at, crc, message FROM entry \
+               WHERE agent = ? AND seq >= ? AND seq <= ? ORDER BY seq LIMIT ?";
+    all(db, sql, params![agent, int(from), int(to), limit], entry_at)
+}
+
+pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
+    let seq = u64_at(row, 0)?;
+    let (kind, crc): (String, i64) = (row.get(3)?, row.get(6)?);
+    let message = row.get_ref(7)?.as_bytes().map_err(rusqlite::Error::from)?;
+    if i64::from(crc32fast::hash(message)) != crc {
+        return Err(damaged(format!("entry {seq}: its checksum does not match")));
+    }
+    let message: ModelMessage = serde_json::from_slice(message)
+        .map_err(|error| damaged(format!("entry {seq}: it does not decode: {error}")))?;
+    let kind = EntryKind::parse(&kind);
+    Ok(Entry {
+        seq,
+        cycle: CycleId(uuid_at(row, 1)?),
+        step: u32_at(row, 2)?,
+        kind: kind.ok_or_else(|| damaged(format!("entry {seq}: its kind is unknown")))?,
+        message,
+        tokens: u32_at(row, 4)?,
+        at: time_at(row, 5)?,
+    })
+}
+
+/// A new view row.
+pub(crate) fn put_view(db: &Connection, agent: i64, n: u64, view: &View) -> Outcome<()> {
+    let sql = "INSERT INTO view (agent, rev, commit_n, tail, reasoning_from, native_from, ranges, summary) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+    let (tail, reasoning_from, native_from) =
+        (int(view.tail), int(view.reasoning_from), int(view.native_from));
+    let ranges = to_json(&view.ranges)?;
+    let row = params![agent, int(view.rev), int(n), tail, reasoning_from, native_from, ranges, view.summary];
+    run(db, sql, row).map(drop)
+}
+
+/// The newest view of an agent.
+pub(crate) fn view(db: &Connection, agent: i64) -> Outcome<View> {
+    let sql = "SELECT rev, summary, ranges, tail, reasoning_from, native_from FROM view WHERE agent = ? ORDER BY rev DESC LIMIT 1";
+    let found = first(db, sql, [agent], |row| {
+        Ok(View {
+            rev: u64_at(row, 0)?,
+            summary: row.get(1)?,
+            ranges: from_json(&row.get::<_, String>(2)?, "a view")?,
+            tail: u64_at(row, 3)?,
+            reasoning_from: u64_at(row, 4)?,
+            native_from: u64_at(row, 5)?,
+        })
+    })?;
+    Ok(found.unwrap_or_else(View::whole))
+}
+
+pub(crate) fn shown(db: &Connection, agent: i64, view: &View) -> Outcome<Vec<Arc<Entry>>> {
+    let mut shown = Vec::new();
+    for (from, to) in &view.ranges {
+        let to = (*to).min(view.tail.saturating_sub(1));
+        shown.extend(entries(db, agent, (*from, to), i64::MAX)?);
+    }
+    shown.extend(entries(db, agent, (view.tail, u64::MAX), i64::MAX)?);
+    Ok(shown.into_iter().map(Arc::new).collect())
+}
+
+/// Keeps what the model was sent besides its entries. Once the cycle is over, that of old requests goes.
+pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+    let over = changes.open.is_none() && changes.kind != CommitKind::View;
+    if changes.layers.is_empty() && !over {
+        return Ok(());
+    }
+    let sql = "SELECT coalesce(max(request), 0) FROM layer WHERE agent = ?";
+    let newest: i64 = db.prepare_cached(sql)?.query_row([agent], |row| row.get(0))?;
+    let request = newest + i64::from(!changes.layers.is_empty());
+    let sql = "INSERT INTO layer (agent, request, idx, cycle, after, text) VALUES (?, ?, ?, ?, ?, ?)";
+    for (idx, layer) in changes.layers.iter().enumerate() {
+        let (idx, cycle) = (int(idx as u64), bytes(changes.cycle.0));
+        run(db, sql, params![agent, request, idx, cycle, int(layer.after), &*layer.text])?;
+    }
+    if over {
+        let sql = "DELETE FROM layer WHERE agent = ? AND request <= ?";
+        run(db, sql, params![agent, request - int(limits::LAYERS_KEPT)])?;
+    }
+    Ok(())
+}
+
+/// What the model was sent in a cycle besides its entries, in the order in which it was.
+pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
+    let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| {
+        Ok(Layer { after: u64_at(row, 0)?, text: row.get::<_, String>(1)?.into() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::id::CycleId;
+    use agent::life::Layer;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::sqlite::engine::schema;
+
+    #[test]
+    fn what_was_sent_besides_the_log_is_kept_of_the_newest_requests_only_once_its_cycle_is_over() {
+        let db = schema::open_memory().unwrap();
+        let kept = |cycle| layers(&db, 1, CycleId(Uuid::from_u128(cycle))).unwrap().len() as u64;
+        let commit = |kind, cycle, texts: &[&str]| {
+            let mut changes =
+                Changes::new(kind, CycleId(Uuid::from_u128(cycle)), 0, 0, Timestamp::UNIX_EPOCH);
+            changes.layers = texts.iter().map(|text| Layer { after: 1, text: (*text).into() }).collect();
+            put_layers(&db, 1, &changes).unwrap();
+        };
+        // A commit without an open cycle closes it, but for a view.
+        for _ in 0..limits::LAYERS_KEPT + 5 {
+            commit(CommitKind::View, 1, &["workspace", "preview"]);
+        }
+        assert_eq!(kept(1), 2 * (limits::LAYERS_KEPT + 5));
+        commit(CommitKind::Close, 1, &[]);
+        assert_eq!(kept(1), 2 * limits::LAYERS_KEPT);
+        commit(CommitKind::Close, 2, &["workspace"]);
+        assert_eq!((kept(1), kept(2)), (2 * (limits::LAYERS_KEPT - 1), 1));
+    }
+}

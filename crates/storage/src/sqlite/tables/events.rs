@@ -1,0 +1,229 @@
+//! Rows of the ledger: writing an accepted event into an agent's inbox, and reading events back
+//! with the words they refer to.
+
+use agent::config::Urgency;
+use agent::event::{Event, EventData, EventKind, Fate};
+use agent::id::{CycleId, EventId};
+use agent::life::Standing;
+use agent::registry::retired;
+use agent::waits;
+use rusqlite::{Connection, Row, params};
+
+use super::rows::{
+    CHANNELS, TRUSTS, from_json, int, key, ms, place_of, principal_columns, run, standing_at, time_or_none,
+    to_json, u32_at, uuid_at,
+};
+use super::session::Session;
+use crate::sqlite::engine::fault::{Outcome, damaged};
+
+/// What accepting an event needs to know of its agent.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) agent: i64,
+    pub(crate) standing: Standing,
+    pub(crate) inbox_max: u32,
+    pub(crate) debounce: i64,
+    pub(crate) head_seq: i64,
+    pub(crate) waiting: u32,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) hold_until: Option<i64>,
+    pub(crate) held: u32,
+    pub(crate) urgency: Urgency,
+}
+
+/// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
+pub(crate) const HEAD: &str = "a.id, a.standing, a.inbox_max, a.debounce, h.head_seq, h.waiting, h.due_at, h.hold_until, h.held, a.urgency";
+
+impl Head {
+    /// What decides whether there is room for one more event: standing, how many wait, how many may.
+    pub(crate) fn room(&self) -> (Standing, u32, u32) {
+        (self.standing, self.waiting, self.inbox_max)
+    }
+
+    pub(crate) fn at(row: &Row<'_>, at: usize) -> Outcome<Self> {
+        Ok(Self {
+            agent: row.get(at)?,
+            standing: standing_at(row, at + 1)?,
+            inbox_max: u32_at(row, at + 2)?,
+            debounce: row.get(at + 3)?,
+            head_seq: row.get(at + 4)?,
+            waiting: u32_at(row, at + 5)?,
+            due_at: row.get(at + 6)?,
+            hold_until: time_or_none(row, at + 7)?.map(ms),
+            held: u32_at(row, at + 8)?,
+            urgency: match row.get::<_, Option<String>>(at + 9)? {
+                Some(text) => from_json(&text, "an urgency")?,
+                None => Urgency::default(),
+            },
+        })
+    }
+
+    pub(crate) fn read(db: &Connection, agent: i64) -> Outcome<Self> {
+        let sql = format!("SELECT {HEAD} FROM agent a JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?");
+        crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
+            .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
+    }
+}
+
+/// Whether the ledger has the event already.
+pub(crate) fn known(db: &Connection, agent: i64, id: &EventId) -> Outcome<bool> {
+    Ok(db
+        .prepare_cached("SELECT 1 FROM event WHERE agent = ? AND id = ?")?
+        .exists(params![agent, key(&id.0)])?)
+}
+
+/// Writes an event into the ledger and, where it waits, into the inbox. `space` is the row of the
+/// space that it refers to, if it refers to one. Returns from when on the
+/// agent is due because of it; `None` where it wakes nobody (held, settled, known, suspended).
+pub(crate) fn admit(
+    db: &Connection,
+    session: &Session,
+    head: &mut Head,
+    event: &Event,
+    space: Option<i64>,
+    fate: &Fate,
+) -> Outcome<Option<i64>> {
+    let seq = head.head_seq + 1;
+    if !append(db, head.agent, seq, event, space, fate)? {
+        return Ok(None);
+    }
+    head.head_seq = seq;
+    if *fate != Fate::Waiting {
+        let sql = "UPDATE inbox_head SET head_seq = ? WHERE agent = ?";
+        run(db, sql, params![seq, head.agent])?;
+        return Ok(None);
+    }
+    put_waiting(db, session, head, event.urgent, seq, ms(event.at) + head.debounce)
+}
+
+/// Puts an event of the ledger into the inbox, its attempts begin at none. Returns from when on the
+/// agent is due because of it.
+pub(crate) fn put_waiting(
+    db: &Connection,
+    session: &Session,
+    head: &mut Head,
+    urgent: bool,
+    seq: i64,
+    not_before: i64,
+) -> Outcome<Option<i64>> {
+    let sql = "INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?)";
+    run(db, sql, params![head.agent, seq, urgent, not_before, session.boot])?;
+    let wake = waits::due(head.standing, Some(not_before), head.hold_until);
+    head.waiting += 1;
+    head.due_at = [head.due_at, wake].into_iter().flatten().min();
+    let sql = "UPDATE inbox_head SET head_seq = ?, waiting = waiting + 1, due_at = ? WHERE agent = ?";
+    run(db, sql, params![head.head_seq, head.due_at, head.agent])?;
+    Ok(wake)
+}
+
+/// Writes the ledger row; `false` where the event is known already.
+fn append(
+    db: &Connection,
+    agent: i64,
+    seq: i64,
+    event: &Event,
+    space: Option<i64>,
+    fate: &Fate,
+) -> Outcome<bool> {
+    let envelope = &event.envelope;
+    let State { code, cycle, step, reason } = State::of(fate);
+    let (principal_kind, principal) = principal_columns(&envelope.principal);
+    let (said, data) = match &event.data {
+        EventData::Said { seq, .. } => (Some(int(*seq)), None),
+        other => (None, Some(to_json(other)?)),
+    };
+    let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, reason, principal_kind, \
+               principal, channel, trust, root, hop, space, from_seq, data, cites) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               ON CONFLICT (agent, id) DO NOTHING";
+    let row = params![
+        agent,
+        seq,
+        key(&event.id.0),
+        place_of(&EventKind::ALL, &event.kind),
+        event.urgent,
+        ms(event.at),
+        code,
+        cycle,
+        step,
+        reason,
+        principal_kind,
+        principal,
+        place_of(&CHANNELS, &envelope.channel),
+        place_of(&TRUSTS, &envelope.trust),
+        key(&envelope.root.0),
+        envelope.hop,
+        space,
+        said,
+        data,
+        event.cites.as_ref().map(|old| key(&old.0)),
+    ];
+    Ok(run(db, sql, row)? == 1)
+}
+
+/// The columns of a fate. Of a dead event `step` keeps how often it was tried, which nothing else knows when
+/// it waits no more.
+pub(crate) struct State {
+    pub(crate) code: i64,
+    pub(crate) cycle: Option<[u8; 16]>,
+    pub(crate) step: Option<u32>,
+    pub(crate) reason: Option<String>,
+}
+
+impl State {
+    pub(crate) fn of(fate: &Fate) -> Self {
+        let plain = |code| Self { code, cycle: None, step: None, reason: None };
+        match fate {
+            Fate::Waiting => plain(0),
+            Fate::Held => plain(1),
+            Fate::Lived { cycle, step } => {
+                Self { cycle: Some(cycle.0.into_bytes()), step: Some(*step), ..plain(2) }
+            }
+            Fate::Skipped { reason } => Self { reason: reason.clone(), ..plain(3) },
+            Fate::Canceled { reason } => Self { reason: reason.clone(), ..plain(4) },
+            Fate::Dead { reason } => Self { reason: Some(reason.clone()), ..plain(5) },
+            Fate::Dropped => plain(6),
+        }
+    }
+}
+
+/// The code of a state by its name.
+pub(crate) fn state_code(name: &str) -> Option<i64> {
+    let names = ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+    names.iter().position(|known| *known == name).map(|at| int(at as u64))
+}
+
+/// A fate from four columns: state, cycle, step, reason.
+pub(crate) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
+    let reason: Option<String> = row.get(at + 3)?;
+    Ok(match row.get::<_, i64>(at)? {
+        0 => Fate::Waiting,
+        1 => Fate::Held,
+        2 => Fate::Lived { cycle: CycleId(uuid_at(row, at + 1)?), step: u32_at(row, at + 2)? },
+        3 => Fate::Skipped { reason },
+        4 => Fate::Canceled { reason },
+        5 => Fate::Dead { reason: reason.unwrap_or_default() },
+        6 => Fate::Dropped,
+        other => return Err(damaged(format!("`{other}` is no state of an event"))),
+    })
+}
+
+/// The agent is no more: all that waits or is held and that no open cycle has taken is taken back. Returns
+/// how many wait no more.
+pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
+    let state = State::of(&retired());
+    let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
+               AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
+    run(db, sql, params![state.code, state.reason, agent])?;
+    let gone = run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 0", [agent])?;
+    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+    let sql = "UPDATE inbox_head SET waiting = waiting - ?, held = 0 WHERE agent = ?";
+    run(db, sql, params![gone, agent])?;
+    Ok(gone)
+}
+
+pub(crate) fn set_fate(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
+    let state = State::of(fate);
+    let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
+    run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
+}

@@ -1,0 +1,157 @@
+//! An agent's facts: its spaces with their members, its memories, goals and plans as of now.
+
+use agent::entity::Member;
+use agent::id::{CallId, GoalId, PlanId};
+use agent::life::{Facts, Goal, GoalStatus, Memory, PendingCall, Plan, SpaceFacts};
+use agent::limits::{EVENTS_PER_CYCLE, MEMBERS_SHOWN_MAX, SPACES_COUNTED_MAX, SPACES_LOOK, SPACES_SHOWN_MAX};
+use rusqlite::{Connection, Row, params};
+
+use super::rows::{
+    ENTITY, SPACE, all, entity_at, first, from_json, int, run, space_at, time_at, time_or_none, to_json,
+    u32_at, u64_at, uuid_at, uuid_or_none,
+};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+
+/// Everything that the agent's workspace is rendered from.
+pub(crate) fn facts(db: &Connection, agent: i64) -> Outcome<Facts> {
+    let (spaces, more_spaces) = spaces(db, agent)?;
+    let sql = "SELECT facts_rev FROM agent WHERE id = ?";
+    Ok(Facts {
+        rev: first(db, sql, [agent], |row| u64_at(row, 0))?.unwrap_or(0),
+        spaces,
+        more_spaces,
+        memories: memories(db, agent)?,
+        goals: goals(db, agent)?,
+        plans: plans(db, agent)?,
+        pending: pending(db, agent)?,
+    })
+}
+
+/// The spaces that an agent knows: the active one, then those in which something was said last, sought among its
+/// newest ones and those of what waits.
+const SPACES: &str = "WITH sought AS (SELECT space FROM (SELECT space FROM member WHERE entity = ?1 ORDER BY space DESC LIMIT ?2) \
+    UNION SELECT active_space FROM life WHERE agent = ?1 \
+    UNION SELECT e.space FROM (SELECT seq FROM waiting WHERE agent = ?1 ORDER BY seq LIMIT ?3) w \
+      JOIN event e ON e.agent = ?1 AND e.seq = w.seq)";
+/// The first members of each of these, and the agent itself.
+const MEMBERS: &str = "FROM json_each(?1) j CROSS JOIN member m ON m.space = j.value AND m.entity IN \
+    (SELECT entity FROM (SELECT entity FROM member WHERE space = j.value ORDER BY entity LIMIT ?2) UNION SELECT ?3) \
+    JOIN entity e ON e.id = m.entity ORDER BY m.since, e.id";
+
+/// What the agent knows of its spaces, and how many more there are.
+fn spaces(db: &Connection, agent: i64) -> Outcome<(Vec<SpaceFacts>, usize)> {
+    let sql = format!(
+        "{SPACES} SELECT s.id, {SPACE}, (SELECT count(*) FROM member o WHERE o.space = s.id) FROM sought \
+         CROSS JOIN member mine ON mine.space = sought.space AND mine.entity = ?1 JOIN space s ON s.id = mine.space \
+         ORDER BY s.id = (SELECT active_space FROM life WHERE agent = ?1) DESC, s.active_at DESC, s.id LIMIT ?4"
+    );
+    let bounds = [SPACES_LOOK, EVENTS_PER_CYCLE as usize, SPACES_SHOWN_MAX].map(|bound| int(bound as u64));
+    let mut found = all(db, &sql, params![agent, bounds[0], bounds[1], bounds[2]], |row| {
+        let more_members = u32_at(row, 10)? as usize;
+        let facts = SpaceFacts { space: space_at(row, 1)?, members: Vec::new(), more_members };
+        Ok((row.get::<_, i64>(0)?, facts))
+    })?;
+    let ids: Vec<i64> = found.iter().map(|(id, _)| *id).collect();
+    let sql = format!("SELECT {ENTITY}, m.role, m.since, m.space {MEMBERS}");
+    let most = int(MEMBERS_SHOWN_MAX as u64);
+    let known = all(db, &sql, params![to_json(&ids)?, most, agent], |row| {
+        Ok((row.get::<_, i64>(8)?, member_at(row)?))
+    })?;
+    for (space, member) in known {
+        if let Some((_, facts)) = found.iter_mut().find(|(id, _)| *id == space) {
+            facts.members.push(member);
+            facts.more_members = facts.more_members.saturating_sub(1);
+        }
+    }
+    let more = match found.len() < SPACES_SHOWN_MAX {
+        true => 0,
+        false => counted(db, agent)?.saturating_sub(found.len()),
+    };
+    Ok((found.into_iter().map(|(_, facts)| facts).collect(), more))
+}
+
+fn counted(db: &Connection, agent: i64) -> Outcome<usize> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM member WHERE entity = ? LIMIT ?)";
+    let most = int(SPACES_COUNTED_MAX as u64);
+    Ok(first(db, sql, params![agent, most], |row| u32_at(row, 0))?.unwrap_or(0) as usize)
+}
+
+fn member_at(row: &Row<'_>) -> Outcome<Member> {
+    Ok(Member { entity: entity_at(row, 0)?, role: row.get(6)?, since: time_at(row, 7)? })
+}
+
+/// Members of a space, oldest first.
+pub(crate) fn members(db: &Connection, space: i64) -> Outcome<Vec<Member>> {
+    let sql = format!(
+        "SELECT {ENTITY}, m.role, m.since FROM member m JOIN entity e ON e.id = m.entity \
+         WHERE m.space = ? ORDER BY m.since, e.id"
+    );
+    all(db, &sql, [space], member_at)
+}
+
+/// Calls that go on beyond their cycles, by the index over those.
+fn pending(db: &Connection, agent: i64) -> Outcome<Vec<PendingCall>> {
+    let sql = "SELECT id, tool FROM call WHERE agent = ? AND state = 'detached' ORDER BY id";
+    all(db, sql, [agent], |row| Ok(PendingCall { id: CallId(row.get(0)?), tool: row.get(1)? }))
+}
+
+fn memories(db: &Connection, agent: i64) -> Outcome<Vec<Memory>> {
+    let sql = "SELECT key, value, at FROM memory WHERE agent = ? AND to_commit IS NULL ORDER BY at DESC, key";
+    all(db, sql, [agent], |row| {
+        Ok(Memory { key: row.get(0)?, value: row.get(1)?, updated_at: time_at(row, 2)? })
+    })
+}
+
+fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
+    let sql = "SELECT id, parent, description, priority, status FROM goal \
+               WHERE agent = ? AND to_commit IS NULL ORDER BY priority DESC, id";
+    all(db, sql, [agent], |row| {
+        let status: String = row.get(4)?;
+        Ok(Goal {
+            id: GoalId(uuid_at(row, 0)?),
+            parent: uuid_or_none(row, 1)?.map(GoalId),
+            description: row.get(2)?,
+            priority: row.get(3)?,
+            status: GoalStatus::parse(&status)
+                .ok_or_else(|| damaged(format!("`{status}` is no status of a goal")))?,
+        })
+    })
+}
+
+fn plans(db: &Connection, agent: i64) -> Outcome<Vec<Plan>> {
+    let sql = "SELECT id, name, instruction, schedule, next_at FROM plan \
+               WHERE agent = ? AND to_commit IS NULL AND next_at IS NOT NULL ORDER BY next_at, id";
+    all(db, sql, [agent], |row| plan_at(row, 0))
+}
+
+/// A plan from five columns: id, name, instruction, schedule, next_at.
+pub(crate) fn plan_at(row: &Row<'_>, at: usize) -> Outcome<Plan> {
+    let schedule: String = row.get(at + 3)?;
+    Ok(Plan {
+        id: PlanId(uuid_at(row, at)?),
+        name: row.get(at + 1)?,
+        instruction: row.get(at + 2)?,
+        schedule: from_json(&schedule, "a schedule")?,
+        next_at: time_or_none(row, at + 4)?,
+    })
+}
+
+/// The facts of every agent in the space have changed.
+pub(crate) fn touch_space(db: &Connection, space: i64) -> Outcome<()> {
+    let sql = "UPDATE agent SET facts_rev = facts_rev + 1 \
+               WHERE id IN (SELECT entity FROM member WHERE space = ?)";
+    run(db, sql, [space]).map(drop)
+}
+
+/// The facts of one agent have changed.
+pub(crate) fn touch(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, "UPDATE agent SET facts_rev = facts_rev + 1 WHERE id = ?", [agent]).map(drop)
+}
+
+/// The facts of every agent that shares a space with the entity, and its own, have changed.
+pub(crate) fn touch_entity(db: &Connection, entity: i64) -> Outcome<()> {
+    let sql = "UPDATE agent SET facts_rev = facts_rev + 1 WHERE id = ?1 OR id IN \
+               (SELECT other.entity FROM member mine JOIN member other ON other.space = mine.space \
+                WHERE mine.entity = ?1)";
+    run(db, sql, params![entity]).map(drop)
+}

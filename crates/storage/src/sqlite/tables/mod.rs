@@ -1,0 +1,26 @@
+//! Rows in, rows out, one file per family of tables.
+//!
+//! It must not know which port asks, and decides nothing: rules are in `agent`.
+
+pub(crate) mod agents;
+pub(crate) mod calls;
+pub(crate) mod configs;
+pub(crate) mod entries;
+pub(crate) mod events;
+pub(crate) mod facts;
+pub(crate) mod held;
+pub(crate) mod inbox;
+pub(crate) mod life;
+pub(crate) mod messages;
+pub(crate) mod notes;
+pub(crate) mod opening;
+pub(crate) mod requests;
+pub(crate) mod rows;
+pub(crate) mod runs;
+pub(crate) mod session;
+pub(crate) mod show;
+pub(crate) mod stages;
+pub(crate) mod sums;
+pub(crate) mod totals;
+pub(crate) mod urgent;
+pub(crate) mod waits;

@@ -1,0 +1,138 @@
+//! Memories, goals and plans: rows valid from one commit of the agent's life up to another. To
+//! overwrite closes the old row and inserts a new one; within one commit the last word stands.
+
+use agent::call::CallRow;
+use agent::changes::{Changes, GoalChange, MemoryChange, PlanChange};
+use agent::event::Cause;
+use agent::fencing::not_own;
+use agent::life::{Goal, Plan};
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use uuid::Uuid;
+
+use super::rows::{TRUSTS, bytes, int, key, ms, place_of, run, to_json};
+use crate::sqlite::engine::fault::{Fault, Outcome};
+
+/// Writes what the inward calls want kept; whether anything changed.
+pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> Outcome<bool> {
+    let Changes { inward, calls, at, .. } = changes;
+    for change in &inward.memories {
+        match change {
+            MemoryChange::Set { key, value } => set_memory(db, agent, n, *at, key, value)?,
+            MemoryChange::Delete { key } => {
+                let sql = "DELETE FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit = ?3";
+                run(db, sql, params![agent, key, int(n)])?;
+                let sql =
+                    "UPDATE memory SET to_commit = ?3 WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL";
+                run(db, sql, params![agent, key, int(n)])?;
+            }
+        }
+    }
+    for change in &inward.goals {
+        let id = match change {
+            GoalChange::Set(goal) => goal.id.0,
+            GoalChange::Delete(id) => id.0,
+        };
+        own(db, "goal", agent, id, calls)?;
+        close(db, "goal", agent, id, n)?;
+        if let GoalChange::Set(goal) = change {
+            if let Some(parent) = goal.parent {
+                own(db, "goal", agent, parent.0, calls)?;
+            }
+            put_goal(db, agent, n, goal)?;
+        }
+    }
+    for change in &inward.plans {
+        let id = match change {
+            PlanChange::Set(plan) => plan.id.0,
+            PlanChange::Delete(id) => id.0,
+        };
+        own(db, "plan", agent, id, calls)?;
+        match change {
+            PlanChange::Set(plan) => put_plan(db, agent, n, plan, &changes.cause, None)?,
+            PlanChange::Delete(_) => close(db, "plan", agent, id, n)?,
+        }
+    }
+    Ok(!(inward.memories.is_empty() && inward.goals.is_empty() && inward.plans.is_empty()))
+}
+
+fn set_memory(db: &Connection, agent: i64, n: u64, at: Timestamp, key: &str, value: &str) -> Outcome<()> {
+    let sql = "UPDATE memory SET to_commit = ?3 \
+               WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL AND from_commit < ?3";
+    run(db, sql, params![agent, key, int(n)])?;
+    let sql = "INSERT INTO memory (agent, key, from_commit, at, value) VALUES (?, ?, ?, ?, ?) \
+               ON CONFLICT (agent, key, from_commit) \
+               DO UPDATE SET at = excluded.at, value = excluded.value, to_commit = NULL";
+    run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
+}
+
+fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
+    let sql = "INSERT INTO goal (agent, id, from_commit, parent, priority, status, description) \
+               VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let parent = goal.parent.map(|parent| bytes(parent.0));
+    let status = goal.status.as_str();
+    run(db, sql, params![agent, bytes(goal.id.0), int(n), parent, goal.priority, status, goal.description])
+        .map(drop)
+}
+
+/// Writes a plan as of commit `n`. `fired` is its last event since it was set.
+pub(crate) fn put_plan(
+    db: &Connection,
+    agent: i64,
+    n: u64,
+    plan: &Plan,
+    cause: &Cause,
+    fired: Option<i64>,
+) -> Outcome<()> {
+    close(db, "plan", agent, plan.id.0, n)?;
+    let sql = "INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust, \
+               fired, fire_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
+               (SELECT ?4 FROM agent WHERE id = ?1 AND standing = 0))";
+    let row = params![
+        agent,
+        bytes(plan.id.0),
+        int(n),
+        plan.next_at.map(ms),
+        plan.name,
+        to_json(&plan.schedule)?,
+        plan.instruction,
+        key(&cause.root.0),
+        cause.hop,
+        place_of(&TRUSTS, &cause.trust),
+        fired,
+    ];
+    run(db, sql, row).map(drop)
+}
+
+/// The plans of an agent that may not live any more do not fire until it may: nobody looks at them.
+pub(crate) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, "UPDATE plan SET fire_at = NULL WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
+}
+
+/// They fire again, for all that they have missed.
+pub(crate) fn free_plans(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, "UPDATE plan SET fire_at = next_at WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
+}
+
+/// Ends the row that is valid now; one of this very commit never was valid.
+fn close(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<()> {
+    let sql = format!("DELETE FROM {table} WHERE agent = ?1 AND id = ?2 AND from_commit = ?3");
+    run(db, &sql, params![agent, bytes(id), int(n)])?;
+    let sql = format!("UPDATE {table} SET to_commit = ?3 WHERE agent = ?1 AND id = ?2 AND to_commit IS NULL");
+    run(db, &sql, params![agent, bytes(id), int(n)]).map(drop)
+}
+
+/// The agent is over: what it planned will not happen.
+pub(crate) fn end_plans(db: &Connection, agent: i64, n: u64) -> Outcome<()> {
+    let sql = "UPDATE plan SET to_commit = ?2 WHERE agent = ?1 AND to_commit IS NULL";
+    run(db, sql, params![agent, int(n)]).map(drop)
+}
+
+/// Refuses where the row is another agent's (rows of another agent cannot be touched).
+fn own(db: &Connection, table: &'static str, agent: i64, id: Uuid, calls: &[CallRow]) -> Outcome<()> {
+    let sql = format!("SELECT 1 FROM {table} WHERE id = ?1 AND agent <> ?2 LIMIT 1");
+    if !db.prepare_cached(&sql)?.exists(params![bytes(id), agent])? {
+        return Ok(());
+    }
+    Err(Fault::Refused(not_own(table, &id.to_string(), calls)))
+}

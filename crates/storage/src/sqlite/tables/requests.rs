@@ -1,0 +1,31 @@
+//! Requests that clients made idempotent by a key, and what they were answered.
+
+use agent::id::MessageId;
+use agent::port::{Accepted, RequestKey};
+use agent::space::Message;
+use rusqlite::{Connection, params};
+
+use super::messages::message_by;
+use super::rows::{bytes, first, run, uuid_or_none};
+use crate::sqlite::engine::fault::Outcome;
+
+/// The answer that this key got before.
+pub(crate) fn answered(db: &Connection, key: &RequestKey) -> Outcome<Option<Accepted>> {
+    let sql = "SELECT body_hash, message FROM request WHERE credential = ? AND key = ?";
+    let kept = first(db, sql, params![bytes(key.credential.0), key.key], |row| {
+        Ok((row.get::<_, String>(0)?, uuid_or_none(row, 1)?))
+    })?;
+    let Some((body_hash, message)) = kept else { return Ok(None) };
+    if body_hash != key.body_hash {
+        return Ok(Some(Accepted::Conflict));
+    }
+    let message = message.map(|id| message_by(db, MessageId(id))).transpose()?.flatten();
+    Ok(Some(Accepted::Duplicate { message }))
+}
+
+/// Notes that this key was answered.
+pub(crate) fn remember(db: &Connection, key: &RequestKey, message: Option<&Message>) -> Outcome<()> {
+    let sql = "INSERT INTO request (credential, key, body_hash, message) VALUES (?, ?, ?, ?)";
+    let message = message.map(|message| bytes(message.id.0));
+    run(db, sql, params![bytes(key.credential.0), key.key, key.body_hash, message]).map(drop)
+}

@@ -1,0 +1,33 @@
+//! What every command may know of this opening of the store.
+
+use std::sync::Arc;
+
+use agent::port::Clock;
+
+use super::configs::Configs;
+use super::opening::Opening;
+use super::totals::Counted;
+use super::waits::Lead;
+
+/// What every command may know of this opening of the store.
+pub(crate) struct Session {
+    /// Counts the openings; rows accepted during this one carry it.
+    pub(crate) boot: i64,
+    /// Whether the store was closed cleanly before this opening.
+    pub(crate) clean: bool,
+    /// Configs by revision: they never change.
+    pub(crate) configs: Configs,
+    /// What was counted already.
+    pub(crate) counted: Counted,
+    /// How far the wall clock is ahead, so that it is noticed when it is set back.
+    pub(crate) lead: Lead,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Session {
+    /// Nothing is known yet but how it began.
+    pub(crate) fn new(opening: Opening, clock: Arc<dyn Clock>) -> Self {
+        let (boot, clean, lead) = (opening.boot, opening.clean, Lead::new(&*clock));
+        Self { boot, clean, configs: Configs::default(), counted: Counted::default(), lead, clock }
+    }
+}

@@ -1,0 +1,376 @@
+//! Times that keep agents waiting, where the clock that they are told by is changed: at a start, when it is set
+//! back, and when somebody says to wait no longer. What becomes of them is decided by `agent::waits`.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use agent::life::Standing;
+use agent::port::Clock;
+use agent::waits::{self, Waits};
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use super::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_or_none};
+use crate::sqlite::engine::fault::{Outcome, damaged};
+
+/// How far the wall clock is ahead of the one that never jumps, as of the last look at both.
+pub(crate) struct Lead(AtomicI64);
+
+impl Lead {
+    pub(crate) fn new(clock: &dyn Clock) -> Self {
+        Self(AtomicI64::new(lead(clock)))
+    }
+
+    /// How far the wall clock was set back since, where it was. Until that is [`Lead::followed`] it is told again.
+    pub(crate) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
+        let lead = lead(clock);
+        waits::set_back(self.0.fetch_max(lead, Ordering::Relaxed), lead)
+    }
+
+    /// What is stored has followed the clock.
+    pub(crate) fn followed(&self, by: i64) {
+        self.0.fetch_sub(by, Ordering::Relaxed);
+    }
+}
+
+fn lead(clock: &dyn Clock) -> i64 {
+    ms(clock.now()).saturating_sub_unsigned(clock.monotonic_ms())
+}
+
+/// The wall clock was set back by so much: what is left of every wait stays as it was. Plans are left alone, they
+/// are meant by the clock on the wall.
+pub(crate) fn follow(db: &Connection, by: i64) -> Outcome<()> {
+    let head = "UPDATE inbox_head SET due_at = due_at - ?1, hold_until = hold_until - ?1 \
+                WHERE due_at IS NOT NULL OR hold_until IS NOT NULL";
+    let held = "UPDATE event SET release_at = release_at - ? WHERE release_at IS NOT NULL";
+    for sql in [head, held, "UPDATE waiting SET not_before = not_before - ?"] {
+        run(db, sql, [by])?;
+    }
+    Ok(())
+}
+
+/// Whoever waits at a start, by the indexes over those who are due and those who rest for a provider.
+const AT_START: &str = "SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
+    (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h WHERE h.due_at > ?1 \
+    UNION ALL SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
+    (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h \
+    WHERE h.rest_reason = 0 AND NOT coalesce(h.due_at > ?1, 0)";
+/// Held events that time would let go too late, by the index over those.
+const HELD_AT_START: &str = "UPDATE event SET release_at = ?1 WHERE release_at > ?1";
+
+/// A start of the store: what was accepted before it waits no longer than it must. Whoever has a time that is none
+/// is passed over, and set apart when it is its turn.
+pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let mut ask = db.prepare(AT_START)?;
+    let mut rows = ask.query([ms(now)])?;
+    let mut heads: Vec<(i64, Waits, Option<Timestamp>)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let agent = row.get(0)?;
+        heads.extend(waits_at(row, 1).and_then(|waits| Ok((agent, waits, time_or_none(row, 4)?))).ok());
+    }
+    for (agent, waits, first) in heads {
+        write(db, agent, waits::at_start(waits, first, now))?;
+    }
+    let latest = ms(waits::latest_release(now));
+    db.execute(HELD_AT_START, [latest]).map(drop)
+}
+
+/// An operator's word: nothing that waits does so any longer. `open` says whether a cycle is.
+pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
+    let sql = "SELECT due_at, hold_until, rest_reason, waiting FROM inbox_head WHERE agent = ?";
+    let found = first(db, sql, [agent], |row| Ok((waits_at(row, 0)?, row.get::<_, i64>(3)? > 0)))?;
+    let (waits, waiting) = found.ok_or_else(|| damaged("it has no inbox"))?;
+    run(
+        db,
+        "UPDATE waiting SET not_before = ?1 WHERE agent = ?2 AND not_before > ?1",
+        params![ms(now), agent],
+    )?;
+    Ok(write(db, agent, waits::resumed(waits, open || waiting, now))?)
+}
+
+/// An outcome is here that the agent's open cycle waits for; whether it is due for that.
+pub(crate) fn answer(db: &Connection, agent: i64, standing: Standing, at: Timestamp) -> Outcome<bool> {
+    let sql = "SELECT due_at, hold_until, rest_reason FROM inbox_head WHERE agent = ?";
+    let waits = first(db, sql, [agent], |row| waits_at(row, 0))?.ok_or_else(|| damaged("it has no inbox"))?;
+    let ended = waits::answered(waits, standing, at);
+    ended.map_or(Ok(()), |waits| write(db, agent, waits))?;
+    Ok(ended.is_some())
+}
+
+/// Three columns of an inbox head that follow each other.
+pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
+    let (due_at, hold_until) = (time_or_none(row, at)?, time_or_none(row, at + 1)?);
+    Ok(Waits { due_at, hold_until, reason: reason_or_none(row, at + 2)? })
+}
+
+fn write(db: &Connection, agent: i64, waits: Waits) -> rusqlite::Result<()> {
+    let Waits { due_at, hold_until, reason } = waits;
+    let reason = reason.map(|reason| place_of(&REASONS, &reason));
+    let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, rest_reason = ? WHERE agent = ?";
+    db.prepare_cached(sql)?.execute(params![due_at.map(ms), hold_until.map(ms), reason, agent]).map(drop)
+}
+
+/// From when on an agent without an open cycle has something to do; not before `hold`.
+pub(crate) fn due_at(
+    db: &Connection,
+    boot: i64,
+    agent: i64,
+    standing: Standing,
+    hold: Option<Timestamp>,
+    now: Timestamp,
+) -> Outcome<Option<Timestamp>> {
+    let sql = "SELECT min(not_before), min(boot) < ? FROM waiting WHERE agent = ?";
+    let waits_from = first(db, sql, params![boot, agent], |row| {
+        let before = row.get::<_, Option<bool>>(1)?.unwrap_or(false);
+        Ok(time_or_none(row, 0)?.map(|not_before| waits::first_due(not_before, before, now)))
+    })?;
+    Ok(waits::due(standing, waits_from.flatten(), hold))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use agent::config::AgentConfig;
+    use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
+    use agent::id::{AgentId, EventId, RootId};
+    use agent::life::{RestReason, Standing};
+    use agent::limits;
+    use agent::port::{Accept, Accepted, NewAgent, Reader, Registry, Store};
+    use jiff::SignedDuration;
+    use scenario::clock::SimClock;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::sqlite::ports::{Sqlite, Who};
+    use crate::sqlite::tables::session::Session;
+
+    const DAY: i64 = 86_400_000;
+    const DEBOUNCE: i64 = 30_000;
+
+    /// Agents of which each waits for another reason.
+    struct World {
+        store: Sqlite,
+        clock: SimClock,
+    }
+
+    const DEBOUNCED: u128 = 1;
+    const REFUSED: u128 = 2;
+    const FAILED: u128 = 3;
+    const HELD: u128 = 4;
+    const ALL: [u128; 4] = [DEBOUNCED, REFUSED, FAILED, HELD];
+    const HOUR: i64 = 3_600_000;
+
+    /// How long each of them is to wait.
+    fn length(who: u128) -> i64 {
+        match who {
+            DEBOUNCED => DEBOUNCE,
+            REFUSED => HOUR,
+            FAILED => limits::PARK_MAX_MS.cast_signed(),
+            _ => limits::HELD_MS.cast_signed(),
+        }
+    }
+
+    fn id(who: u128) -> AgentId {
+        AgentId(Uuid::from_u128(who))
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
+            let store = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
+            let world = Self { store, clock };
+            for who in ALL {
+                let debounce = if who == DEBOUNCED { DEBOUNCE.unsigned_abs() } else { 0 };
+                let config = AgentConfig { debounce, ..AgentConfig::default() };
+                let (name, display_name) = (format!("agent-{who}"), String::new());
+                let new = NewAgent { id: id(who), name, display_name, config, at: world.clock.now() };
+                world.store.create_agent(new).await.unwrap();
+                world.accept(who, "first").await;
+            }
+            let until = |who| ms(world.clock.now()) + length(who);
+            world.rests(REFUSED, until(REFUSED), "0").await;
+            world.rests(FAILED, until(FAILED), "1").await;
+            let held = format!(
+                "UPDATE event SET state = 1, space = 1, release_at = {} WHERE agent = 4; DELETE FROM waiting WHERE agent = 4; \
+                 UPDATE inbox_head SET waiting = 0, held = 1, due_at = NULL WHERE agent = 4",
+                until(HELD)
+            );
+            world.sql(held).await;
+            world
+        }
+
+        async fn sql(&self, sql: String) {
+            self.store.write(move |db, _| Ok(db.execute_batch(&sql)?)).await.unwrap();
+        }
+
+        async fn rests(&self, who: u128, until: i64, reason: &str) {
+            let sql = format!(
+                "UPDATE inbox_head SET due_at = {until}, hold_until = {until}, rest_reason = {reason} WHERE agent = {who}"
+            );
+            self.sql(sql).await;
+        }
+
+        async fn accept(&self, who: u128, word: &str) {
+            let envelope = Envelope {
+                principal: Principal::Own,
+                channel: Channel::Api,
+                trust: Trust::Outside,
+                root: RootId(word.to_owned()),
+                hop: 0,
+            };
+            let data = EventData::Service { name: "bell".into(), payload: serde_json::json!({}) };
+            let (id_, kind, at) = (EventId(format!("{word}-{who}")), EventKind::Service, self.clock.now());
+            let event = Event { id: id_, kind, urgent: false, at, envelope, data, cites: None };
+            let accepted = self.store.accept(Accept::Event(id(who), event), None).await.unwrap();
+            assert!(matches!(accepted, Accepted::Fresh { .. }));
+        }
+
+        /// As the keeper asks now and then.
+        async fn due(&self) -> Vec<AgentId> {
+            let now = self.clock.now();
+            self.store.fire_due(now, 256).await.unwrap();
+            self.store.due(now, None, 256).await.unwrap().into_iter().map(|due| due.agent).collect()
+        }
+
+        /// Whether it is due, and is given what waits for it.
+        async fn serves(&self, who: u128) -> bool {
+            let due = self.due().await.contains(&id(who));
+            let waking = self.store.wake(id(who), self.clock.now(), None).await.unwrap().unwrap();
+            let kept = waking.life.not_before.is_some_and(|until| until > self.clock.now());
+            due && !kept && !waking.waiting.is_empty()
+        }
+
+        fn pass(&self, ms: i64) {
+            self.clock.advance(Duration::from_millis(ms.unsigned_abs()));
+        }
+
+        fn jump(&self, ms: i64) {
+            self.clock.jump_wall(SignedDuration::from_millis(ms));
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_longer_than_it_was_to_whatever_the_clock_does() {
+        for jumps in [&[-DAY][..], &[DAY, -DAY], &[-DAY, DAY, -DAY, -HOUR], &[-900, -900, -900]] {
+            for who in ALL {
+                let world = World::new().await;
+                for jump in jumps {
+                    world.jump(*jump);
+                    world.due().await;
+                }
+                world.pass(length(who) + jumps.iter().filter(|jump| **jump > -1_000).count() as i64 * 3_000);
+                assert!(world.serves(who).await, "{who} after {jumps:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_back_shortens_no_wait_and_moves_no_plan() {
+        let world = World::new().await;
+        let plan = r#"INSERT INTO plan (agent, id, from_commit, next_at, name, schedule, instruction, root, hop, trust)
+            VALUES (1, zeroblob(16), 0, 9999999999999, '', '{"kind":"at","at":"2286-11-20T17:46:39.999Z"}', '', '', 0, 0)"#;
+        world.sql(plan.to_owned()).await;
+        world.jump(-DAY);
+        for who in ALL {
+            assert!(!world.serves(who).await, "{who}");
+        }
+        world.pass(DEBOUNCE - 1);
+        assert!(!world.serves(DEBOUNCED).await);
+        let next = world.store.read(Who::Living, |db, _| {
+            first(db, "SELECT next_at FROM plan", [], |row| Ok(row.get::<_, i64>(0)?))
+        });
+        assert_eq!(next.await.unwrap(), Some(9_999_999_999_999));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_told_of_until_what_is_stored_has_followed() {
+        let clock = SimClock::new(Timestamp::UNIX_EPOCH);
+        let lead = Lead::new(&clock);
+        clock.advance(Duration::from_secs(9));
+        assert_eq!(lead.set_back(&clock), None);
+        clock.jump_wall(SignedDuration::from_secs(20));
+        assert_eq!(lead.set_back(&clock), None);
+        clock.jump_wall(SignedDuration::from_secs(-5));
+        assert_eq!((lead.set_back(&clock), lead.set_back(&clock)), (Some(5_000), Some(5_000)));
+        lead.followed(5_000);
+        assert_eq!(lead.set_back(&clock), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_accepted_by_a_clock_that_was_ahead_is_served_at_once_after_a_start() {
+        let mut world = World::new().await;
+        world.jump(-2 * HOUR);
+        world.store = world.store.restarted(false).unwrap();
+        for who in [DEBOUNCED, REFUSED] {
+            assert!(world.serves(who).await, "{who}");
+        }
+        assert!(!world.serves(FAILED).await && !world.serves(HELD).await);
+        world.pass(length(FAILED));
+        assert!(world.serves(FAILED).await);
+        world.pass(length(HELD) - length(FAILED));
+        assert!(world.serves(HELD).await);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_after_a_start_is_due_however_far_ahead_the_clock_was_when_it_came() {
+        let mut world = World::new().await;
+        world.jump(-2 * HOUR);
+        world.store = world.store.restarted(true).unwrap();
+        let db = |db: &Connection, session: &Session| {
+            due_at(db, session.boot, 1, Standing::Active, None, session.clock.now())
+        };
+        assert_eq!(world.store.read(Who::Living, db).await.unwrap(), Some(world.clock.now()));
+    }
+
+    #[tokio::test]
+    async fn resuming_helps_whoever_waits_for_whatever_reason_and_nobody_else() {
+        for standing in [Standing::Active, Standing::Suspended] {
+            let world = World::new().await;
+            world.accept(HELD, "second").await;
+            world.rests(HELD, ms(world.clock.now()) + DAY, "NULL").await;
+            for who in ALL {
+                assert!(!world.serves(who).await, "{who}");
+                world.store.set_standing(id(who), standing, world.clock.now()).await.unwrap();
+                world.store.set_standing(id(who), Standing::Active, world.clock.now()).await.unwrap();
+                assert!(world.serves(who).await, "{who} {standing:?}");
+                world.sql(format!("DELETE FROM waiting WHERE agent = {who}; UPDATE inbox_head SET waiting = 0, due_at = NULL WHERE agent = {who}")).await;
+                world.store.set_standing(id(who), Standing::Active, world.clock.now()).await.unwrap();
+                assert!(!world.due().await.contains(&id(who)), "{who} has nothing to do");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_card_of_whoever_waits_says_why_and_until_when() {
+        let world = World::new().await;
+        let now = ms(world.clock.now());
+        for (who, reason) in [
+            (DEBOUNCED, RestReason::Debounce),
+            (REFUSED, RestReason::Provider),
+            (FAILED, RestReason::Backoff),
+        ] {
+            let card = world.store.agent(id(who)).await.unwrap().unwrap();
+            assert_eq!((card.rest_reason, card.not_before.map(ms)), (Some(reason), Some(now + length(who))));
+        }
+        let card = world.store.agent(id(HELD)).await.unwrap().unwrap();
+        assert_eq!((card.rest_reason, card.not_before, card.held), (None, None, 1));
+    }
+
+    #[test]
+    fn a_start_finds_whoever_waits_by_index() {
+        let db = crate::sqlite::engine::schema::open_memory().unwrap();
+        for (sql, indexes) in
+            [(AT_START, &["inbox_due", "inbox_rest"][..]), (HELD_AT_START, &["event_release"])]
+        {
+            let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = plan.query_map([1], |row| row.get(3)).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            for index in indexes {
+                assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
+            }
+            let tables = steps.iter().filter(|step| step.starts_with("SCAN") || step.starts_with("SEARCH"));
+            assert!(tables.into_iter().all(|step| step.contains(" USING ")), "{steps:?}");
+        }
+    }
+}
