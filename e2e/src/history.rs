@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use agent::entry::EntryKind;
 use agent::event::{EventData, Fate};
 use agent::message::Part;
 use agent::run::Ending;
@@ -225,7 +224,7 @@ fn entry(entry: LogEntry) -> Entry {
     Entry {
         seq,
         cycle: cycle.to_string(),
-        kind: EntryKind::as_str(kind).to_owned(),
+        kind: kind.as_str().to_owned(),
         calls: calls.collect(),
         outcomes,
         words,

@@ -6,8 +6,11 @@ use crate::id::{CallId, CycleId};
 use crate::limits;
 
 /// What repeating a call would do. Decides what happens to it after a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Effect {
     /// Touches nothing itself; its changes are committed with the decision.
     Inward,
@@ -22,25 +25,16 @@ pub enum Effect {
 impl Effect {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Inward => "inward",
-            Self::ReadOnly => "read_only",
-            Self::Idempotent => "idempotent",
-            Self::Unsafe => "unsafe",
-        }
-    }
-
-    /// The reverse of [`Effect::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Inward, Self::ReadOnly, Self::Idempotent, Self::Unsafe]
-            .into_iter()
-            .find(|effect| effect.as_str() == text)
+        self.into()
     }
 }
 
 /// Where a call stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CallState {
     /// Decided, not begun.
     Planned,
@@ -56,25 +50,14 @@ pub enum CallState {
 impl CallState {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Started => "started",
-            Self::Detached => "detached",
-            Self::Done => "done",
-        }
-    }
-
-    /// The reverse of [`CallState::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Planned, Self::Started, Self::Detached, Self::Done]
-            .into_iter()
-            .find(|state| state.as_str() == text)
+        self.into()
     }
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum OutcomeStatus {
     /// It did what was asked.
     Ok,
@@ -91,13 +74,7 @@ pub enum OutcomeStatus {
 impl OutcomeStatus {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Pending => "pending",
-            Self::Unknown => "unknown",
-            Self::Canceled => "canceled",
-        }
+        self.into()
     }
 }
 

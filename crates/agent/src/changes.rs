@@ -13,8 +13,11 @@ use crate::run::{Run, Usage};
 use crate::space::{NewMessage, Spoken};
 
 /// Which of the commits of a cycle this is; kept in the audit row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CommitKind {
     /// A cycle begins or is taken over: the epoch is raised.
     Open,
@@ -39,17 +42,7 @@ pub enum CommitKind {
 impl CommitKind {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Decide => "decide",
-            Self::Start => "start",
-            Self::Settle => "settle",
-            Self::Close => "close",
-            Self::Park => "park",
-            Self::View => "view",
-            Self::Sent => "sent",
-            Self::Arrived => "arrived",
-        }
+        self.into()
     }
 
     /// The named points around such a commit at which a process can be made to die: before it is written,
@@ -66,13 +59,6 @@ impl CommitKind {
             Self::Sent => ("sent.before", "sent.committed"),
             Self::Arrived => ("arrived.before", "arrived.committed"),
         }
-    }
-
-    /// The reverse of [`CommitKind::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        use CommitKind::{Arrived, Close, Decide, Open, Park, Sent, Settle, Start, View};
-        let all = [Open, Decide, Start, Settle, Close, Park, View, Sent, Arrived];
-        all.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 

@@ -86,8 +86,20 @@ impl Default for AgentConfig {
 }
 
 /// Which agents' messages wake an agent. People's always do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum WakeOn {
     /// All of them.
     #[default]
@@ -97,21 +109,13 @@ pub enum WakeOn {
 }
 
 impl WakeOn {
-    /// Every rule, as it is written.
-    pub const NAMES: [&str; 2] = ["all", "mention"];
-
     /// The name used in configs and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Mention => "mention",
-        }
+        self.into()
     }
 
-    /// The rule of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::All, Self::Mention].into_iter().find(|rule| rule.as_str() == name)
-    }
+    /// Every rule, as it is written.
+    pub const NAMES: [&str; 2] = ["all", "mention"];
 }
 
 /// Bounds of a cycle.

@@ -8,8 +8,11 @@ use crate::id::{EntityId, SpaceId};
 use crate::limits;
 
 /// What an entity is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EntityKind {
     /// A person.
     Human,
@@ -20,10 +23,7 @@ pub enum EntityKind {
 impl EntityKind {
     /// The name used in tables, JSON and prompts.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Human => "human",
-            Self::Agent => "agent",
-        }
+        self.into()
     }
 }
 

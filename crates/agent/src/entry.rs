@@ -8,8 +8,11 @@ use crate::message::ModelMessage;
 
 /// What an entry is in the life of its agent. A cycle's beginning is this column, never found by
 /// matching text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EntryKind {
     /// The events that a cycle began with.
     Inbox,
@@ -26,20 +29,7 @@ pub enum EntryKind {
 impl EntryKind {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Inbox => "inbox",
-            Self::Injection => "injection",
-            Self::Assistant => "assistant",
-            Self::Outcomes => "outcomes",
-            Self::Notice => "notice",
-        }
-    }
-
-    /// The reverse of [`EntryKind::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Inbox, Self::Injection, Self::Assistant, Self::Outcomes, Self::Notice]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
+        self.into()
     }
 }
 

@@ -10,8 +10,11 @@ use crate::entity::EntityKind;
 use crate::id::{CallId, CycleId, EntityId, EventId, MessageId, PlanId, RootId, SpaceId};
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EventKind {
     /// Something was said in a space of the agent.
     SpaceMessage,
@@ -30,6 +33,11 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// The name used in tables and JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// Every kind, in declaration order.
     pub const ALL: [Self; 7] = [
         Self::SpaceMessage,
@@ -40,24 +48,6 @@ impl EventKind {
         Self::ToolResult,
         Self::Heartbeat,
     ];
-
-    /// The name used in tables and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SpaceMessage => "space_message",
-            Self::Mention => "mention",
-            Self::Service => "service",
-            Self::Plan => "plan",
-            Self::Timer => "timer",
-            Self::ToolResult => "tool_result",
-            Self::Heartbeat => "heartbeat",
-        }
-    }
-
-    /// The reverse of [`EventKind::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
 }
 
 /// On whose behalf an event exists.
@@ -232,8 +222,9 @@ impl Event {
 }
 
 /// The one state of an accepted event in the ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(tag = "state", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Fate {
     /// Not yet settled.
     Waiting,
@@ -269,21 +260,14 @@ pub enum Fate {
 impl Fate {
     /// The name used in tables and JSON.
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Held => "held",
-            Self::Lived { .. } => "lived",
-            Self::Skipped { .. } => "skipped",
-            Self::Canceled { .. } => "canceled",
-            Self::Dead { .. } => "dead",
-            Self::Dropped => "dropped",
-        }
+        self.into()
     }
 }
 
 /// How far an event has come: its state, with what is known around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Stage {
     /// It waits.
     Waiting,
@@ -308,6 +292,11 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// The stage of an event with that fate. `taken` and `open` tell of its cycle: that it has taken
     /// the event, that it has not ended.
     pub fn of(fate: &Fate, taken: bool, open: bool, addressed: bool) -> Self {
@@ -322,22 +311,6 @@ impl Stage {
             Fate::Canceled { .. } => Self::Canceled,
             Fate::Dead { .. } => Self::Dead,
             Fate::Dropped => Self::Dropped,
-        }
-    }
-
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Taken => "taken",
-            Self::Held => "held",
-            Self::Shown => "shown",
-            Self::Addressed => "addressed",
-            Self::Read => "read",
-            Self::Skipped => "skipped",
-            Self::Canceled => "canceled",
-            Self::Dead => "dead",
-            Self::Dropped => "dropped",
         }
     }
 }

@@ -14,8 +14,11 @@ use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::run::{StepReceipt, Usage};
 
 /// Whether the agent may live at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Standing {
     /// It lives.
     Active,
@@ -28,22 +31,14 @@ pub enum Standing {
 impl Standing {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Suspended => "suspended",
-            Self::Retired => "retired",
-        }
-    }
-
-    /// The reverse of [`Standing::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Active, Self::Suspended, Self::Retired].into_iter().find(|standing| standing.as_str() == text)
+        self.into()
     }
 }
 
 /// Why an agent that has work does not do it now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RestReason {
     /// The model's provider cannot serve it.
     Provider,
@@ -56,11 +51,7 @@ pub enum RestReason {
 impl RestReason {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Provider => "provider",
-            Self::Backoff => "backoff",
-            Self::Debounce => "debounce",
-        }
+        self.into()
     }
 
     /// The same in words, behind the agent's name.
@@ -367,8 +358,11 @@ pub struct Goal {
 }
 
 /// How a goal stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum GoalStatus {
     /// Pursued.
     Active,
@@ -381,16 +375,7 @@ pub enum GoalStatus {
 impl GoalStatus {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Completed => "completed",
-            Self::Abandoned => "abandoned",
-        }
-    }
-
-    /// The reverse of [`GoalStatus::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Active, Self::Completed, Self::Abandoned].into_iter().find(|status| status.as_str() == text)
+        self.into()
     }
 }
 

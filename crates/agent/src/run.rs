@@ -7,8 +7,11 @@ use crate::call::OutcomeStatus;
 use crate::id::{AgentId, CycleId};
 
 /// Why a cycle ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Ending {
     /// It had nothing more to do.
     Rested,
@@ -25,20 +28,7 @@ pub enum Ending {
 impl Ending {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rested => "rested",
-            Self::Skipped => "skipped",
-            Self::Exhausted => "exhausted",
-            Self::Canceled => "canceled",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The reverse of [`Ending::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Rested, Self::Skipped, Self::Exhausted, Self::Canceled, Self::Failed]
-            .into_iter()
-            .find(|ending| ending.as_str() == text)
+        self.into()
     }
 }
 

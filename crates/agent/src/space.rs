@@ -11,8 +11,9 @@ use crate::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use crate::limits;
 
 /// What a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum MessageKind {
     /// Words.
     Text,
@@ -23,10 +24,7 @@ pub enum MessageKind {
 impl MessageKind {
     /// The name used in tables and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Tool => "tool",
-        }
+        self.into()
     }
 }
 

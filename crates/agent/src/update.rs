@@ -23,8 +23,9 @@ pub enum Topic {
 }
 
 /// What an agent is doing, derived and never stored twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum AgentState {
     /// Nothing is open, or what is open waits.
     Sleeping,
@@ -41,13 +42,7 @@ pub enum AgentState {
 impl AgentState {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sleeping => "sleeping",
-            Self::Thinking => "thinking",
-            Self::Processing => "processing",
-            Self::Paused => "paused",
-            Self::Retired => "retired",
-        }
+        self.into()
     }
 }
 

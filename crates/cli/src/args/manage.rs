@@ -262,10 +262,7 @@ pub(crate) enum KeysVerb {
 }
 
 fn kind(text: &str) -> Result<EntityKind, String> {
-    [EntityKind::Human, EntityKind::Agent]
-        .into_iter()
-        .find(|kind| kind.as_str() == text)
-        .ok_or_else(|| "wanted `human` or `agent`".to_owned())
+    EntityKind::try_from(text).map_err(|_| "wanted `human` or `agent`".to_owned())
 }
 
 /// `viv completions`.

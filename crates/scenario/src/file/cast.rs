@@ -137,7 +137,7 @@ impl Reader<'_> {
                 "wake_on" => {
                     let wanted = "`all` or `mention`";
                     let Some(words) = self.text(value, wanted) else { continue };
-                    match WakeOn::parse(&words) {
+                    match WakeOn::try_from(&*words).ok() {
                         Some(rule) => room.wake_on = rule,
                         None => self.wrong(value.place, format!("wanted {wanted}, got `{}`", shown(&words))),
                     }

@@ -200,7 +200,7 @@ impl Reader<'_> {
                 "steps" => shape.steps = self.count(value),
                 "ended" => {
                     let word = value.words().unwrap_or_default();
-                    shape.ended = Ending::parse(word);
+                    shape.ended = Ending::try_from(word).ok();
                     if shape.ended.is_none() {
                         let wanted = "`rested`, `exhausted`, `canceled` or `failed`";
                         self.wrong(value.place, format!("wanted {wanted}, got {}", value.kind()));

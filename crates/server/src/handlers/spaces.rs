@@ -172,7 +172,7 @@ fn rule(wake_on: Option<String>) -> Result<Option<WakeOn>, Problem> {
     let read = |name: String| {
         let got: String = name.chars().take(60).collect();
         let detail = format!("`wake_on` must be `all` or `mention`, got `{got}`");
-        WakeOn::parse(&name).ok_or_else(|| Problem::new(Code::BadValue, detail))
+        WakeOn::try_from(&*name).map_err(|_| Problem::new(Code::BadValue, detail))
     };
     wake_on.map(read).transpose()
 }

@@ -36,7 +36,7 @@ const COMPUTES: &[&str] = &[
 
 /// All that the rules may use (invariant 1).
 const RULES_USE: &[&str] =
-    &["bytes", "croner", "futures-core", "jiff", "serde", "serde_json", "sha2", "thiserror", "uuid"];
+    &["bytes", "croner", "futures-core", "jiff", "serde", "serde_json", "sha2", "strum", "thiserror", "uuid"];
 
 /// Features that would give the rules a clock, randomness or the machine's files.
 const IMPURE: &[&str] =

@@ -26,10 +26,11 @@ pub(crate) fn call_at(row: &Row<'_>, at: usize) -> Outcome<CallRow> {
         index: u32_at(row, at + 3)?,
         tool: row.get(at + 4)?,
         arguments: row.get(at + 5)?,
-        effect: Effect::parse(&effect).ok_or_else(|| damaged(format!("`{effect}` is no effect")))?,
+        effect: Effect::try_from(&*effect).map_err(|_| damaged(format!("`{effect}` is no effect")))?,
         tool_version: row.get(at + 7)?,
         awaited: row.get(at + 8)?,
-        state: CallState::parse(&state).ok_or_else(|| damaged(format!("`{state}` is no state of a call")))?,
+        state: CallState::try_from(&*state)
+            .map_err(|_| damaged(format!("`{state}` is no state of a call")))?,
         outcome: outcome.map(|outcome| from_json(&outcome, "an outcome")).transpose()?,
     })
 }

@@ -65,7 +65,7 @@ pub(crate) fn entry_at(row: &Row<'_>) -> Outcome<Entry> {
     }
     let message: ModelMessage = serde_json::from_slice(message)
         .map_err(|error| damaged(format!("entry {seq}: it does not decode: {error}")))?;
-    let kind = EntryKind::parse(&kind);
+    let kind = EntryKind::try_from(&*kind).ok();
     Ok(Entry {
         seq,
         cycle: CycleId(uuid_at(row, 1)?),

@@ -112,8 +112,8 @@ fn goals(db: &Connection, agent: i64) -> Outcome<Vec<Goal>> {
             parent: uuid_or_none(row, 1)?.map(GoalId),
             description: row.get(2)?,
             priority: row.get(3)?,
-            status: GoalStatus::parse(&status)
-                .ok_or_else(|| damaged(format!("`{status}` is no status of a goal")))?,
+            status: GoalStatus::try_from(&*status)
+                .map_err(|_| damaged(format!("`{status}` is no status of a goal")))?,
         })
     })
 }

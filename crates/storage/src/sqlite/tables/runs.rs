@@ -109,7 +109,7 @@ pub(crate) fn run_at(row: &Row<'_>) -> Outcome<Run> {
 }
 
 pub(crate) fn ending_of(text: &str) -> Outcome<Ending> {
-    Ending::parse(text).ok_or_else(|| damaged(format!("`{text}` is no ending")))
+    Ending::try_from(text).map_err(|_| damaged(format!("`{text}` is no ending")))
 }
 
 /// An agent's receipts before an ordinal, newest first.
@@ -144,8 +144,8 @@ pub(crate) fn commits(db: &Connection, agent: AgentId, after: u64, limit: u32) -
             epoch: u64_at(row, 1)?,
             cycle: CycleId(uuid_at(row, 2)?),
             step: u32_at(row, 3)?,
-            kind: CommitKind::parse(&kind)
-                .ok_or_else(|| damaged(format!("`{kind}` is no kind of commit")))?,
+            kind: CommitKind::try_from(&*kind)
+                .map_err(|_| damaged(format!("`{kind}` is no kind of commit")))?,
             at: time_at(row, 5)?,
         })
     })

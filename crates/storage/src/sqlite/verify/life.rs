@@ -68,7 +68,7 @@ fn commits(walk: &mut Walk<'_>, life: &Row) {
         walk.hold(gap.is_none(), "commits", n, || gap.unwrap_or_default());
         let kind: String = row.get(2)?;
         let kind =
-            CommitKind::parse(&kind).ok_or_else(|| damaged(format!("`{kind}` is no kind of commit")))?;
+            CommitKind::try_from(&*kind).map_err(|_| damaged(format!("`{kind}` is no kind of commit")))?;
         let wanted = epoch + u64::from(kind == CommitKind::Open);
         epoch = of;
         if of != wanted {
@@ -141,7 +141,8 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
     });
     walk.each("goal", "SELECT id, status FROM goal WHERE agent = ?", [life.agent], |_, row| {
         let status: String = row.get(1)?;
-        GoalStatus::parse(&status)
+        GoalStatus::try_from(&*status)
+            .ok()
             .map(drop)
             .ok_or_else(|| damaged(format!("`{status}` is no status of a goal")))
     });

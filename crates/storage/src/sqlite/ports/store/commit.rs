@@ -102,7 +102,7 @@ fn done_before(
     let sql = "SELECT epoch, cycle, step, kind FROM commits WHERE agent = ? AND n = ?";
     let row = first(db, sql, params![life.agent, int(n)], |row| {
         let (kind, cycle): (String, _) = (row.get(3)?, CycleId(uuid_at(row, 1)?));
-        let (epoch, step, kind) = (u64_at(row, 0)?, u32_at(row, 2)?, CommitKind::parse(&kind));
+        let (epoch, step, kind) = (u64_at(row, 0)?, u32_at(row, 2)?, CommitKind::try_from(&*kind).ok());
         Ok(kind.map(|kind| AuditRow { epoch, cycle, step, kind }))
     })?;
     let open = first(db, "SELECT open FROM life WHERE agent = ?", [life.agent], |row| open_at(row, 0))?;
