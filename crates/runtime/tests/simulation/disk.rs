@@ -139,11 +139,20 @@ impl Disk {
         let kind = changes.kind.as_str();
         self.nature
             .note(word, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
+        let bill = &self.nature.bill;
+        if matches!(outcome, CommitOutcome::Lost) {
+            bill.lost(agent, node);
+        }
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
             return;
         }
         if changes.kind == CommitKind::Sent {
             self.nature.note("suspected", &agent.to_string());
+        }
+        let ago = self.nature.clock.now().as_millisecond() - changes.at.as_millisecond();
+        let made = self.nature.ms().saturating_sub(u64::try_from(ago).unwrap_or(0));
+        if let Err(why) = bill.committed(agent, node, changes, made) {
+            self.nature.wrong(format!("P6: {agent} at {}: {why}", self.nature.ms()));
         }
         let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);
         self.nature.hold(writer == node, || {
@@ -196,9 +205,17 @@ impl Port {
         found
     }
 
+    /// Whether the store did what an activation asked of it.
+    fn answered<T>(&self, agent: AgentId, done: &Result<T, StoreError>) {
+        if done.is_err() {
+            self.nature.bill.refused(agent, self.pulse.node, self.nature.ms());
+        }
+    }
+
     /// Signals are hints: some are lost, some come twice.
     fn hints(&self, wake: Vec<Waken>) -> Vec<Waken> {
         let mut heard = Vec::new();
+        self.nature.urged(&wake);
         for waken in wake {
             if self.nature.strikes(|faults| faults.deaf) {
                 self.nature.note("deaf", &waken.agent.to_string());
@@ -270,13 +287,19 @@ impl Store for Port {
                 }
                 outcome
             });
-            let (outcome, echo) = done.await?;
+            let done = done.await;
+            self.answered(lease.agent, &done);
+            let (outcome, echo) = done?;
             Ok((outcome, self.echo(echo)))
         })
     }
 
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(sqlite.glance(lease))))
+        Box::pin(async move {
+            let seen = self.read(move |sqlite| now(sqlite.glance(lease))).await;
+            self.answered(lease.agent, &seen);
+            seen
+        })
     }
 
     fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::entry::{Entry, EntryKind};
-use agent::id::CycleId;
+use agent::id::{AgentId, CycleId};
+use agent::limits;
 use agent::message::Part;
 use agent::port::{
     BoxStream, Clock as _, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay,
@@ -46,6 +47,8 @@ impl Voices for Minds {
     fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or(NAMES[0]);
         let provider = name.split('/').next().unwrap_or_default().to_owned();
+        let agent = name.split_once('+').and_then(|(_, agent)| agent.parse().ok());
+        let agent = agent.ok_or_else(|| ModelError::NoModel(name.to_owned()))?;
         let info = ModelInfo {
             name: name.to_owned(),
             provider,
@@ -58,15 +61,51 @@ impl Voices for Minds {
         };
         let (nature, pulse, sent) =
             (Arc::clone(&self.nature), Arc::clone(&self.pulse), Arc::clone(&self.sent));
-        Ok(Arc::new(Mind { info, nature, pulse, sent }))
+        Ok(Arc::new(Mind { agent, info, nature, pulse, sent }))
     }
 }
 
 struct Mind {
+    /// Who thinks with it: a voice tells which agent asks.
+    agent: AgentId,
     info: ModelInfo,
     nature: Arc<Nature>,
     pulse: Arc<Pulse>,
     sent: Arc<Sent>,
+}
+
+/// One request under way, as its agent pays for it.
+struct Request {
+    nature: Arc<Nature>,
+    agent: AgentId,
+    node: u64,
+    begun: bool,
+    /// Since when it says nothing.
+    silent: Option<u64>,
+}
+
+impl Request {
+    fn begin(&mut self) {
+        self.begun = true;
+        let ms = self.nature.ms();
+        match self.nature.bill.begun(self.agent, self.node, ms) {
+            Ok(paid) => self.nature.note(paid, &self.agent.to_string()),
+            Err(why) => self.nature.wrong(format!("P6: a request of {} at {ms}: {why}", self.agent)),
+        }
+    }
+
+    fn failed(&self, error: &ModelError) {
+        self.nature.bill.failed(self.agent, self.node, error.clone(), self.nature.ms());
+    }
+}
+
+impl Drop for Request {
+    /// Whoever waited for the next piece as long as may be takes it for failed.
+    fn drop(&mut self) {
+        if self.silent.is_some_and(|since| since + limits::MODEL_IDLE_MS <= self.nature.ms()) {
+            self.failed(&ModelError::TimedOut(Wait::Idle));
+        }
+    }
 }
 
 enum Beat {
@@ -311,19 +350,31 @@ impl Model for Mind {
             _ => "silence".to_owned(),
         };
         self.nature.note("asked", &format!("{cycle} step {step}: {fate}"));
-        let state = (beats, items, Arc::clone(&self.nature), Arc::clone(&self.pulse), Arc::clone(&self.sent));
-        Box::pin(stream::unfold(state, move |(mut beats, items, nature, pulse, sent)| async move {
+        let (agent, node) = (self.agent, self.pulse.node);
+        let request = Request { nature: Arc::clone(&self.nature), agent, node, begun: false, silent: None };
+        let state = (beats, items, request, Arc::clone(&self.pulse), Arc::clone(&self.sent));
+        Box::pin(stream::unfold(state, move |(mut beats, items, mut request, pulse, sent)| async move {
             loop {
                 pulse.beat().await;
+                // What is built and never asked for is not sent.
+                if !request.begun {
+                    request.begin();
+                }
                 match beats.pop_front()? {
-                    Beat::Pause(ms) => nature.clock.sleep(Duration::from_millis(ms)).await,
-                    Beat::Silence => std::future::pending().await,
-                    Beat::Fail(error) => return Some((Err(error), (beats, items, nature, pulse, sent))),
+                    Beat::Pause(ms) => request.nature.clock.sleep(Duration::from_millis(ms)).await,
+                    Beat::Silence => {
+                        request.silent = Some(request.nature.ms());
+                        std::future::pending().await
+                    }
+                    Beat::Fail(error) => {
+                        request.failed(&error);
+                        return Some((Err(error), (beats, items, request, pulse, sent)));
+                    }
                     Beat::Piece(piece) => {
                         if matches!(piece, Piece::Done(_)) {
                             sent.0.lock().unwrap().insert(cycle, (step, items.clone()));
                         }
-                        return Some((Ok(piece), (beats, items, nature, pulse, sent)));
+                        return Some((Ok(piece), (beats, items, request, pulse, sent)));
                     }
                 }
             }

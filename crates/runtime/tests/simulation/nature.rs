@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::id::CallId;
-use agent::port::{Clock as _, StoreError};
+use agent::port::{Clock as _, StoreError, Waken};
 use scenario::clock::{SimClock, SimIds};
 
+use crate::bill::Bill;
 use crate::dice::{Dice, Faults, Trace, show};
 
 /// What tools did to the outside world under one key.
@@ -28,6 +29,8 @@ pub(crate) struct Nature {
     pub(crate) ids: Arc<SimIds>,
     pub(crate) dice: Dice,
     pub(crate) faults: Faults,
+    /// Who may ask a model, and for what.
+    pub(crate) bill: Bill,
     /// Nothing goes wrong any more.
     calm: AtomicBool,
     trace: Mutex<Trace>,
@@ -47,6 +50,7 @@ impl Nature {
             clock,
             dice,
             faults,
+            bill: Bill::default(),
             calm: AtomicBool::new(false),
             trace: Mutex::new(Trace::new(loud)),
             wrong: Mutex::default(),
@@ -108,6 +112,11 @@ impl Nature {
         if self.trace(|trace| trace.loud) {
             show(&format!("          {}", what()));
         }
+    }
+
+    /// Whoever is told of something urgent may drop the generation in hand for it.
+    pub(crate) fn urged(&self, wake: &[Waken]) {
+        wake.iter().filter(|waken| waken.urgent).for_each(|waken| self.bill.word(waken.agent, self.ms()));
     }
 
     /// Writes down what may never happen.

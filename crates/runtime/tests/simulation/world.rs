@@ -120,7 +120,7 @@ impl World {
         let names = ["ada", "bob", "cyd", "dan"];
         for name in &names[..usize::try_from(nature.dice.between(1, 4)).unwrap()] {
             let id = AgentId(nature.ids.uuid());
-            let config = acts::config(&nature);
+            let config = acts::config(&nature, id);
             let new = NewAgent { id, name: (*name).into(), display_name: (*name).into(), config, at };
             self.agents.push(now(sqlite.create_agent(new)).unwrap().id.agent());
         }
@@ -289,6 +289,7 @@ impl World {
         };
         self.disk.submit(node, apply, move |done| {
             if let Ok(Accepted::Fresh { wake, .. }) = &done {
+                nature.urged(wake);
                 let heard: Vec<_> =
                     wake.iter().copied().filter(|_| !nature.strikes(|faults| faults.deaf)).collect();
                 handle.signal(&heard);

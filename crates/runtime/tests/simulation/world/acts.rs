@@ -56,6 +56,7 @@ impl World {
             "sets the clock" => {
                 let hours = *self.nature.dice.pick(&[24, -24, 1, -1]);
                 self.nature.clock.jump_wall(SignedDuration::from_hours(hours));
+                self.agents.iter().for_each(|agent| self.nature.bill.word(*agent, self.nature.ms()));
                 self.nature.note("set", &format!("by {hours} hours"));
             }
             "kills" => {
@@ -186,7 +187,12 @@ impl World {
             _ => {}
         };
         let nature = Arc::clone(&self.nature);
-        self.disk.submit(node, apply, move |()| look(&nature, &handle, agent));
+        let done = move |sqlite: &Sqlite| {
+            apply(sqlite);
+            nature.bill.word(agent, nature.ms());
+        };
+        let nature = Arc::clone(&self.nature);
+        self.disk.submit(node, done, move |()| look(&nature, &handle, agent));
     }
 }
 
@@ -203,11 +209,11 @@ fn inbox(sqlite: &Sqlite, agent: AgentId, state: &str) -> Vec<EventId> {
 }
 
 /// An agent of some character.
-pub(super) fn config(nature: &Nature) -> AgentConfig {
+pub(super) fn config(nature: &Nature, agent: AgentId) -> AgentConfig {
     let dice = &nature.dice;
     let (debounce, per_cycle) = dice.weighed(&[(3, (0, 100)), (1, (2_000, 4))]);
     let mut config = json!({
-        "model": dice.pick(&NAMES),
+        "model": format!("{}+{agent}", dice.pick(&NAMES)),
         "awareness": dice.pick(&["none", "preview", "inject", "preview+inject", "interrupt"]),
         "barrier": dice.chance(700),
         "debounce": debounce,
@@ -220,7 +226,7 @@ pub(super) fn config(nature: &Nature) -> AgentConfig {
         },
     });
     if dice.chance(300) {
-        config["fallback"] = json!(["two/large"]);
+        config["fallback"] = json!([format!("two/large+{agent}")]);
     }
     if dice.chance(150) {
         config["urgency"] = json!({"all": true});
