@@ -10,7 +10,8 @@
 //! | it came to rest for a while, and the rest is over | a rest is durable and grows |
 //! | the store refused, and the pause of `turns.rs` is over | that pause is doubled for each in a row |
 //! | the lease was lost | somebody else took over, each time once |
-//! | urgent words, an operator's word, a clock that was set | each dropped one generation, within a minute |
+//! | it shows urgent words that the one before did not | they broke into a generation: each time once |
+//! | an operator's word, a clock that was set | each drops one generation, soon |
 //!
 //! Everything that paid is used up by the request that it paid for. So no agent makes more requests in any minute
 //! than it took steps, was interrupted, lost its process or lease, and failed by the tables. This module
@@ -21,17 +22,18 @@ use std::sync::Mutex;
 
 use agent::changes::{Changes, CommitKind};
 use agent::cycle::rest_after;
-use agent::id::AgentId;
+use agent::id::{AgentId, CycleId};
+use agent::life::RestReason;
 use agent::limits;
 use agent::port::{Fault, ModelError};
 
-/// How long words that were urgent may wait until they break into a generation, or a dropped one is taken up.
-const WORD_MS: u64 = 60_000;
+/// How long before a request was begun an operator may have said what dropped it: the store may be slow to tell.
+const WORD_MS: u64 = 15_000;
 /// A sliding minute.
 const MINUTE_MS: u64 = 60_000;
-/// Requests of one agent in a minute that no step and no word paid for, at most: rests in a row are of at least
-/// 1, 1, 2, 2, 4, 4, 8, 8 and 16 seconds (two classes of failure, each doubling), which lets ten activations
-/// into a minute; each asks at once at most six times (itself, a fallback, three cuts, one rebuilt).
+/// Requests of one agent in a minute that no step and no word paid for, at most: an activation
+/// that fails asks at once six times at most (itself, a fallback, three cuts, one rebuilt) and rests for a second
+/// and longer each time; two classes of failure that alternate rest for 1, 1, 2, 2, 4, 4, 8, 8, 16 and 16 seconds.
 const IN_VAIN: usize = 60;
 
 /// What paid for a request.
@@ -46,6 +48,7 @@ enum Paid {
     Rested,
     Store,
     Lost,
+    News,
     Word,
 }
 
@@ -53,7 +56,10 @@ enum Paid {
 /// what did not get on was paid for.
 #[derive(Debug, Default)]
 struct Account {
-    begun: bool,
+    /// When its last request was.
+    begun: Option<u64>,
+    /// The cycle of that one, and how often something had broken into it.
+    shown: Option<(CycleId, usize)>,
     got_on: bool,
     failed: Option<(u64, ModelError)>,
     rests: Option<u64>,
@@ -67,14 +73,16 @@ struct Account {
     fallbacks: u32,
     /// Requests in a row that nothing but a refusal of the store paid for.
     refusals: u32,
-    /// Rests in a row for failures, without a step between.
+    /// Failures of the surroundings in a row, as its last rest counted them.
     in_row: u32,
+    /// Which commit was taken last: one that nobody was told of comes again.
+    last: Option<u64>,
 }
 
 #[derive(Default)]
 struct Books {
     accounts: BTreeMap<(AgentId, u64), Account>,
-    /// Urgent words and words of operators, when they were said.
+    /// Words of operators, when they were said.
     words: BTreeMap<AgentId, VecDeque<u64>>,
     /// When requests were begun that neither a step nor a word paid for.
     in_vain: BTreeMap<AgentId, VecDeque<u64>>,
@@ -86,18 +94,25 @@ pub(crate) struct Bill(Mutex<Books>);
 
 impl Bill {
     /// A request is begun; what paid for it, in a word, or why nothing did.
-    pub(crate) fn begun(&self, agent: AgentId, node: u64, now: u64) -> Result<&'static str, String> {
+    pub(crate) fn begun(
+        &self,
+        agent: AgentId,
+        node: u64,
+        shown: (CycleId, usize),
+        now: u64,
+    ) -> Result<&'static str, String> {
         let mut books = self.0.lock().unwrap();
         let Books { accounts, words, in_vain } = &mut *books;
         let account = accounts.entry((agent, node)).or_default();
-        let paid = account.paid(now).or_else(|| {
-            let words = words.get_mut(&agent)?;
-            words.retain(|at| at + WORD_MS >= now);
+        let paid = account.paid(shown, now).or_else(|| {
+            let (words, before) = (words.get_mut(&agent)?, account.begun?);
+            words.retain(|at| at + WORD_MS >= before);
             words.pop_front().map(|_| Paid::Word)
         });
         let Some(paid) = paid else { return Err(format!("nothing paid for it: {account:?}")) };
-        account.settle(paid);
-        if !matches!(paid, Paid::Step | Paid::Word) {
+        account.settle(paid, now);
+        account.shown = Some(shown);
+        if !matches!(paid, Paid::Step | Paid::News | Paid::Word) {
             let begun = in_vain.entry(agent).or_default();
             begun.push_back(now);
             begun.retain(|at| at + MINUTE_MS > now);
@@ -133,7 +148,7 @@ impl Bill {
         self.at(agent, node, |account| account.refused = Some(now));
     }
 
-    /// Something urgent came for the agent, or an operator did something to it.
+    /// An operator did something to the agent.
     pub(crate) fn word(&self, agent: AgentId, now: u64) {
         self.0.lock().unwrap().words.entry(agent).or_default().push_back(now);
     }
@@ -144,11 +159,11 @@ impl Bill {
 }
 
 impl Account {
-    fn paid(&mut self, now: u64) -> Option<Paid> {
+    fn paid(&self, shown: (CycleId, usize), now: u64) -> Option<Paid> {
         if self.got_on {
             return Some(Paid::Step);
         }
-        if !self.begun {
+        if self.begun.is_none() {
             return Some(Paid::Born);
         }
         if self.rests.is_some_and(|until| until <= now) {
@@ -161,7 +176,11 @@ impl Account {
         if self.refused.is_some_and(|at| at + pause <= now) {
             return Some(Paid::Store);
         }
-        self.lost.then_some(Paid::Lost)
+        if self.lost {
+            return Some(Paid::Lost);
+        }
+        let more = self.shown.is_some_and(|(cycle, times)| cycle == shown.0 && times < shown.1);
+        more.then_some(Paid::News)
     }
 
     /// How a request that failed so long ago may be made again within its activation.
@@ -182,13 +201,13 @@ impl Account {
     }
 
     /// Uses up what paid.
-    fn settle(&mut self, paid: Paid) {
+    fn settle(&mut self, paid: Paid, now: u64) {
         let before = std::mem::take(self);
-        self.begun = true;
+        self.begun = Some(now);
         if matches!(paid, Paid::Step) {
             return;
         }
-        (self.in_row, self.refusals) = (before.in_row, 0);
+        (self.in_row, self.last, self.refusals) = (before.in_row, before.last, 0);
         if matches!(paid, Paid::Rested | Paid::Store | Paid::Lost) {
             self.refusals = if paid == Paid::Store { before.refusals + 1 } else { 0 };
             return;
@@ -200,26 +219,44 @@ impl Account {
     }
 
     fn committed(&mut self, changes: &Changes, made: u64) -> Result<(), String> {
+        if self.last.replace(changes.expect) == Some(changes.expect) {
+            return Ok(());
+        }
         let rest = changes.rest.as_ref().and_then(|rest| Some((rest.not_before?, rest.reason?)));
         match (changes.kind, rest) {
-            (CommitKind::Close | CommitKind::Park, Some((until, _))) => {
+            (CommitKind::Close | CommitKind::Park, Some((until, reason))) => {
                 let ms = u64::try_from(until.as_millisecond() - changes.at.as_millisecond()).unwrap_or(0);
                 self.rests = Some(made + ms);
-                self.in_row += 1;
-                // Of two classes of failure one has come this often.
-                let least = u64::try_from(rest_after(self.in_row.div_ceil(2)).as_millis()).unwrap();
-                let told = self.failed.as_ref().is_some_and(|(_, error)| error.retry_after().is_some());
-                if ms < least && !told && self.failed.is_some() {
-                    return Err(format!("rest {} in a row is of {ms} ms: {self:?}", self.in_row));
-                }
+                return self.rested(changes, ms, reason);
             }
             (CommitKind::Decide, _) => self.got_on = true,
-            (CommitKind::Close, None) if changes.rest.as_ref().is_none_or(|rest| rest.not_before.is_none()) => {
+            (CommitKind::Close, None)
+                if changes.rest.as_ref().is_none_or(|rest| rest.not_before.is_none()) =>
+            {
                 self.got_on = true;
+            }
+            // What failed before belongs to an activation that is over.
+            (CommitKind::Open, _) if self.failed.as_ref().is_some_and(|(at, _)| *at < made) => {
+                self.failed = None
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// A rest is as long as the table says, and longer for each failure in a row.
+    fn rested(&mut self, changes: &Changes, ms: u64, reason: RestReason) -> Result<(), String> {
+        let counted = changes.failures.filter(|failures| *failures > 0);
+        let told = self.failed.as_ref().is_some_and(|(_, error)| error.retry_after().is_some());
+        let (least, more) = match counted {
+            Some(failures) => (rest_after(failures), failures > self.in_row),
+            // Whoever was not even asked waits for others, as long as those do.
+            None if reason == RestReason::Provider => return Ok(()),
+            None => (rest_after(1), true),
+        };
+        self.in_row = counted.unwrap_or(self.in_row);
+        let long = told || u128::from(ms) >= least.as_millis();
+        if long && more { Ok(()) } else { Err(format!("it rests for {ms} ms only: {self:?}")) }
     }
 }
 
@@ -235,7 +272,8 @@ impl Paid {
             Self::Rested => "paid by a rest",
             Self::Store => "paid by the store",
             Self::Lost => "paid by a lost lease",
-            Self::Word => "paid by a word",
+            Self::News => "paid by urgent words",
+            Self::Word => "paid by an operator",
         }
     }
 }

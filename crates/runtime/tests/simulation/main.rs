@@ -16,6 +16,7 @@ mod judge;
 mod mind;
 mod nature;
 mod node;
+mod patience;
 mod world;
 
 use std::cell::Cell;
@@ -29,7 +30,7 @@ use crate::world::{Sabotage, World};
 /// Worlds of `make test`.
 const SEEDS: u64 = 120;
 /// What must have happened in so many worlds, or nothing is shown.
-const MET: [&str; 18] = [
+const MET: [&str; 19] = [
     "committed",
     "lost its lease",
     "refused a call",
@@ -46,7 +47,8 @@ const MET: [&str; 18] = [
     "duplicate",
     "effect",
     "rest",
-    "set",
+    "set back",
+    "set ahead",
     "suspected",
 ];
 
@@ -61,6 +63,8 @@ struct End {
     hash: u64,
     cycles: u64,
     counts: BTreeMap<&'static str, u64>,
+    /// The bystander's longest wait of each kind.
+    longest: BTreeMap<&'static str, u64>,
 }
 
 fn live(seed: u64, loud: bool, sabotage: Sabotage) -> End {
@@ -84,7 +88,8 @@ fn live(seed: u64, loud: bool, sabotage: Sabotage) -> End {
         wrong.push(format!("{} panics", PANICS.get()));
     }
     let (hash, counts) = world.nature.trace(|trace| (trace.hash(), trace.counts.clone()));
-    End { wrong, hash, cycles: lived.unwrap_or(0), counts }
+    let longest = world.nature.patience.longest();
+    End { wrong, hash, cycles: lived.unwrap_or(0), counts, longest }
 }
 
 fn number(text: &str) -> u64 {
@@ -111,12 +116,17 @@ fn no_world_breaks_a_promise() {
     }
     let begun = Instant::now();
     let (mut cycles, mut counts) = (0, BTreeMap::<&str, u64>::new());
+    let mut longest = BTreeMap::<&str, u64>::new();
     let mut broken = Vec::new();
     for seed in seeds() {
         let end = live(seed, false, Sabotage::None);
         cycles += end.cycles;
         for (what, count) in end.counts {
             *counts.entry(what).or_default() += count;
+        }
+        for (kind, ms) in end.longest {
+            let most = longest.entry(kind).or_default();
+            *most = ms.max(*most);
         }
         if !end.wrong.is_empty() {
             eprintln!("seed {seed}: {:#?}", end.wrong);
@@ -136,6 +146,7 @@ fn no_world_breaks_a_promise() {
         count("lost its lease"),
     );
     println!("{counts:?}");
+    println!("longest waits of the bystander, in ms: {longest:?}");
     let missed: Vec<_> = MET.iter().filter(|what| seeds().count() >= 100 && count(what) == 0).collect();
     assert!(missed.is_empty(), "in no world anything {missed:?}");
     let replay = "VIV_SEED=n cargo nextest run -p runtime --test simulation --no-capture no_world";

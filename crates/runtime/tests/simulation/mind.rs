@@ -21,6 +21,7 @@ use agent::transcript;
 use futures_util::stream;
 use serde_json::{Value, json};
 
+use crate::judge::tokens;
 use crate::nature::{Nature, Pulse};
 
 /// What kills the process that builds a request of it.
@@ -80,6 +81,10 @@ struct Request {
     agent: AgentId,
     node: u64,
     begun: bool,
+    /// What its agent is shown.
+    shown: String,
+    /// Its cycle, and how often something broke into that.
+    cycle: (CycleId, usize),
     /// Since when it says nothing.
     silent: Option<u64>,
 }
@@ -88,9 +93,18 @@ impl Request {
     fn begin(&mut self) {
         self.begun = true;
         let ms = self.nature.ms();
-        match self.nature.bill.begun(self.agent, self.node, ms) {
+        match self.nature.bill.begun(self.agent, self.node, self.cycle, ms) {
             Ok(paid) => self.nature.note(paid, &self.agent.to_string()),
             Err(why) => self.nature.wrong(format!("P6: a request of {} at {ms}: {why}", self.agent)),
+        }
+        if !self.nature.spares(self.agent) {
+            return;
+        }
+        for (kind, waited) in self.nature.patience.served(tokens(&self.shown)) {
+            match waited {
+                Ok(told) => self.nature.note(kind, &told),
+                Err(told) => self.nature.wrong(format!("fairness: the bystander {kind} too long: {told}")),
+            }
         }
     }
 
@@ -102,6 +116,9 @@ impl Request {
 impl Drop for Request {
     /// Whoever waited for the next piece as long as may be takes it for failed.
     fn drop(&mut self) {
+        if self.begun && self.nature.spares(self.agent) {
+            self.nature.patience.answered();
+        }
         if self.silent.is_some_and(|since| since + limits::MODEL_IDLE_MS <= self.nature.ms()) {
             self.failed(&ModelError::TimedOut(Wait::Idle));
         }
@@ -294,6 +311,11 @@ impl Mind {
         if seen(FOUL) {
             return [Beat::Fail(ModelError::Invalid("foul".to_owned()))].into();
         }
+        if nature.spares(self.agent) {
+            let parts = vec![ReplyPart::Call { name: "done".to_owned(), arguments: "{}".to_owned() }];
+            let reply = Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End };
+            return [Beat::Pause(100), Beat::Piece(Piece::Done(reply))].into();
+        }
         let dice = &nature.dice;
         let mut beats = VecDeque::from([Beat::Pause(dice.weighed(&[(6, 100), (3, 1_500), (1, 20_000)]))]);
         if nature.strikes(|faults| faults.model) && dice.chance(500) {
@@ -351,7 +373,11 @@ impl Model for Mind {
         };
         self.nature.note("asked", &format!("{cycle} step {step}: {fate}"));
         let (agent, node) = (self.agent, self.pulse.node);
-        let request = Request { nature: Arc::clone(&self.nature), agent, node, begun: false, silent: None };
+        let broken_into = entries(prompt)
+            .into_iter()
+            .filter(|entry| entry.cycle == cycle && entry.kind == EntryKind::Injection);
+        let (nature, shown, own) = (Arc::clone(&self.nature), shown(prompt), (cycle, broken_into.count()));
+        let request = Request { nature, agent, node, begun: false, shown, cycle: own, silent: None };
         let state = (beats, items, request, Arc::clone(&self.pulse), Arc::clone(&self.sent));
         Box::pin(stream::unfold(state, move |(mut beats, items, mut request, pulse, sent)| async move {
             loop {

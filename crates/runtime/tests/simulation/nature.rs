@@ -5,15 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use agent::id::CallId;
-use agent::port::{Clock as _, StoreError, Waken};
+use agent::id::{AgentId, CallId};
+use agent::port::{Clock as _, StoreError};
 use scenario::clock::{SimClock, SimIds};
 
 use crate::bill::Bill;
 use crate::dice::{Dice, Faults, Trace, show};
+use crate::patience::Patience;
 
 /// What tools did to the outside world under one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,9 @@ pub(crate) struct Nature {
     pub(crate) faults: Faults,
     /// Who may ask a model, and for what.
     pub(crate) bill: Bill,
+    /// How long the bystander waits.
+    pub(crate) patience: Patience,
+    pub(crate) bystander: OnceLock<AgentId>,
     /// Nothing goes wrong any more.
     calm: AtomicBool,
     trace: Mutex<Trace>,
@@ -51,6 +55,8 @@ impl Nature {
             dice,
             faults,
             bill: Bill::default(),
+            patience: Patience::default(),
+            bystander: OnceLock::new(),
             calm: AtomicBool::new(false),
             trace: Mutex::new(Trace::new(loud)),
             wrong: Mutex::default(),
@@ -78,18 +84,21 @@ impl Nature {
     pub(crate) fn refusal(&self) -> Option<StoreError> {
         if self.strikes(|faults| faults.busy) {
             self.note("busy", "");
+            self.patience.refused();
             return Some(StoreError::Busy("on purpose".into()));
         }
         if self.strikes(|faults| faults.full) {
             self.note("full", "");
+            self.patience.refused();
             return Some(StoreError::Full("on purpose".into()));
         }
         None
     }
 
     /// A wait of a part of the world, where it is slow.
-    pub(crate) async fn dawdle(&self) {
+    pub(crate) async fn dawdle(&self, node: u64) {
         if self.strikes(|faults| faults.slow_reads) {
+            let _slow = Slow::of(self, node);
             self.clock.sleep(Duration::from_millis(self.dice.between(1, 2_000))).await;
         }
     }
@@ -114,9 +123,14 @@ impl Nature {
         }
     }
 
-    /// Whoever is told of something urgent may drop the generation in hand for it.
-    pub(crate) fn urged(&self, wake: &[Waken]) {
-        wake.iter().filter(|waken| waken.urgent).for_each(|waken| self.bill.word(waken.agent, self.ms()));
+    /// Whether a signal reaches the agent's node.
+    pub(crate) fn hears(&self, agent: AgentId) -> bool {
+        self.spares(agent) || !self.strikes(|faults| faults.deaf)
+    }
+
+    /// Whether nothing bad is aimed at the agent.
+    pub(crate) fn spares(&self, agent: AgentId) -> bool {
+        self.bystander.get() == Some(&agent)
     }
 
     /// Writes down what may never happen.
@@ -137,6 +151,22 @@ impl Nature {
 
     pub(crate) fn trace<T>(&self, read: impl FnOnce(&Trace) -> T) -> T {
         read(&self.trace.lock().unwrap())
+    }
+}
+
+/// A question that the store is slow to answer.
+struct Slow<'a>(&'a Nature, u64);
+
+impl<'a> Slow<'a> {
+    fn of(nature: &'a Nature, node: u64) -> Self {
+        nature.patience.slow(node, 1);
+        Self(nature, node)
+    }
+}
+
+impl Drop for Slow<'_> {
+    fn drop(&mut self) {
+        self.0.patience.slow(self.1, -1);
     }
 }
 

@@ -54,10 +54,12 @@ impl World {
                 self.call_in(&kind[1..]);
             }
             "sets the clock" => {
-                let hours = *self.nature.dice.pick(&[24, -24, 1, -1]);
-                self.nature.clock.jump_wall(SignedDuration::from_hours(hours));
+                let by = *self.nature.dice.pick(&["24h", "-24h", "1h", "-1h", "-40s", "40s", "-3s"]);
+                let by: SignedDuration = by.parse().unwrap();
+                self.nature.clock.jump_wall(by);
                 self.agents.iter().for_each(|agent| self.nature.bill.word(*agent, self.nature.ms()));
-                self.nature.note("set", &format!("by {hours} hours"));
+                let word = if by.is_negative() { "set back" } else { "set ahead" };
+                self.nature.note(word, &format!("by {by}"));
             }
             "kills" => {
                 if let Some(node) = self.front().map(|process| process.pulse.node) {
@@ -115,7 +117,21 @@ impl World {
     }
 
     fn call_in(&mut self, kind: &str) {
-        let agent = *self.nature.dice.pick(&self.agents);
+        let agent = *self.nature.dice.pick(self.others());
+        self.call(agent, kind);
+    }
+
+    /// Something innocent comes for the bystander.
+    pub(super) fn ring(&mut self) {
+        self.call(*self.agents.last().unwrap(), "ring");
+    }
+
+    /// Everyone but the bystander.
+    fn others(&self) -> &[AgentId] {
+        &self.agents[..self.agents.len() - 1]
+    }
+
+    fn call(&mut self, agent: AgentId, kind: &str) {
         let token = format!("<{kind}{}>", self.asks.len());
         let event = Event {
             id: EventId(format!("api:c:{}", self.asks.len())),
@@ -139,7 +155,7 @@ impl World {
     fn meddle(&mut self, what: &'static str) {
         let Some(process) = self.front() else { return };
         let (node, handle) = (process.pulse.node, process.node().clone());
-        let agent = *self.nature.dice.pick(&self.agents);
+        let agent = *self.nature.dice.pick(self.others());
         let (space, members) = self.nature.dice.pick(&self.spaces).clone();
         let at = self.nature.clock.now();
         match what {
