@@ -73,8 +73,6 @@ struct Account {
     fallbacks: u32,
     /// Requests in a row that nothing but a refusal of the store paid for.
     refusals: u32,
-    /// Failures of the surroundings in a row, as its last rest counted them.
-    in_row: u32,
     /// Which commit was taken last: one that nobody was told of comes again.
     last: Option<u64>,
 }
@@ -82,6 +80,8 @@ struct Account {
 #[derive(Default)]
 struct Books {
     accounts: BTreeMap<(AgentId, u64), Account>,
+    /// Failures of the surroundings in a row, as each agent's last rest counted them.
+    in_row: BTreeMap<AgentId, u32>,
     /// Words of operators, when they were said.
     words: BTreeMap<AgentId, VecDeque<u64>>,
     /// When requests were begun that neither a step nor a word paid for.
@@ -102,7 +102,7 @@ impl Bill {
         now: u64,
     ) -> Result<&'static str, String> {
         let mut books = self.0.lock().unwrap();
-        let Books { accounts, words, in_vain } = &mut *books;
+        let Books { accounts, words, in_vain, .. } = &mut *books;
         let account = accounts.entry((agent, node)).or_default();
         let paid = account.paid(shown, now).or_else(|| {
             let (words, before) = (words.get_mut(&agent)?, account.begun?);
@@ -136,7 +136,10 @@ impl Bill {
         changes: &Changes,
         made: u64,
     ) -> Result<(), String> {
-        self.at(agent, node, |account| account.committed(changes, made))
+        let mut books = self.0.lock().unwrap();
+        let Books { accounts, in_row, .. } = &mut *books;
+        let account = accounts.entry((agent, node)).or_default();
+        account.committed(changes, made, in_row.entry(agent).or_default())
     }
 
     pub(crate) fn lost(&self, agent: AgentId, node: u64) {
@@ -145,7 +148,7 @@ impl Bill {
 
     /// The store did not take, or not answer, what the agent's activation asked of it.
     pub(crate) fn refused(&self, agent: AgentId, node: u64, now: u64) {
-        self.at(agent, node, |account| account.refused = Some(now));
+        self.at(agent, node, |account| *account.refused.get_or_insert(now));
     }
 
     /// An operator did something to the agent.
@@ -153,8 +156,8 @@ impl Bill {
         self.0.lock().unwrap().words.entry(agent).or_default().push_back(now);
     }
 
-    fn at<T>(&self, agent: AgentId, node: u64, note: impl FnOnce(&mut Account) -> T) -> T {
-        note(self.0.lock().unwrap().accounts.entry((agent, node)).or_default())
+    fn at<T>(&self, agent: AgentId, node: u64, note: impl FnOnce(&mut Account) -> T) {
+        note(self.0.lock().unwrap().accounts.entry((agent, node)).or_default());
     }
 }
 
@@ -207,7 +210,7 @@ impl Account {
         if matches!(paid, Paid::Step) {
             return;
         }
-        (self.in_row, self.last, self.refusals) = (before.in_row, before.last, 0);
+        (self.last, self.refusals) = (before.last, 0);
         if matches!(paid, Paid::Rested | Paid::Store | Paid::Lost) {
             self.refusals = if paid == Paid::Store { before.refusals + 1 } else { 0 };
             return;
@@ -218,7 +221,7 @@ impl Account {
         self.fallbacks = before.fallbacks + u32::from(paid == Paid::Fallback);
     }
 
-    fn committed(&mut self, changes: &Changes, made: u64) -> Result<(), String> {
+    fn committed(&mut self, changes: &Changes, made: u64, in_row: &mut u32) -> Result<(), String> {
         if self.last.replace(changes.expect) == Some(changes.expect) {
             return Ok(());
         }
@@ -227,7 +230,7 @@ impl Account {
             (CommitKind::Close | CommitKind::Park, Some((until, reason))) => {
                 let ms = u64::try_from(until.as_millisecond() - changes.at.as_millisecond()).unwrap_or(0);
                 self.rests = Some(made + ms);
-                return self.rested(changes, ms, reason);
+                return self.rested(changes, ms, reason, in_row);
             }
             (CommitKind::Decide, _) => self.got_on = true,
             (CommitKind::Close, None)
@@ -237,24 +240,27 @@ impl Account {
             }
             // What failed before belongs to an activation that is over.
             (CommitKind::Open, _) if self.failed.as_ref().is_some_and(|(at, _)| *at < made) => {
-                self.failed = None
+                self.failed = None;
             }
             _ => {}
+        }
+        if self.got_on {
+            *in_row = 0;
         }
         Ok(())
     }
 
     /// A rest is as long as the table says, and longer for each failure in a row.
-    fn rested(&mut self, changes: &Changes, ms: u64, reason: RestReason) -> Result<(), String> {
+    fn rested(&self, changes: &Changes, ms: u64, reason: RestReason, in_row: &mut u32) -> Result<(), String> {
         let counted = changes.failures.filter(|failures| *failures > 0);
         let told = self.failed.as_ref().is_some_and(|(_, error)| error.retry_after().is_some());
         let (least, more) = match counted {
-            Some(failures) => (rest_after(failures), failures > self.in_row),
+            Some(failures) => (rest_after(failures), failures > *in_row),
             // Whoever was not even asked waits for others, as long as those do.
             None if reason == RestReason::Provider => return Ok(()),
             None => (rest_after(1), true),
         };
-        self.in_row = counted.unwrap_or(self.in_row);
+        *in_row = counted.unwrap_or(*in_row);
         let long = told || u128::from(ms) >= least.as_millis();
         if long && more { Ok(()) } else { Err(format!("it rests for {ms} ms only: {self:?}")) }
     }

@@ -22,6 +22,7 @@ use storage::sqlite::Sqlite;
 use tokio::sync::oneshot;
 
 use crate::nature::{Nature, Pulse};
+use crate::toll;
 
 /// Does a command, and gives back how to answer it.
 type Apply = Box<dyn FnOnce(&Sqlite) -> Box<dyn FnOnce() + Send> + Send>;
@@ -55,6 +56,7 @@ pub(crate) fn now<T>(answer: BoxFuture<'_, T>) -> T {
 impl Disk {
     pub(crate) fn new(nature: &Arc<Nature>) -> Arc<Self> {
         let sqlite = Sqlite::in_memory(Arc::new(nature.clock.clone())).unwrap();
+        sqlite.count_steps().unwrap();
         Arc::new(Self {
             nature: Arc::clone(nature),
             sqlite: Mutex::new(sqlite),
@@ -248,7 +250,10 @@ impl Store for Port {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        Box::pin(self.write(None, move |sqlite| now(sqlite.accept(what, request))))
+        let nature = Arc::clone(&self.nature);
+        Box::pin(self.write(None, move |sqlite| {
+            nature.tolls.take(sqlite, "accept", 0, || now(sqlite.accept(what, request)))
+        }))
     }
 
     fn due(
@@ -286,7 +291,9 @@ impl Store for Port {
             let done = self.write(Some(lease.agent), move |sqlite| {
                 let (entity, at) = (lease.agent.entity(), changes.at);
                 let sent_away = unwelcome.filter(|space| now(sqlite.remove_member(*space, entity)).is_ok());
-                let outcome = now(sqlite.commit(lease, changes.clone()));
+                let (what, bytes) = (changes.kind.as_str(), toll::bytes(&changes));
+                let commit = || now(sqlite.commit(lease, changes.clone()));
+                let outcome = disk.nature.tolls.take(sqlite, what, bytes, commit);
                 if let Some(space) = sent_away {
                     now(sqlite.add_member(space, entity, "member".into(), at)).unwrap();
                 }
@@ -316,7 +323,11 @@ impl Store for Port {
 
     fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
         Box::pin(async move {
-            let fired = self.write(None, move |sqlite| now(sqlite.fire_due(at, limit))).await?;
+            let nature = Arc::clone(&self.nature);
+            let fire = move |sqlite: &Sqlite| {
+                nature.tolls.take(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)))
+            };
+            let fired = self.write(None, fire).await?;
             Ok(self.hints(fired))
         })
     }
@@ -346,7 +357,10 @@ impl Calls for Port {
     }
 
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
-        let done = self.write(None, move |sqlite| known(now(sqlite.finish(answer))));
+        let nature = Arc::clone(&self.nature);
+        let done = self.write(None, move |sqlite| {
+            known(nature.tolls.take(sqlite, "finish", 0, || now(sqlite.finish(answer))))
+        });
         Box::pin(async move {
             Ok(match done.await?.map_err(CallError::Unknown)? {
                 Finish::Awaited(agent, echo) => Finish::Awaited(agent, self.echo(echo)),

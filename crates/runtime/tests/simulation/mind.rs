@@ -267,7 +267,15 @@ impl Mind {
             name: name.to_owned(),
             arguments: arguments.to_string(),
         };
-        if self.nature.is_calm() {
+        if self.nature.steady && step(prompt) == 0 {
+            let say = json!({"space": PLACES[0], "text": format!("<s:{}> so it is", prompt.cycle)});
+            let note = json!({"memories": [{"key": "k", "value": "v"}]});
+            let look = end("look", json!({"note": "n"}));
+            let alarm = end("alarm", json!({"again": true}));
+            let said = [end("send_message", say), end("set_memories", note), alarm, look];
+            return (said.into(), StopReason::End);
+        }
+        if self.nature.is_calm() || self.nature.steady {
             return (vec![end("done", json!({}))], StopReason::End);
         }
         let step = step(prompt);

@@ -15,6 +15,7 @@ use scenario::clock::{SimClock, SimIds};
 use crate::bill::Bill;
 use crate::dice::{Dice, Faults, Trace, show};
 use crate::patience::Patience;
+use crate::toll::Tolls;
 
 /// What tools did to the outside world under one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,10 @@ pub(crate) struct Nature {
     pub(crate) bill: Bill,
     /// How long the bystander waits.
     pub(crate) patience: Patience,
+    /// What commands cost.
+    pub(crate) tolls: Tolls,
+    /// Nothing goes wrong, and models always say the same.
+    pub(crate) steady: bool,
     pub(crate) bystander: OnceLock<AgentId>,
     /// Nothing goes wrong any more.
     calm: AtomicBool,
@@ -45,24 +50,35 @@ pub(crate) struct Nature {
 }
 
 impl Nature {
+    pub(crate) fn steady() -> Arc<Self> {
+        let world = Self { faults: Faults::default(), steady: true, ..Self::of(0, false) };
+        Arc::new(world)
+    }
+
     pub(crate) fn new(seed: u64, loud: bool) -> Arc<Self> {
+        Arc::new(Self::of(seed, loud))
+    }
+
+    fn of(seed: u64, loud: bool) -> Self {
         let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
         let dice = Dice::new(seed);
         let faults = Faults::of(&dice);
-        Arc::new(Self {
+        Self {
             ids: Arc::new(SimIds::new(seed, clock.clone())),
             clock,
             dice,
             faults,
             bill: Bill::default(),
             patience: Patience::default(),
+            tolls: Tolls::default(),
+            steady: false,
             bystander: OnceLock::new(),
             calm: AtomicBool::new(false),
             trace: Mutex::new(Trace::new(loud)),
             wrong: Mutex::default(),
             effects: Mutex::default(),
             again: Mutex::default(),
-        })
+        }
     }
 
     /// From now on nothing goes wrong any more.

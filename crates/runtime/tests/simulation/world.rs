@@ -18,9 +18,10 @@ use agent::port::{
 use serde_json::json;
 
 use crate::disk::{Disk, now};
-use crate::mind::{PLACES, Sent};
+use crate::mind::{NAMES, PLACES, Sent};
 use crate::nature::{Nature, Pulse};
 use crate::node::Process;
+use crate::toll::Toll;
 
 /// How the harness is made to fail on purpose, to see that it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +89,15 @@ impl World {
     pub(crate) fn new(seed: u64, loud: bool, sabotage: Sabotage) -> Self {
         let nature = Nature::new(seed, loud);
         nature.note("world", &format!("{seed} {:?}", nature.faults));
+        Self::of(nature, sabotage)
+    }
+
+    /// One agent in which the same happens again and again.
+    pub(crate) fn steady() -> Self {
+        Self::of(Nature::steady(), Sabotage::None)
+    }
+
+    fn of(nature: Arc<Nature>, sabotage: Sabotage) -> Self {
         let disk = Disk::new(&nature);
         let mut world = Self {
             nature,
@@ -121,9 +131,14 @@ impl World {
             self.people.push(now(sqlite.create_human(new)).unwrap().id);
         }
         let names = ["ada", "bob", "cyd", "dan"];
-        for name in &names[..usize::try_from(nature.dice.between(1, 4)).unwrap()] {
+        let many = if nature.steady { 1 } else { nature.dice.between(1, 4) };
+        for name in &names[..usize::try_from(many).unwrap()] {
             let id = AgentId(nature.ids.uuid());
-            let config = acts::config(&nature, id);
+            let config = if nature.steady {
+                serde_json::from_value(json!({ "model": format!("{}+{id}", NAMES[0]) })).unwrap()
+            } else {
+                acts::config(&nature, id)
+            };
             let new = NewAgent { id, name: (*name).into(), display_name: (*name).into(), config, at };
             self.agents.push(now(sqlite.create_agent(new)).unwrap().id.agent());
         }
@@ -163,6 +178,24 @@ impl World {
         while self.moment(Some(end)) && self.nature.ms() < end {}
         self.calm_down();
         self.come_to_rest();
+    }
+
+    /// What commands cost early in a long life, and what with ten times the history.
+    pub(crate) fn early_and_late(mut self) -> (BTreeMap<&'static str, Toll>, BTreeMap<&'static str, Toll>) {
+        self.start();
+        self.todo.clear();
+        let mut tolls = Vec::new();
+        for round in 1..=110 {
+            self.speak(false);
+            self.come_to_rest();
+            // Its plan fires.
+            self.pass(15 * 60_000);
+            self.come_to_rest();
+            if [5, 10, 100, 110].contains(&round) {
+                tolls.push(self.nature.tolls.drain());
+            }
+        }
+        (tolls[1].clone(), tolls[3].clone())
     }
 
     fn plan(&mut self, at: u64, what: Todo) {
@@ -336,9 +369,10 @@ impl World {
         }
         let (nature, answers) = (Arc::clone(&self.nature), Arc::clone(&self.answers));
         let refusal = nature.refusal();
+        let tolls = Arc::clone(&self.nature);
         let apply = move |sqlite: &storage::sqlite::Sqlite| match refusal {
             Some(refusal) => Err(refusal),
-            None => now(sqlite.accept(what, None)),
+            None => tolls.tolls.take(sqlite, "accept", 0, || now(sqlite.accept(what, None))),
         };
         self.disk.submit(node, apply, move |done| {
             if let Ok(Accepted::Fresh { wake, .. }) = &done {

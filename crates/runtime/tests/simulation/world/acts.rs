@@ -90,7 +90,7 @@ impl World {
         self.plan(wakes + self.nature.dice.between(1, 20_000), Todo::Kill(node));
     }
 
-    fn speak(&mut self, urgent: bool) {
+    pub(super) fn speak(&mut self, urgent: bool) {
         let (space, members) = self.nature.dice.pick(&self.spaces).clone();
         let sender = *self.nature.dice.pick(&self.people);
         let token = format!("<m{}>", self.asks.len());
