@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 use agent::changes::{Changes, CommitKind};
-use agent::cycle::rest_after;
 use agent::id::{AgentId, CycleId};
 use agent::life::RestReason;
 use agent::limits;
@@ -255,15 +254,21 @@ impl Account {
         let counted = changes.failures.filter(|failures| *failures > 0);
         let told = self.failed.as_ref().is_some_and(|(_, error)| error.retry_after().is_some());
         let (least, more) = match counted {
-            Some(failures) => (rest_after(failures), failures > *in_row),
+            Some(failures) => (rest_of(failures), failures > *in_row),
             // Whoever was not even asked waits for others, as long as those do.
             None if reason == RestReason::Provider => return Ok(()),
-            None => (rest_after(1), true),
+            None => (rest_of(1), true),
         };
         *in_row = counted.unwrap_or(*in_row);
-        let long = told || u128::from(ms) >= least.as_millis();
+        let long = told || ms >= least;
         if long && more { Ok(()) } else { Err(format!("it rests for {ms} ms only: {self:?}")) }
     }
+}
+
+/// The shortest rest after so many failures in a row, as the design has it: a second, doubled each time, up to five
+/// minutes.
+fn rest_of(failures: u32) -> u64 {
+    (1_000 << failures.saturating_sub(1).min(20)).min(300_000)
 }
 
 impl Paid {

@@ -252,7 +252,7 @@ impl Store for Port {
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
         let nature = Arc::clone(&self.nature);
         Box::pin(self.write(None, move |sqlite| {
-            nature.tolls.take(sqlite, "accept", 0, || now(sqlite.accept(what, request)))
+            nature.command(sqlite, "accept", 0, || now(sqlite.accept(what, request)))
         }))
     }
 
@@ -293,7 +293,7 @@ impl Store for Port {
                 let sent_away = unwelcome.filter(|space| now(sqlite.remove_member(*space, entity)).is_ok());
                 let (what, bytes) = (changes.kind.as_str(), toll::bytes(&changes));
                 let commit = || now(sqlite.commit(lease, changes.clone()));
-                let outcome = disk.nature.tolls.take(sqlite, what, bytes, commit);
+                let outcome = disk.nature.command(sqlite, what, bytes, commit);
                 if let Some(space) = sent_away {
                     now(sqlite.add_member(space, entity, "member".into(), at)).unwrap();
                 }
@@ -325,7 +325,7 @@ impl Store for Port {
         Box::pin(async move {
             let nature = Arc::clone(&self.nature);
             let fire = move |sqlite: &Sqlite| {
-                nature.tolls.take(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)))
+                nature.command(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)))
             };
             let fired = self.write(None, fire).await?;
             Ok(self.hints(fired))
@@ -359,7 +359,7 @@ impl Calls for Port {
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
         let nature = Arc::clone(&self.nature);
         let done = self.write(None, move |sqlite| {
-            known(nature.tolls.take(sqlite, "finish", 0, || now(sqlite.finish(answer))))
+            known(nature.command(sqlite, "finish", 0, || now(sqlite.finish(answer))))
         });
         Box::pin(async move {
             Ok(match done.await?.map_err(CallError::Unknown)? {

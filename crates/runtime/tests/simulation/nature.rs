@@ -1,7 +1,7 @@
 //! What all parts of one simulated world share: its time, its dice, what it writes down, and what was
 //! found wrong while it went on.
 //!
-//! This module must not know stores, nodes or models.
+//! This module must not know nodes or models, nor what is in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use agent::id::{AgentId, CallId};
 use agent::port::{Clock as _, StoreError};
 use scenario::clock::{SimClock, SimIds};
+use storage::sqlite::Sqlite;
 
 use crate::bill::Bill;
 use crate::dice::{Dice, Faults, Trace, show};
@@ -147,6 +148,21 @@ impl Nature {
     /// Whether nothing bad is aimed at the agent.
     pub(crate) fn spares(&self, agent: AgentId) -> bool {
         self.bystander.get() == Some(&agent)
+    }
+
+    /// Does a command of the writer that carries so many bytes; it must not cost too much.
+    pub(crate) fn command<T>(
+        &self,
+        sqlite: &Sqlite,
+        what: &'static str,
+        bytes: u64,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let (done, bounded) = self.tolls.take(sqlite, what, bytes, work);
+        if let Err(why) = bounded {
+            self.wrong(format!("cost: at {} {why}", self.ms()));
+        }
+        done
     }
 
     /// Writes down what may never happen.

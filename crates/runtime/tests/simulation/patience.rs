@@ -6,9 +6,8 @@
 //!
 //! | since | at most | because |
 //! |---|---|---|
-//! | nothing was refused | 2 s | a signal wakes it at once; a store that refuses is tried each second |
-//! | the store refused something | a sweep and 1 s | a sweep that failed is not tried before the next one |
-//! | its process died while it lived | 10 s for each agent besides | suspects go on one by one |
+//! | its event was acknowledged, a node was up, the store refused something last | 2 s | a signal or the first sweep wakes it at once; while the store refuses, it is tried each second |
+//! | the same, where the process died while it lived | 10 s more for each other agent | suspects go on one by one |
 //!
 //! This module must not know how turns are given.
 
@@ -17,10 +16,10 @@ use std::sync::Mutex;
 
 use agent::limits;
 
-/// How long it waits where nothing is in its way.
-const WAIT_MS: u64 = 2_000;
-/// The same since the store refused something.
-const REFUSED_MS: u64 = limits::SWEEP_MS + 1_000;
+/// How long it waits at most.
+const WAIT_MS: u64 = limits::STORE_PROBE_MS + 1_000;
+/// Others in a world.
+const OTHERS: u64 = 4;
 
 /// One event that was acknowledged and not shown yet.
 #[derive(Debug, Default)]
@@ -126,13 +125,14 @@ impl Patience {
         for token in tokens {
             hall.served.insert(token.clone(), ());
             let Some(wait) = hall.waits.remove(&token) else { continue };
-            let (kind, most) = match &wait {
-                Wait { suspect: true, .. } => ("waited as a suspect", REFUSED_MS + limits::SUSPECT_MS * 4),
-                Wait { refusals: 1.., .. } => ("waited for a store that refused", REFUSED_MS),
-                Wait { excused, .. } if excused.contains_key("no node") => ("waited for a node", WAIT_MS),
-                Wait { excused, .. } if excused.contains_key("no place") => ("waited for a place", WAIT_MS),
-                _ => ("waited", WAIT_MS),
+            let kind = match &wait {
+                Wait { suspect: true, .. } => "waited as a suspect",
+                Wait { refusals: 1.., .. } => "waited for a store that refused",
+                Wait { excused, .. } if excused.contains_key("no node") => "waited for a node",
+                Wait { excused, .. } if excused.contains_key("no place") => "waited for a place",
+                _ => "waited",
             };
+            let most = WAIT_MS + if wait.suspect { OTHERS * limits::SUSPECT_MS } else { 0 };
             let longest = hall.longest.entry(kind).or_default();
             *longest = (*longest).max(wait.ms);
             let told = format!("{token}: {} ms of at most {most} ms; {wait:?}", wait.ms);

@@ -369,10 +369,10 @@ impl World {
         }
         let (nature, answers) = (Arc::clone(&self.nature), Arc::clone(&self.answers));
         let refusal = nature.refusal();
-        let tolls = Arc::clone(&self.nature);
+        let cost = Arc::clone(&self.nature);
         let apply = move |sqlite: &storage::sqlite::Sqlite| match refusal {
             Some(refusal) => Err(refusal),
-            None => tolls.tolls.take(sqlite, "accept", 0, || now(sqlite.accept(what, None))),
+            None => cost.command(sqlite, "accept", 0, || now(sqlite.accept(what, None))),
         };
         self.disk.submit(node, apply, move |done| {
             if let Ok(Accepted::Fresh { wake, .. }) = &done {
