@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use runtime::Bounds;
+
 /// Numbers that repeat with their seed (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Dice(Mutex<u64>);
@@ -95,9 +97,17 @@ pub(crate) struct Faults {
     pub(crate) meddling: bool,
     /// Whoever says something is sent away for a moment.
     pub(crate) unwelcome: u64,
+    /// Agents that may be awake at once, where they are few.
+    pub(crate) places: Option<usize>,
 }
 
 impl Faults {
+    /// How much goes on at once on a node of this world.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let few = |awake| Bounds { awake, requests_per_provider: awake };
+        self.places.map_or_else(Bounds::default, few)
+    }
+
     pub(crate) fn of(dice: &Dice) -> Self {
         let some = |permille: u64, most: u64| if dice.chance(permille) { dice.between(1, most) } else { 0 };
         Self {
@@ -118,6 +128,7 @@ impl Faults {
             poison: dice.chance(150),
             meddling: dice.chance(500),
             unwelcome: some(500, 400),
+            places: dice.chance(250).then(|| if dice.chance(500) { 1 } else { 2 }),
         }
     }
 }

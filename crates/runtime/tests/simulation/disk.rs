@@ -22,6 +22,7 @@ use storage::sqlite::Sqlite;
 use tokio::sync::oneshot;
 
 use crate::nature::{Nature, Pulse};
+use crate::toll;
 
 /// Does a command, and gives back how to answer it.
 type Apply = Box<dyn FnOnce(&Sqlite) -> Box<dyn FnOnce() + Send> + Send>;
@@ -55,6 +56,7 @@ pub(crate) fn now<T>(answer: BoxFuture<'_, T>) -> T {
 impl Disk {
     pub(crate) fn new(nature: &Arc<Nature>) -> Arc<Self> {
         let sqlite = Sqlite::in_memory(Arc::new(nature.clock.clone())).unwrap();
+        sqlite.count_steps().unwrap();
         Arc::new(Self {
             nature: Arc::clone(nature),
             sqlite: Mutex::new(sqlite),
@@ -139,11 +141,20 @@ impl Disk {
         let kind = changes.kind.as_str();
         self.nature
             .note(word, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
+        let bill = &self.nature.bill;
+        if matches!(outcome, CommitOutcome::Lost) {
+            bill.lost(agent, node);
+        }
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
             return;
         }
         if changes.kind == CommitKind::Sent {
             self.nature.note("suspected", &agent.to_string());
+        }
+        let ago = self.nature.clock.now().as_millisecond() - changes.at.as_millisecond();
+        let made = self.nature.ms().saturating_sub(u64::try_from(ago).unwrap_or(0));
+        if let Err(why) = bill.committed(agent, node, changes, made) {
+            self.nature.wrong(format!("P6: {agent} at {}: {why}", self.nature.ms()));
         }
         let writer = *self.writers.lock().unwrap().entry((agent, epoch)).or_insert(node);
         self.nature.hold(writer == node, || {
@@ -166,10 +177,12 @@ pub(crate) struct Port {
 impl Port {
     async fn write<T: Send + 'static>(
         &self,
+        whose: Option<AgentId>,
         apply: impl FnOnce(&Sqlite) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.pulse.beat().await;
-        if let Some(refusal) = self.nature.refusal() {
+        let aimed = whose.is_none_or(|agent| !self.nature.spares(agent));
+        if let Some(refusal) = aimed.then(|| self.nature.refusal()).flatten() {
             return Err(refusal);
         }
         let (reply, answer) = oneshot::channel();
@@ -177,30 +190,44 @@ impl Port {
         self.disk.submit(self.pulse.node, apply, |done| drop(reply.send(done)));
         let Ok(done) = answer.await else { return std::future::pending().await };
         self.pulse.beat().await;
-        if done.is_ok() && self.nature.strikes(|faults| faults.unanswered) {
+        if aimed && done.is_ok() && self.nature.strikes(|faults| faults.unanswered) {
             self.nature.note("unanswered", "");
+            self.nature.patience.refused();
             return Err(StoreError::Busy("the answer was lost".into()));
         }
         done
     }
 
-    async fn read<T>(&self, look: impl FnOnce(&Sqlite) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    async fn read<T>(
+        &self,
+        whose: Option<AgentId>,
+        look: impl FnOnce(&Sqlite) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.pulse.beat().await;
-        if self.nature.strikes(|faults| faults.busy) {
+        let aimed = whose.is_none_or(|agent| !self.nature.spares(agent));
+        if aimed && self.nature.strikes(|faults| faults.busy) {
+            self.nature.patience.refused();
             return Err(StoreError::Busy("on purpose".into()));
         }
-        self.nature.dawdle().await;
+        self.nature.dawdle(self.pulse.node).await;
         let found = look(&self.disk.sqlite());
-        self.nature.dawdle().await;
+        self.nature.dawdle(self.pulse.node).await;
         self.pulse.beat().await;
         found
+    }
+
+    /// Whether the store did what an activation asked of it.
+    fn answered<T>(&self, agent: AgentId, done: &Result<T, StoreError>) {
+        if done.is_err() {
+            self.nature.bill.refused(agent, self.pulse.node, self.nature.ms());
+        }
     }
 
     /// Signals are hints: some are lost, some come twice.
     fn hints(&self, wake: Vec<Waken>) -> Vec<Waken> {
         let mut heard = Vec::new();
         for waken in wake {
-            if self.nature.strikes(|faults| faults.deaf) {
+            if !self.nature.hears(waken.agent) {
                 self.nature.note("deaf", &waken.agent.to_string());
                 continue;
             }
@@ -223,7 +250,10 @@ impl Store for Port {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        Box::pin(self.write(move |sqlite| now(sqlite.accept(what, request))))
+        let nature = Arc::clone(&self.nature);
+        Box::pin(self.write(None, move |sqlite| {
+            nature.command(sqlite, "accept", 0, || now(sqlite.accept(what, request)))
+        }))
     }
 
     fn due(
@@ -232,11 +262,11 @@ impl Store for Port {
         after: Option<Due>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(sqlite.due(at, after, limit))))
+        Box::pin(self.read(None, move |sqlite| now(sqlite.due(at, after, limit))))
     }
 
     fn next_due(&self, at: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(sqlite.next_due(at))))
+        Box::pin(self.read(None, move |sqlite| now(sqlite.next_due(at))))
     }
 
     fn wake(
@@ -245,7 +275,7 @@ impl Store for Port {
         at: Timestamp,
         known: Option<u64>,
     ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(sqlite.wake(agent, at, known))))
+        Box::pin(self.read(Some(agent), move |sqlite| now(sqlite.wake(agent, at, known))))
     }
 
     fn commit(
@@ -258,10 +288,12 @@ impl Store for Port {
         let said = changes.inward.says.last().map(|message| message.space);
         let unwelcome = said.filter(|_| self.nature.strikes(|faults| faults.unwelcome));
         Box::pin(async move {
-            let done = self.write(move |sqlite| {
+            let done = self.write(Some(lease.agent), move |sqlite| {
                 let (entity, at) = (lease.agent.entity(), changes.at);
                 let sent_away = unwelcome.filter(|space| now(sqlite.remove_member(*space, entity)).is_ok());
-                let outcome = now(sqlite.commit(lease, changes.clone()));
+                let (what, bytes) = (changes.kind.as_str(), toll::bytes(&changes));
+                let commit = || now(sqlite.commit(lease, changes.clone()));
+                let outcome = disk.nature.command(sqlite, what, bytes, commit);
                 if let Some(space) = sent_away {
                     now(sqlite.add_member(space, entity, "member".into(), at)).unwrap();
                 }
@@ -270,22 +302,32 @@ impl Store for Port {
                 }
                 outcome
             });
-            let (outcome, echo) = done.await?;
+            let done = done.await;
+            self.answered(lease.agent, &done);
+            let (outcome, echo) = done?;
             Ok((outcome, self.echo(echo)))
         })
     }
 
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(sqlite.glance(lease))))
+        Box::pin(async move {
+            let seen = self.read(Some(lease.agent), move |sqlite| now(sqlite.glance(lease))).await;
+            self.answered(lease.agent, &seen);
+            seen
+        })
     }
 
     fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.write(move |sqlite| now(sqlite.set_apart(agent, why))))
+        Box::pin(self.write(None, move |sqlite| now(sqlite.set_apart(agent, why))))
     }
 
     fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
         Box::pin(async move {
-            let fired = self.write(move |sqlite| now(sqlite.fire_due(at, limit))).await?;
+            let nature = Arc::clone(&self.nature);
+            let fire = move |sqlite: &Sqlite| {
+                nature.command(sqlite, "fire_due", 0, || now(sqlite.fire_due(at, limit)))
+            };
+            let fired = self.write(None, fire).await?;
             Ok(self.hints(fired))
         })
     }
@@ -306,16 +348,19 @@ impl Calls for Port {
         after: Option<CallId>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(sqlite.detached(after, limit))))
+        Box::pin(self.read(None, move |sqlite| now(sqlite.detached(after, limit))))
     }
 
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>> {
-        let done = self.write(move |sqlite| known(now(sqlite.take_up(call))));
+        let done = self.write(None, move |sqlite| known(now(sqlite.take_up(call))));
         Box::pin(async move { done.await?.map_err(CallError::Unknown) })
     }
 
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>> {
-        let done = self.write(move |sqlite| known(now(sqlite.finish(answer))));
+        let nature = Arc::clone(&self.nature);
+        let done = self.write(None, move |sqlite| {
+            known(nature.command(sqlite, "finish", 0, || now(sqlite.finish(answer))))
+        });
         Box::pin(async move {
             Ok(match done.await?.map_err(CallError::Unknown)? {
                 Finish::Awaited(agent, echo) => Finish::Awaited(agent, self.echo(echo)),
@@ -334,7 +379,7 @@ impl Lookup for Port {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::messages(sqlite, agent, space, before, limit))))
+        Box::pin(self.read(None, move |sqlite| now(Lookup::messages(sqlite, agent, space, before, limit))))
     }
 
     fn space(
@@ -342,11 +387,11 @@ impl Lookup for Port {
         agent: AgentId,
         id_or_name: String,
     ) -> BoxFuture<'_, Result<Option<SpaceFacts>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::space(sqlite, agent, id_or_name))))
+        Box::pin(self.read(None, move |sqlite| now(Lookup::space(sqlite, agent, id_or_name))))
     }
 
     fn runs(&self, agent: AgentId, limit: u32) -> BoxFuture<'_, Result<Vec<Run>, StoreError>> {
-        Box::pin(self.read(move |sqlite| now(Lookup::runs(sqlite, agent, limit))))
+        Box::pin(self.read(None, move |sqlite| now(Lookup::runs(sqlite, agent, limit))))
     }
 }
 

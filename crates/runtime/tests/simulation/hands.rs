@@ -13,6 +13,7 @@ use agent::limits;
 use agent::port::{BoxFuture, Done, Hands, Ids as _, Tool, ToolError, ToolSpec, Toolbox};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::disk::wait;
 use crate::nature::{Nature, Pulse};
@@ -131,7 +132,8 @@ impl Hand {
             _ => Schedule::At { at },
         };
         let next_at = agent::plan::next_after(&schedule, now).ok();
-        let id = PlanId(nature.ids.uuid());
+        // Where the same happens again and again it is the same plan.
+        let id = PlanId(if nature.steady { Uuid::nil() } else { nature.ids.uuid() });
         let (name, instruction) = ("alarm".to_owned(), "see to it".to_owned());
         let plan = Plan { id, name, instruction, schedule, next_at };
         let inward = Inward { plans: vec![PlanChange::Set(plan)], ..Inward::default() };

@@ -202,7 +202,7 @@ fn roots(world: &World, messages: &[Message]) {
 }
 
 /// Everything between angle brackets.
-fn tokens(text: &str) -> Vec<String> {
+pub(crate) fn tokens(text: &str) -> Vec<String> {
     let pieces = text.split('<').skip(1);
     let token = |piece: &str| piece.split_once('>').map(|(token, _)| format!("<{token}>"));
     pieces.filter_map(token).filter(|token| !token.contains(' ')).collect()

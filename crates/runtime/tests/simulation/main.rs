@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop at once")]
 
+mod bill;
 mod dice;
 mod disk;
 mod hands;
@@ -15,6 +16,8 @@ mod judge;
 mod mind;
 mod nature;
 mod node;
+mod patience;
+mod toll;
 mod world;
 
 use std::cell::Cell;
@@ -23,12 +26,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::Instant;
 
+use crate::toll::Toll;
 use crate::world::{Sabotage, World};
 
 /// Worlds of `make test`.
 const SEEDS: u64 = 120;
 /// What must have happened in so many worlds, or nothing is shown.
-const MET: [&str; 18] = [
+const MET: [&str; 30] = [
     "committed",
     "lost its lease",
     "refused a call",
@@ -45,8 +49,20 @@ const MET: [&str; 18] = [
     "duplicate",
     "effect",
     "rest",
-    "set",
+    "set back",
+    "set ahead",
     "suspected",
+    "paid by a step",
+    "paid by a start",
+    "paid by a pause",
+    "paid by a rest",
+    "paid by the store",
+    "paid by urgent words",
+    "waited",
+    "waited as a suspect",
+    "waited for a node",
+    "waited for a place",
+    "waited for a store that refused",
 ];
 
 thread_local! {
@@ -60,6 +76,9 @@ struct End {
     hash: u64,
     cycles: u64,
     counts: BTreeMap<&'static str, u64>,
+    /// The bystander's longest wait of each kind.
+    longest: BTreeMap<&'static str, u64>,
+    tolls: BTreeMap<&'static str, Toll>,
 }
 
 fn live(seed: u64, loud: bool, sabotage: Sabotage) -> End {
@@ -83,7 +102,9 @@ fn live(seed: u64, loud: bool, sabotage: Sabotage) -> End {
         wrong.push(format!("{} panics", PANICS.get()));
     }
     let (hash, counts) = world.nature.trace(|trace| (trace.hash(), trace.counts.clone()));
-    End { wrong, hash, cycles: lived.unwrap_or(0), counts }
+    let longest = world.nature.patience.longest();
+    let tolls = world.nature.tolls.drain();
+    End { wrong, hash, cycles: lived.unwrap_or(0), counts, longest, tolls }
 }
 
 fn number(text: &str) -> u64 {
@@ -110,12 +131,18 @@ fn no_world_breaks_a_promise() {
     }
     let begun = Instant::now();
     let (mut cycles, mut counts) = (0, BTreeMap::<&str, u64>::new());
+    let (mut longest, mut tolls) = (BTreeMap::<&str, u64>::new(), BTreeMap::new());
     let mut broken = Vec::new();
     for seed in seeds() {
         let end = live(seed, false, Sabotage::None);
         cycles += end.cycles;
         for (what, count) in end.counts {
             *counts.entry(what).or_default() += count;
+        }
+        toll::merge(&mut tolls, &end.tolls);
+        for (kind, ms) in end.longest {
+            let most = longest.entry(kind).or_default();
+            *most = ms.max(*most);
         }
         if !end.wrong.is_empty() {
             eprintln!("seed {seed}: {:#?}", end.wrong);
@@ -135,10 +162,25 @@ fn no_world_breaks_a_promise() {
         count("lost its lease"),
     );
     println!("{counts:?}");
+    println!("dearest commands: {tolls:?}");
+    println!("longest waits of the bystander, in ms: {longest:?}");
     let missed: Vec<_> = MET.iter().filter(|what| seeds().count() >= 100 && count(what) == 0).collect();
     assert!(missed.is_empty(), "in no world anything {missed:?}");
     let replay = "VIV_SEED=n cargo nextest run -p runtime --test simulation --no-capture no_world";
     assert!(broken.is_empty(), "{} worlds broke a promise: {broken:?}\nhint: {replay}", broken.len());
+}
+
+#[test]
+fn no_command_gets_dearer_because_of_what_was_lived_before() {
+    let (early, late) = World::steady().early_and_late();
+    for what in ["accept", "open", "decide", "settle", "fire_due"] {
+        let (early, late) = (early[what], late[what]);
+        println!("{what}: {early:?}, with ten times the history {late:?}");
+        let dearer = |early: u64, late: u64, slack: u64| late > early + early / 10 + slack;
+        assert!(!dearer(early.steps, late.steps, 8), "steps of {what}: {early:?}, then {late:?}");
+        assert!(!dearer(early.rows, late.rows, 0), "rows of {what}: {early:?}, then {late:?}");
+        assert!(!dearer(early.bytes, late.bytes, 64), "bytes of {what}: {early:?}, then {late:?}");
+    }
 }
 
 #[test]

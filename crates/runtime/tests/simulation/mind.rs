@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::entry::{Entry, EntryKind};
-use agent::id::CycleId;
+use agent::id::{AgentId, CycleId};
+use agent::limits;
 use agent::message::Part;
 use agent::port::{
     BoxStream, Clock as _, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay,
@@ -20,6 +21,7 @@ use agent::transcript;
 use futures_util::stream;
 use serde_json::{Value, json};
 
+use crate::judge::tokens;
 use crate::nature::{Nature, Pulse};
 
 /// What kills the process that builds a request of it.
@@ -46,6 +48,8 @@ impl Voices for Minds {
     fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or(NAMES[0]);
         let provider = name.split('/').next().unwrap_or_default().to_owned();
+        let agent = name.split_once('+').and_then(|(_, agent)| agent.parse().ok());
+        let agent = agent.ok_or_else(|| ModelError::NoModel(name.to_owned()))?;
         let info = ModelInfo {
             name: name.to_owned(),
             provider,
@@ -58,15 +62,67 @@ impl Voices for Minds {
         };
         let (nature, pulse, sent) =
             (Arc::clone(&self.nature), Arc::clone(&self.pulse), Arc::clone(&self.sent));
-        Ok(Arc::new(Mind { info, nature, pulse, sent }))
+        Ok(Arc::new(Mind { agent, info, nature, pulse, sent }))
     }
 }
 
 struct Mind {
+    /// Who thinks with it: a voice tells which agent asks.
+    agent: AgentId,
     info: ModelInfo,
     nature: Arc<Nature>,
     pulse: Arc<Pulse>,
     sent: Arc<Sent>,
+}
+
+/// One request under way, as its agent pays for it.
+struct Request {
+    nature: Arc<Nature>,
+    agent: AgentId,
+    node: u64,
+    begun: bool,
+    /// What its agent is shown.
+    shown: String,
+    /// Its cycle, and how often something broke into that.
+    cycle: (CycleId, usize),
+    /// Since when it says nothing.
+    silent: Option<u64>,
+}
+
+impl Request {
+    fn begin(&mut self) {
+        self.begun = true;
+        let ms = self.nature.ms();
+        match self.nature.bill.begun(self.agent, self.node, self.cycle, ms) {
+            Ok(paid) => self.nature.note(paid, &self.agent.to_string()),
+            Err(why) => self.nature.wrong(format!("P6: a request of {} at {ms}: {why}", self.agent)),
+        }
+        if !self.nature.spares(self.agent) {
+            return;
+        }
+        for (kind, waited) in self.nature.patience.served(tokens(&self.shown)) {
+            match waited {
+                Ok(told) => self.nature.note(kind, &told),
+                Err(told) => self.nature.wrong(format!("fairness: the bystander {kind} too long: {told}")),
+            }
+        }
+    }
+
+    fn failed(&self, error: &ModelError) {
+        self.nature.bill.failed(self.agent, self.node, error.clone(), self.nature.ms());
+    }
+}
+
+impl Drop for Request {
+    /// Whoever waited for the next piece as long as may be takes it for failed.
+    fn drop(&mut self) {
+        if self.begun && self.nature.spares(self.agent) {
+            self.nature.patience.answered();
+        }
+        if self.silent.is_some_and(|since| since + limits::MODEL_IDLE_MS <= self.nature.ms()) {
+            self.failed(&ModelError::TimedOut(Wait::Idle));
+        }
+    }
 }
 
 enum Beat {
@@ -211,7 +267,15 @@ impl Mind {
             name: name.to_owned(),
             arguments: arguments.to_string(),
         };
-        if self.nature.is_calm() {
+        if self.nature.steady && step(prompt) == 0 {
+            let say = json!({"space": PLACES[0], "text": format!("<s:{}> so it is", prompt.cycle)});
+            let note = json!({"memories": [{"key": "k", "value": "v"}]});
+            let look = end("look", json!({"note": "n"}));
+            let alarm = end("alarm", json!({"again": true}));
+            let said = [end("send_message", say), end("set_memories", note), alarm, look];
+            return (said.into(), StopReason::End);
+        }
+        if self.nature.is_calm() || self.nature.steady {
             return (vec![end("done", json!({}))], StopReason::End);
         }
         let step = step(prompt);
@@ -254,6 +318,11 @@ impl Mind {
         }
         if seen(FOUL) {
             return [Beat::Fail(ModelError::Invalid("foul".to_owned()))].into();
+        }
+        if nature.spares(self.agent) {
+            let parts = vec![ReplyPart::Call { name: "done".to_owned(), arguments: "{}".to_owned() }];
+            let reply = Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End };
+            return [Beat::Pause(100), Beat::Piece(Piece::Done(reply))].into();
         }
         let dice = &nature.dice;
         let mut beats = VecDeque::from([Beat::Pause(dice.weighed(&[(6, 100), (3, 1_500), (1, 20_000)]))]);
@@ -311,19 +380,35 @@ impl Model for Mind {
             _ => "silence".to_owned(),
         };
         self.nature.note("asked", &format!("{cycle} step {step}: {fate}"));
-        let state = (beats, items, Arc::clone(&self.nature), Arc::clone(&self.pulse), Arc::clone(&self.sent));
-        Box::pin(stream::unfold(state, move |(mut beats, items, nature, pulse, sent)| async move {
+        let (agent, node) = (self.agent, self.pulse.node);
+        let broken_into = entries(prompt)
+            .into_iter()
+            .filter(|entry| entry.cycle == cycle && entry.kind == EntryKind::Injection);
+        let (nature, shown, own) = (Arc::clone(&self.nature), shown(prompt), (cycle, broken_into.count()));
+        let request = Request { nature, agent, node, begun: false, shown, cycle: own, silent: None };
+        let state = (beats, items, request, Arc::clone(&self.pulse), Arc::clone(&self.sent));
+        Box::pin(stream::unfold(state, move |(mut beats, items, mut request, pulse, sent)| async move {
             loop {
                 pulse.beat().await;
+                // What is built and never asked for is not sent.
+                if !request.begun {
+                    request.begin();
+                }
                 match beats.pop_front()? {
-                    Beat::Pause(ms) => nature.clock.sleep(Duration::from_millis(ms)).await,
-                    Beat::Silence => std::future::pending().await,
-                    Beat::Fail(error) => return Some((Err(error), (beats, items, nature, pulse, sent))),
+                    Beat::Pause(ms) => request.nature.clock.sleep(Duration::from_millis(ms)).await,
+                    Beat::Silence => {
+                        request.silent = Some(request.nature.ms());
+                        std::future::pending().await
+                    }
+                    Beat::Fail(error) => {
+                        request.failed(&error);
+                        return Some((Err(error), (beats, items, request, pulse, sent)));
+                    }
                     Beat::Piece(piece) => {
                         if matches!(piece, Piece::Done(_)) {
                             sent.0.lock().unwrap().insert(cycle, (step, items.clone()));
                         }
-                        return Some((Ok(piece), (beats, items, nature, pulse, sent)));
+                        return Some((Ok(piece), (beats, items, request, pulse, sent)));
                     }
                 }
             }

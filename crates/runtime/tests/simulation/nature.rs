@@ -1,18 +1,22 @@
 //! What all parts of one simulated world share: its time, its dice, what it writes down, and what was
 //! found wrong while it went on.
 //!
-//! This module must not know stores, nodes or models.
+//! This module must not know nodes or models, nor what is in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use agent::id::CallId;
+use agent::id::{AgentId, CallId};
 use agent::port::{Clock as _, StoreError};
 use scenario::clock::{SimClock, SimIds};
+use storage::sqlite::Sqlite;
 
+use crate::bill::Bill;
 use crate::dice::{Dice, Faults, Trace, show};
+use crate::patience::Patience;
+use crate::toll::Tolls;
 
 /// What tools did to the outside world under one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +32,15 @@ pub(crate) struct Nature {
     pub(crate) ids: Arc<SimIds>,
     pub(crate) dice: Dice,
     pub(crate) faults: Faults,
+    /// Who may ask a model, and for what.
+    pub(crate) bill: Bill,
+    /// How long the bystander waits.
+    pub(crate) patience: Patience,
+    /// What commands cost.
+    pub(crate) tolls: Tolls,
+    /// Nothing goes wrong, and models always say the same.
+    pub(crate) steady: bool,
+    pub(crate) bystander: OnceLock<AgentId>,
     /// Nothing goes wrong any more.
     calm: AtomicBool,
     trace: Mutex<Trace>,
@@ -38,21 +51,35 @@ pub(crate) struct Nature {
 }
 
 impl Nature {
+    pub(crate) fn steady() -> Arc<Self> {
+        let world = Self { faults: Faults::default(), steady: true, ..Self::of(0, false) };
+        Arc::new(world)
+    }
+
     pub(crate) fn new(seed: u64, loud: bool) -> Arc<Self> {
+        Arc::new(Self::of(seed, loud))
+    }
+
+    fn of(seed: u64, loud: bool) -> Self {
         let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());
         let dice = Dice::new(seed);
         let faults = Faults::of(&dice);
-        Arc::new(Self {
+        Self {
             ids: Arc::new(SimIds::new(seed, clock.clone())),
             clock,
             dice,
             faults,
+            bill: Bill::default(),
+            patience: Patience::default(),
+            tolls: Tolls::default(),
+            steady: false,
+            bystander: OnceLock::new(),
             calm: AtomicBool::new(false),
             trace: Mutex::new(Trace::new(loud)),
             wrong: Mutex::default(),
             effects: Mutex::default(),
             again: Mutex::default(),
-        })
+        }
     }
 
     /// From now on nothing goes wrong any more.
@@ -74,18 +101,21 @@ impl Nature {
     pub(crate) fn refusal(&self) -> Option<StoreError> {
         if self.strikes(|faults| faults.busy) {
             self.note("busy", "");
+            self.patience.refused();
             return Some(StoreError::Busy("on purpose".into()));
         }
         if self.strikes(|faults| faults.full) {
             self.note("full", "");
+            self.patience.refused();
             return Some(StoreError::Full("on purpose".into()));
         }
         None
     }
 
     /// A wait of a part of the world, where it is slow.
-    pub(crate) async fn dawdle(&self) {
+    pub(crate) async fn dawdle(&self, node: u64) {
         if self.strikes(|faults| faults.slow_reads) {
+            let _slow = Slow::of(self, node);
             self.clock.sleep(Duration::from_millis(self.dice.between(1, 2_000))).await;
         }
     }
@@ -110,6 +140,31 @@ impl Nature {
         }
     }
 
+    /// Whether a signal reaches the agent's node.
+    pub(crate) fn hears(&self, agent: AgentId) -> bool {
+        self.spares(agent) || !self.strikes(|faults| faults.deaf)
+    }
+
+    /// Whether nothing bad is aimed at the agent.
+    pub(crate) fn spares(&self, agent: AgentId) -> bool {
+        self.bystander.get() == Some(&agent)
+    }
+
+    /// Does a command of the writer that carries so many bytes; it must not cost too much.
+    pub(crate) fn command<T>(
+        &self,
+        sqlite: &Sqlite,
+        what: &'static str,
+        bytes: u64,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let (done, bounded) = self.tolls.take(sqlite, what, bytes, work);
+        if let Err(why) = bounded {
+            self.wrong(format!("cost: at {} {why}", self.ms()));
+        }
+        done
+    }
+
     /// Writes down what may never happen.
     pub(crate) fn wrong(&self, what: String) {
         self.note("WRONG", &what);
@@ -128,6 +183,22 @@ impl Nature {
 
     pub(crate) fn trace<T>(&self, read: impl FnOnce(&Trace) -> T) -> T {
         read(&self.trace.lock().unwrap())
+    }
+}
+
+/// A question that the store is slow to answer.
+struct Slow<'a>(&'a Nature, u64);
+
+impl<'a> Slow<'a> {
+    fn of(nature: &'a Nature, node: u64) -> Self {
+        nature.patience.slow(node, 1);
+        Self(nature, node)
+    }
+}
+
+impl Drop for Slow<'_> {
+    fn drop(&mut self) {
+        self.0.patience.slow(self.1, -1);
     }
 }
 

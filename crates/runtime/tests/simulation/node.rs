@@ -55,6 +55,7 @@ impl Process {
         let doors = Ports::new(Arc::new(disk.sqlite()), Arc::new(minds), toolbox, clock, nature.ids.clone());
         let ports =
             Ports { store: Arc::new(port()), calls: Arc::new(port()), lookup: Arc::new(port()), ..doors };
+        let ports = Ports { bounds: nature.faults.bounds(), ..ports };
         let keeper = {
             let _inside = executor.enter();
             runtime::start(ports)

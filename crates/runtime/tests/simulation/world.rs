@@ -15,11 +15,13 @@ use agent::life::Standing;
 use agent::port::{
     Accept, Accepted, Clock as _, Ids as _, NewAgent, NewHuman, NewSpace, Reader, Registry, Store, StoreError,
 };
+use serde_json::json;
 
 use crate::disk::{Disk, now};
-use crate::mind::{PLACES, Sent};
+use crate::mind::{NAMES, PLACES, Sent};
 use crate::nature::{Nature, Pulse};
 use crate::node::Process;
+use crate::toll::Toll;
 
 /// How the harness is made to fail on purpose, to see that it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub(crate) struct Ask {
 enum Todo {
     /// Somebody does something.
     Act,
+    /// Something comes for the bystander.
+    Ring,
     /// A client asks (again).
     Say(usize),
     /// A process starts on what is there.
@@ -85,6 +89,15 @@ impl World {
     pub(crate) fn new(seed: u64, loud: bool, sabotage: Sabotage) -> Self {
         let nature = Nature::new(seed, loud);
         nature.note("world", &format!("{seed} {:?}", nature.faults));
+        Self::of(nature, sabotage)
+    }
+
+    /// One agent in which the same happens again and again.
+    pub(crate) fn steady() -> Self {
+        Self::of(Nature::steady(), Sabotage::None)
+    }
+
+    fn of(nature: Arc<Nature>, sabotage: Sabotage) -> Self {
         let disk = Disk::new(&nature);
         let mut world = Self {
             nature,
@@ -118,9 +131,14 @@ impl World {
             self.people.push(now(sqlite.create_human(new)).unwrap().id);
         }
         let names = ["ada", "bob", "cyd", "dan"];
-        for name in &names[..usize::try_from(nature.dice.between(1, 4)).unwrap()] {
+        let many = if nature.steady { 1 } else { nature.dice.between(1, 4) };
+        for name in &names[..usize::try_from(many).unwrap()] {
             let id = AgentId(nature.ids.uuid());
-            let config = acts::config(&nature);
+            let config = if nature.steady {
+                serde_json::from_value(json!({ "model": format!("{}+{id}", NAMES[0]) })).unwrap()
+            } else {
+                acts::config(&nature, id)
+            };
             let new = NewAgent { id, name: (*name).into(), display_name: (*name).into(), config, at };
             self.agents.push(now(sqlite.create_agent(new)).unwrap().id.agent());
         }
@@ -136,6 +154,12 @@ impl World {
             now(sqlite.open_space(new)).unwrap();
             self.spaces.push((id, in_it));
         }
+        let id = AgentId(nature.ids.uuid());
+        let config = serde_json::from_value(json!({ "model": format!("calm/small+{id}") })).unwrap();
+        let new = NewAgent { id, name: "eve".into(), display_name: "eve".into(), config, at };
+        now(sqlite.create_agent(new)).unwrap();
+        nature.bystander.set(id).unwrap();
+        self.agents.push(id);
     }
 
     /// Lives until everyone is at rest, through everything that befalls it; whether they came to rest.
@@ -146,11 +170,32 @@ impl World {
         for _ in 0..acts {
             at += self.nature.dice.weighed(&[(4, 50), (4, 1_000), (3, 10_000), (1, 60_000)]);
             self.plan(at, Todo::Act);
+            if self.nature.dice.chance(300) {
+                self.soon(at + 3_000, Todo::Ring);
+            }
         }
         let end = at + self.nature.dice.between(1_000, 60_000);
         while self.moment(Some(end)) && self.nature.ms() < end {}
         self.calm_down();
         self.come_to_rest();
+    }
+
+    /// What commands cost early in a long life, and what with ten times the history.
+    pub(crate) fn early_and_late(mut self) -> (BTreeMap<&'static str, Toll>, BTreeMap<&'static str, Toll>) {
+        self.start();
+        self.todo.clear();
+        let mut tolls = Vec::new();
+        for round in 1..=110 {
+            self.speak(false);
+            self.come_to_rest();
+            // Its plan fires.
+            self.pass(15 * 60_000);
+            self.come_to_rest();
+            if [5, 10, 100, 110].contains(&round) {
+                tolls.push(self.nature.tolls.drain());
+            }
+        }
+        (tolls[1].clone(), tolls[3].clone())
     }
 
     fn plan(&mut self, at: u64, what: Todo) {
@@ -175,7 +220,7 @@ impl World {
         let todo = self.todo.keys().next().map(|(at, _)| *at);
         let next = [sleeper, todo, self.disk.due(), end].into_iter().flatten().min();
         let Some(next) = next else { return false };
-        self.nature.clock.advance(Duration::from_millis(next.saturating_sub(at)));
+        self.pass(next.saturating_sub(at));
         if self.disk.due().is_some_and(|due| due <= next) {
             self.disk.sync();
         }
@@ -184,6 +229,29 @@ impl World {
             self.happen(what);
         }
         true
+    }
+
+    /// Time passes, for the bystander too.
+    fn pass(&self, ms: u64) {
+        if self.nature.patience.waits() {
+            let front = self.front();
+            let others = |process: &Process| {
+                let live = process.node().live().awake();
+                live.into_iter().filter(|activity| !self.nature.spares(activity.agent)).count()
+            };
+            let places = self.nature.faults.bounds().awake;
+            let why = match front {
+                None => Some("no node"),
+                Some(_) if self.disk.due().is_some() => Some("a sync"),
+                Some(process) if others(process) >= places => Some("no place"),
+                Some(_) => None,
+            };
+            let eve = self.nature.bystander.get();
+            let last = front.zip(eve).and_then(|(process, eve)| process.node().live().waits(*eve));
+            let last = last.map_or(String::new(), |wait| format!("{wait:?}"));
+            self.nature.patience.pass(ms, front.map(|process| process.pulse.node), why, last);
+        }
+        self.nature.clock.advance(Duration::from_millis(ms));
     }
 
     /// Lets every process do what it can, and notices who died of it.
@@ -225,11 +293,23 @@ impl World {
         }
         if self.processes.is_empty() {
             self.disk.restart(peaceful);
+            if !peaceful {
+                self.nature.patience.died(self.bystander_lives());
+            }
             self.soon(20_000, Todo::Start);
         }
     }
 
+    /// Whether the bystander was in the middle of something.
+    fn bystander_lives(&self) -> bool {
+        let eve = *self.nature.bystander.get().unwrap();
+        now(Reader::agent(&self.disk.sqlite(), eve)).unwrap().unwrap().open.is_some()
+    }
+
     fn start(&mut self) {
+        if !self.nature.is_calm() {
+            self.soon(2_000, Todo::Ring);
+        }
         let faults = &self.nature.faults;
         let may_die = !self.nature.is_calm() && self.deaths < faults.deaths;
         let fuse = may_die.then(|| self.nature.dice.between(1, faults.fuse));
@@ -247,6 +327,7 @@ impl World {
     fn happen(&mut self, what: Todo) {
         match what {
             Todo::Act => self.act(),
+            Todo::Ring => self.ring(),
             Todo::Say(ask) => self.say(ask),
             Todo::Start if self.processes.iter().all(|process| process.halted) => self.start(),
             Todo::Start => {}
@@ -276,21 +357,26 @@ impl World {
         else {
             return self.soon(3_000, Todo::Say(index));
         };
-        let what = self.asks[index].what.clone();
+        // The doors say when, each time they are asked.
+        let (mut what, at) = (self.asks[index].what.clone(), self.nature.clock.now());
+        match &mut what {
+            Accept::Say(message) => message.at = at,
+            Accept::Event(_, event) => event.at = at,
+        }
         self.asks[index].asked = Some(node);
         if self.sabotage == Sabotage::Hasty {
             self.asks[index].answered.get_or_insert(true);
         }
         let (nature, answers) = (Arc::clone(&self.nature), Arc::clone(&self.answers));
         let refusal = nature.refusal();
+        let cost = Arc::clone(&self.nature);
         let apply = move |sqlite: &storage::sqlite::Sqlite| match refusal {
             Some(refusal) => Err(refusal),
-            None => now(sqlite.accept(what, None)),
+            None => cost.command(sqlite, "accept", 0, || now(sqlite.accept(what, None))),
         };
         self.disk.submit(node, apply, move |done| {
             if let Ok(Accepted::Fresh { wake, .. }) = &done {
-                let heard: Vec<_> =
-                    wake.iter().copied().filter(|_| !nature.strikes(|faults| faults.deaf)).collect();
+                let heard: Vec<_> = wake.iter().copied().filter(|waken| nature.hears(waken.agent)).collect();
                 handle.signal(&heard);
                 if nature.strikes(|faults| faults.doubled) {
                     handle.signal(&heard);
@@ -313,6 +399,11 @@ impl World {
                 Err(_) => "not taken",
             };
             self.nature.note(word, &self.asks[index].token.clone());
+            if matches!(done, Ok(Accepted::Fresh { .. } | Accepted::Duplicate { .. }))
+                && self.asks[index].token.starts_with("<ring")
+            {
+                self.nature.patience.accepted(&self.asks[index].token);
+            }
             match done {
                 Ok(Accepted::Fresh { .. }) => {
                     let before = self.asks[index].answered.replace(true);
@@ -354,6 +445,7 @@ impl World {
         let (sqlite, at) = (self.disk.sqlite(), self.nature.clock.now());
         for agent in &self.agents {
             now(sqlite.set_standing(*agent, Standing::Active, at)).unwrap();
+            self.nature.bill.word(*agent, self.nature.ms());
         }
     }
 
@@ -367,6 +459,9 @@ impl World {
             if self.is_idle() {
                 if self.is_at_rest() {
                     let ms = self.nature.ms() - begun;
+                    for never in self.nature.patience.never() {
+                        self.nature.wrong(format!("fairness: the bystander was never shown {never}"));
+                    }
                     return self.nature.note("rest", &format!("after {ms} ms"));
                 }
                 self.skip_idle();
@@ -383,7 +478,7 @@ impl World {
         let at = self.nature.clock.now();
         let Ok(Some(due)) = now(self.disk.sqlite().next_due(at)) else { return };
         let ahead = u64::try_from(due.as_millisecond() - at.as_millisecond()).unwrap_or(0);
-        self.nature.clock.advance(Duration::from_millis(ahead.saturating_sub(1)));
+        self.pass(ahead.saturating_sub(1));
     }
 
     /// Whether nobody waits for anything but the next sweep.

@@ -54,9 +54,12 @@ impl World {
                 self.call_in(&kind[1..]);
             }
             "sets the clock" => {
-                let hours = *self.nature.dice.pick(&[24, -24, 1, -1]);
-                self.nature.clock.jump_wall(SignedDuration::from_hours(hours));
-                self.nature.note("set", &format!("by {hours} hours"));
+                let by = *self.nature.dice.pick(&["24h", "-24h", "1h", "-1h", "-40s", "40s", "-3s"]);
+                let by: SignedDuration = by.parse().unwrap();
+                self.nature.clock.jump_wall(by);
+                self.agents.iter().for_each(|agent| self.nature.bill.word(*agent, self.nature.ms()));
+                let word = if by.is_negative() { "set back" } else { "set ahead" };
+                self.nature.note(word, &format!("by {by}"));
             }
             "kills" => {
                 if let Some(node) = self.front().map(|process| process.pulse.node) {
@@ -87,7 +90,7 @@ impl World {
         self.plan(wakes + self.nature.dice.between(1, 20_000), Todo::Kill(node));
     }
 
-    fn speak(&mut self, urgent: bool) {
+    pub(super) fn speak(&mut self, urgent: bool) {
         let (space, members) = self.nature.dice.pick(&self.spaces).clone();
         let sender = *self.nature.dice.pick(&self.people);
         let token = format!("<m{}>", self.asks.len());
@@ -114,7 +117,21 @@ impl World {
     }
 
     fn call_in(&mut self, kind: &str) {
-        let agent = *self.nature.dice.pick(&self.agents);
+        let agent = *self.nature.dice.pick(self.others());
+        self.call(agent, kind);
+    }
+
+    /// Something innocent comes for the bystander.
+    pub(super) fn ring(&mut self) {
+        self.call(*self.agents.last().unwrap(), "ring");
+    }
+
+    /// Everyone but the bystander.
+    fn others(&self) -> &[AgentId] {
+        &self.agents[..self.agents.len() - 1]
+    }
+
+    fn call(&mut self, agent: AgentId, kind: &str) {
         let token = format!("<{kind}{}>", self.asks.len());
         let event = Event {
             id: EventId(format!("api:c:{}", self.asks.len())),
@@ -138,7 +155,7 @@ impl World {
     fn meddle(&mut self, what: &'static str) {
         let Some(process) = self.front() else { return };
         let (node, handle) = (process.pulse.node, process.node().clone());
-        let agent = *self.nature.dice.pick(&self.agents);
+        let agent = *self.nature.dice.pick(self.others());
         let (space, members) = self.nature.dice.pick(&self.spaces).clone();
         let at = self.nature.clock.now();
         match what {
@@ -186,7 +203,12 @@ impl World {
             _ => {}
         };
         let nature = Arc::clone(&self.nature);
-        self.disk.submit(node, apply, move |()| look(&nature, &handle, agent));
+        let done = move |sqlite: &Sqlite| {
+            apply(sqlite);
+            nature.bill.word(agent, nature.ms());
+        };
+        let nature = Arc::clone(&self.nature);
+        self.disk.submit(node, done, move |()| look(&nature, &handle, agent));
     }
 }
 
@@ -203,11 +225,11 @@ fn inbox(sqlite: &Sqlite, agent: AgentId, state: &str) -> Vec<EventId> {
 }
 
 /// An agent of some character.
-pub(super) fn config(nature: &Nature) -> AgentConfig {
+pub(super) fn config(nature: &Nature, agent: AgentId) -> AgentConfig {
     let dice = &nature.dice;
     let (debounce, per_cycle) = dice.weighed(&[(3, (0, 100)), (1, (2_000, 4))]);
     let mut config = json!({
-        "model": dice.pick(&NAMES),
+        "model": format!("{}+{agent}", dice.pick(&NAMES)),
         "awareness": dice.pick(&["none", "preview", "inject", "preview+inject", "interrupt"]),
         "barrier": dice.chance(700),
         "debounce": debounce,
@@ -220,7 +242,7 @@ pub(super) fn config(nature: &Nature) -> AgentConfig {
         },
     });
     if dice.chance(300) {
-        config["fallback"] = json!(["two/large"]);
+        config["fallback"] = json!([format!("two/large+{agent}")]);
     }
     if dice.chance(150) {
         config["urgency"] = json!({"all": true});

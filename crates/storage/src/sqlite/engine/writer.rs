@@ -35,6 +35,10 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Pages written to the write-ahead log.
     pub pages: u64,
+    /// Rows written by commands.
+    pub rows: u64,
+    /// Steps of SQLite's machine, of questions too; none are counted unless `Sqlite::count_steps` says so.
+    pub steps: u64,
 }
 
 /// The counters behind [`Stats`].
@@ -44,6 +48,8 @@ pub(crate) struct Counters {
     commands: AtomicU64,
     checkpoints: AtomicU64,
     pages: AtomicU64,
+    rows: AtomicU64,
+    steps: AtomicU64,
     /// How long the write-ahead log was when it was written to last.
     end: AtomicI64,
     /// Frames in the write-ahead log after the last commit.
@@ -57,7 +63,14 @@ impl Counters {
             commands: self.commands.load(Ordering::Relaxed),
             checkpoints: self.checkpoints.load(Ordering::Relaxed),
             pages: self.pages.load(Ordering::Relaxed),
+            rows: self.rows.load(Ordering::Relaxed),
+            steps: self.steps.load(Ordering::Relaxed),
         }
+    }
+
+    /// SQLite's machine took a step.
+    pub(crate) fn stepped(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What the write-ahead log tells after each commit that wrote to it.
@@ -140,7 +153,9 @@ pub(crate) fn serve(
     let before = db.total_changes();
     let result = transact(db, &mut group);
     counters.commands.fetch_add(group.len() as u64, Ordering::Relaxed);
-    if result.is_ok() && db.total_changes() != before {
+    let rows = db.total_changes().saturating_sub(before);
+    if result.is_ok() && rows > 0 {
+        counters.rows.fetch_add(rows, Ordering::Relaxed);
         counters.groups.fetch_add(1, Ordering::Relaxed);
         failpoint::hit!("group.committed");
     }
@@ -347,7 +362,7 @@ mod tests {
         assert!(last_answer.try_recv().unwrap().is_ok());
         let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 3);
-        assert_eq!(counters.stats(), Stats { groups: 1, commands: 4, ..Stats::default() });
+        assert_eq!(counters.stats(), Stats { groups: 1, commands: 4, rows: 3, ..Stats::default() });
     }
 
     #[test]

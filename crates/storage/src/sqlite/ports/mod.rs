@@ -139,6 +139,20 @@ impl Sqlite {
         })
     }
 
+    /// From now on every step of SQLite's machine is counted: what a command costs, on any machine alike. Only of
+    /// a store in memory; one on disk is not slowed down.
+    pub fn count_steps(&self) -> Result<(), StoreError> {
+        let Mode::Inline(db) = &self.inner.mode else { return Ok(()) };
+        let counters = Arc::clone(&self.inner.counters);
+        let count = move || {
+            counters.stepped();
+            false
+        };
+        let mut db = lock(db);
+        let db = db.as_mut().ok_or(StoreError::Closed)?;
+        Ok(db.progress_handler(1, Some(count)).map_err(Fault::Sql)?)
+    }
+
     /// Figures of the writer since the store was opened.
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()

@@ -22,9 +22,7 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
             MemoryChange::Delete { key } => {
                 let sql = "DELETE FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit = ?3";
                 run(db, sql, params![agent, key, int(n)])?;
-                let sql =
-                    "UPDATE memory SET to_commit = ?3 WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL";
-                run(db, sql, params![agent, key, int(n)])?;
+                end_memory(db, agent, n, key)?;
             }
         }
     }
@@ -57,13 +55,19 @@ pub(crate) fn write(db: &Connection, agent: i64, n: u64, changes: &Changes) -> O
 }
 
 fn set_memory(db: &Connection, agent: i64, n: u64, at: Timestamp, key: &str, value: &str) -> Outcome<()> {
-    let sql = "UPDATE memory SET to_commit = ?3 \
-               WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL AND from_commit < ?3";
-    run(db, sql, params![agent, key, int(n)])?;
+    end_memory(db, agent, n, key)?;
     let sql = "INSERT INTO memory (agent, key, from_commit, at, value) VALUES (?, ?, ?, ?, ?) \
                ON CONFLICT (agent, key, from_commit) \
                DO UPDATE SET at = excluded.at, value = excluded.value, to_commit = NULL";
     run(db, sql, params![agent, key, int(n), ms(at), value]).map(drop)
+}
+
+/// Ends what an earlier commit wrote under that key. Only its newest row may be valid: those before are not looked
+/// at, however often it was overwritten.
+fn end_memory(db: &Connection, agent: i64, n: u64, key: &str) -> Outcome<()> {
+    let sql = "UPDATE memory SET to_commit = ?3 WHERE agent = ?1 AND key = ?2 AND to_commit IS NULL AND from_commit = \
+               (SELECT max(from_commit) FROM memory WHERE agent = ?1 AND key = ?2 AND from_commit < ?3)";
+    run(db, sql, params![agent, key, int(n)]).map(drop)
 }
 
 fn put_goal(db: &Connection, agent: i64, n: u64, goal: &Goal) -> Outcome<()> {
@@ -114,11 +118,14 @@ pub(crate) fn free_plans(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE plan SET fire_at = next_at WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }
 
-/// Ends the row that is valid now; one of this very commit never was valid.
+/// Ends the row that is valid now, the newest; one of this very commit never was valid.
 fn close(db: &Connection, table: &str, agent: i64, id: Uuid, n: u64) -> Outcome<()> {
     let sql = format!("DELETE FROM {table} WHERE agent = ?1 AND id = ?2 AND from_commit = ?3");
     run(db, &sql, params![agent, bytes(id), int(n)])?;
-    let sql = format!("UPDATE {table} SET to_commit = ?3 WHERE agent = ?1 AND id = ?2 AND to_commit IS NULL");
+    let sql = format!(
+        "UPDATE {table} SET to_commit = ?3 WHERE agent = ?1 AND id = ?2 AND to_commit IS NULL \
+         AND from_commit = (SELECT max(from_commit) FROM {table} WHERE agent = ?1 AND id = ?2)"
+    );
     run(db, &sql, params![agent, bytes(id), int(n)]).map(drop)
 }
 
@@ -130,7 +137,11 @@ pub(crate) fn end_plans(db: &Connection, agent: i64, n: u64) -> Outcome<()> {
 
 /// Refuses where the row is another agent's (rows of another agent cannot be touched).
 fn own(db: &Connection, table: &'static str, agent: i64, id: Uuid, calls: &[CallRow]) -> Outcome<()> {
-    let sql = format!("SELECT 1 FROM {table} WHERE id = ?1 AND agent <> ?2 LIMIT 1");
+    // Not `<>`: that would look at all that the row was before.
+    let sql = format!(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM {table} WHERE id = ?1 AND agent < ?2) \
+         OR EXISTS (SELECT 1 FROM {table} WHERE id = ?1 AND agent > ?2)"
+    );
     if !db.prepare_cached(&sql)?.exists(params![bytes(id), agent])? {
         return Ok(());
     }

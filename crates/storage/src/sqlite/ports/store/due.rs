@@ -145,7 +145,8 @@ impl Late {
 
     /// Nobody looks at it before then.
     fn again(&self, db: &Connection, at: i64) -> Outcome<()> {
-        let sql = "UPDATE plan SET fire_at = ? WHERE agent = ? AND id = ? AND to_commit IS NULL";
+        let sql = "UPDATE plan SET fire_at = ?1 WHERE agent = ?2 AND id = ?3 AND to_commit IS NULL \
+                   AND from_commit = (SELECT max(from_commit) FROM plan WHERE agent = ?2 AND id = ?3)";
         run(db, sql, params![at, self.row, bytes(self.plan.id.0)]).map(drop)
     }
 }
