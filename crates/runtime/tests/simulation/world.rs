@@ -242,6 +242,7 @@ impl World {
             let places = self.nature.faults.bounds().awake;
             let why = match front {
                 None => Some("no node"),
+                Some(_) if self.nature.is_shut() => Some("no store"),
                 Some(_) if self.disk.due().is_some() => Some("a sync"),
                 Some(process) if others(process) >= places => Some("no place"),
                 Some(_) => None,
