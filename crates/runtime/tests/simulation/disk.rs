@@ -142,7 +142,7 @@ impl Disk {
         self.nature
             .note(word, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
         let bill = &self.nature.bill;
-        if matches!(outcome, CommitOutcome::Lost) {
+        if matches!(outcome, CommitOutcome::Lost | CommitOutcome::Gone(_)) {
             bill.lost(agent, node);
         }
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
