@@ -9,7 +9,7 @@
 //! | it failed as too long, as invalid, by its surroundings | cut, three times; rebuilt, once; a fallback, one: at once |
 //! | it came to rest for a while, and the rest is over | a rest is durable and grows |
 //! | the store refused, and the pause of `turns.rs` is over | that pause is doubled for each in a row |
-//! | the lease was lost | somebody else took over, each time once |
+//! | its commit was not taken, since the lease was lost or its events were taken back | each time once |
 //! | it shows urgent words that the one before did not | they broke into a generation: each time once |
 //! | an operator's word, a clock that was set | each drops one generation, soon |
 //!

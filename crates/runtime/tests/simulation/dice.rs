@@ -97,6 +97,8 @@ pub(crate) struct Faults {
     pub(crate) meddling: bool,
     /// Whoever says something is sent away for a moment.
     pub(crate) unwelcome: u64,
+    /// The store takes nothing for a while.
+    pub(crate) outages: bool,
     /// Agents that may be awake at once, where they are few.
     pub(crate) places: Option<usize>,
 }
@@ -128,6 +130,7 @@ impl Faults {
             poison: dice.chance(150),
             meddling: dice.chance(500),
             unwelcome: some(500, 400),
+            outages: dice.chance(250),
             places: dice.chance(250).then(|| if dice.chance(500) { 1 } else { 2 }),
         }
     }

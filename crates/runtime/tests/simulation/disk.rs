@@ -142,7 +142,7 @@ impl Disk {
         self.nature
             .note(word, &format!("{kind} {agent} epoch {epoch} cycle {cycle} step {step} node {node}"));
         let bill = &self.nature.bill;
-        if matches!(outcome, CommitOutcome::Lost) {
+        if matches!(outcome, CommitOutcome::Lost | CommitOutcome::Gone(_)) {
             bill.lost(agent, node);
         }
         if !matches!(outcome, CommitOutcome::Committed { .. }) {
@@ -182,7 +182,8 @@ impl Port {
     ) -> Result<T, StoreError> {
         self.pulse.beat().await;
         let aimed = whose.is_none_or(|agent| !self.nature.spares(agent));
-        if let Some(refusal) = aimed.then(|| self.nature.refusal()).flatten() {
+        let meets = aimed || self.nature.is_shut();
+        if let Some(refusal) = meets.then(|| self.nature.refusal()).flatten() {
             return Err(refusal);
         }
         let (reply, answer) = oneshot::channel();

@@ -32,7 +32,7 @@ use crate::world::{Sabotage, World};
 /// Worlds of `make test`.
 const SEEDS: u64 = 120;
 /// What must have happened in so many worlds, or nothing is shown.
-const MET: [&str; 30] = [
+const MET: [&str; 31] = [
     "committed",
     "lost its lease",
     "refused a call",
@@ -52,6 +52,7 @@ const MET: [&str; 30] = [
     "set back",
     "set ahead",
     "suspected",
+    "shut",
     "paid by a step",
     "paid by a start",
     "paid by a pause",

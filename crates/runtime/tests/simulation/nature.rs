@@ -4,7 +4,7 @@
 //! This module must not know nodes or models, nor what is in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ pub(crate) struct Nature {
     pub(crate) bystander: OnceLock<AgentId>,
     /// Nothing goes wrong any more.
     calm: AtomicBool,
+    shut: AtomicU64,
     trace: Mutex<Trace>,
     wrong: Mutex<Vec<String>>,
     pub(crate) effects: Mutex<BTreeMap<CallId, Effect>>,
@@ -75,6 +76,7 @@ impl Nature {
             steady: false,
             bystander: OnceLock::new(),
             calm: AtomicBool::new(false),
+            shut: AtomicU64::new(0),
             trace: Mutex::new(Trace::new(loud)),
             wrong: Mutex::default(),
             effects: Mutex::default(),
@@ -97,6 +99,17 @@ impl Nature {
         !self.is_calm() && self.dice.chance(fault(&self.faults))
     }
 
+    /// Until then the store takes nothing, from nobody.
+    pub(crate) fn shut_until(&self, at: u64) {
+        self.shut.fetch_max(at, Ordering::SeqCst);
+        self.note("shut", &format!("until {at}"));
+    }
+
+    /// Whether the store takes nothing just now.
+    pub(crate) fn is_shut(&self) -> bool {
+        !self.is_calm() && self.ms() < self.shut.load(Ordering::SeqCst)
+    }
+
     /// Why the store does not even look at a command, where it does not.
     pub(crate) fn refusal(&self) -> Option<StoreError> {
         if self.strikes(|faults| faults.busy) {
@@ -104,7 +117,7 @@ impl Nature {
             self.patience.refused();
             return Some(StoreError::Busy("on purpose".into()));
         }
-        if self.strikes(|faults| faults.full) {
+        if self.is_shut() || self.strikes(|faults| faults.full) {
             self.note("full", "");
             self.patience.refused();
             return Some(StoreError::Full("on purpose".into()));

@@ -65,14 +65,21 @@ impl Patience {
     }
 
     /// Time passes; `why` it does not count, where it does not.
-    pub(crate) fn pass(&self, ms: u64, node: Option<u64>, why: Option<&'static str>, last: String) {
+    pub(crate) fn pass(
+        &self,
+        ms: u64,
+        node: Option<u64>,
+        why: Option<&'static str>,
+        last: String,
+        suspect: bool,
+    ) {
         let mut hall = self.0.lock().unwrap();
         let slow = node.is_some_and(|node| hall.slow.get(&node).is_some_and(|slow| *slow > 0));
-        let (died, crash) = (hall.died, last.contains("Crash"));
+        let suspect = suspect || (hall.died && last.contains("Crash"));
         let own = (hall.under_way > 0).then_some("its own model");
         let why = why.or(slow.then_some("a slow question")).or(own);
         for wait in hall.waits.values_mut() {
-            wait.suspect |= died && crash;
+            wait.suspect |= suspect;
             match why {
                 Some(why) => *wait.excused.entry(why).or_default() += ms,
                 None => {

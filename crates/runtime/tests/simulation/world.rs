@@ -242,6 +242,7 @@ impl World {
             let places = self.nature.faults.bounds().awake;
             let why = match front {
                 None => Some("no node"),
+                Some(_) if self.nature.is_shut() => Some("no store"),
                 Some(_) if self.disk.due().is_some() => Some("a sync"),
                 Some(process) if others(process) >= places => Some("no place"),
                 Some(_) => None,
@@ -249,7 +250,9 @@ impl World {
             let eve = self.nature.bystander.get();
             let last = front.zip(eve).and_then(|(process, eve)| process.node().live().waits(*eve));
             let last = last.map_or(String::new(), |wait| format!("{wait:?}"));
-            self.nature.patience.pass(ms, front.map(|process| process.pulse.node), why, last);
+            // Whoever goes on with a cycle that a process has left is suspected.
+            let suspect = last.contains("Crash") && self.bystander_lives();
+            self.nature.patience.pass(ms, front.map(|process| process.pulse.node), why, last, suspect);
         }
         self.nature.clock.advance(Duration::from_millis(ms));
     }

@@ -40,6 +40,7 @@ impl World {
             (on(faults.meddling, 3), "takes a call back"),
             (on(faults.meddling, 3), "sends again"),
             (on(faults.zombies, 12), "halts"),
+            (on(faults.outages, 12), "shuts the store"),
             (on(faults.jumps, 6), "sets the clock"),
             (on(faults.deaths > 0, 5), "kills"),
             (4, "stops"),
@@ -72,6 +73,10 @@ impl World {
                 }
             }
             "halts" => self.halt(),
+            "shuts the store" => {
+                let ms = self.nature.dice.between(2_000, 60_000);
+                self.nature.shut_until(self.nature.ms() + ms);
+            }
             _ => self.meddle(what),
         }
     }
