@@ -238,7 +238,7 @@ pub struct NewCredential {
     pub secret_hash: String,
     /// When.
     pub at: Timestamp,
-    /// Replaces every credential of this label (the CLI's key of each start).
+    /// Replaces every credential of this label and the same holder (the CLI's key of each start).
     pub replace_label: bool,
 }
 

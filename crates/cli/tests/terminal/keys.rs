@@ -18,7 +18,8 @@ fn a_lost_admin_key_is_replaced_while_the_server_is_stopped_and_no_other_key_cha
     let old = server.key().to_owned();
     assert_eq!(server.run(&["entities", "add", "husam"]).code, 0);
     assert_eq!(server.run(&["spaces", "add", "home", "husam"]).code, 0);
-    let person = server.run(&["entities", "key", "husam", "--quiet"]).out.trim().to_owned();
+    let person =
+        server.run(&["entities", "key", "husam", "--label", "admin", "--quiet"]).out.trim().to_owned();
 
     let refused = server.run(&["keys", "admin", "--reset", "--json"]);
     let error = refused.error();

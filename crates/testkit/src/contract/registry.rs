@@ -70,6 +70,13 @@ pub async fn the_world_is_founded_once(b: Backend) {
     let members = b.reader.members(home.id).await.unwrap();
     assert_eq!(members.iter().map(|member| member.entity.name.as_str()).collect::<Vec<_>>(), ["you", "viv"]);
     assert!(b.registry.credential("hash".into()).await.unwrap().is_some());
+    // Another admin key of that label stands in its place; a person's key of the same label is theirs.
+    let you = b.reader.entity("you".into()).await.unwrap().unwrap().id;
+    b.registry.add_credential(key("yours", "admin", CredentialKind::Entity(you))).await.unwrap();
+    b.registry.add_credential(key("second", "admin", CredentialKind::Admin)).await.unwrap();
+    for (hash, holds) in [("hash", false), ("yours", true), ("second", true)] {
+        assert_eq!(b.registry.credential(hash.into()).await.unwrap().is_some(), holds, "{hash}");
+    }
 }
 
 /// Each denial says what it is about.

@@ -23,9 +23,6 @@ use crate::sqlite::tables::rows::{bytes, entity_row, first, ms, run, uuid_at, uu
 
 fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
     let NewCredential { credential, secret_hash, at, replace_label } = new;
-    if *replace_label {
-        run(db, "DELETE FROM credential WHERE label = ?", [&credential.label])?;
-    }
     let entity = match credential.kind {
         CredentialKind::Admin => None,
         CredentialKind::Entity(entity) => {
@@ -33,6 +30,10 @@ fn add_credential(db: &Connection, new: &NewCredential) -> Outcome<()> {
             Some(entity_row(db, entity.0)?.ok_or_else(denial)?)
         }
     };
+    if *replace_label {
+        let sql = "DELETE FROM credential WHERE label = ? AND entity IS ?";
+        run(db, sql, params![credential.label, entity])?;
+    }
     let sql = "INSERT INTO credential (id, entity, label, secret_hash, created_at) VALUES (?, ?, ?, ?, ?)";
     run(db, sql, params![bytes(credential.id.0), entity, credential.label, secret_hash, ms(*at)]).map(drop)
 }
