@@ -6,7 +6,7 @@
 //! | the model's reply failed by its content | an attempt | each taken event; the step, once something is lived |
 //! | the activation panicked | an attempt | the same |
 //! | the process died | a death | the same |
-//! | it died while a model was waited for, and that was noted | nothing | |
+//! | it died while a model was waited for, and that was noted | a death, until the event is tried alone; never more | each taken event |
 //! | the provider or the store failed, the node stopped | nothing | |
 //!
 //! | has | is tried |
@@ -24,6 +24,8 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Died,
+    /// The process died while a model was waited for: that separates events, and kills none.
+    DiedWaiting,
     Panicked,
     /// Something else, which is no event's fault.
     Blameless,
@@ -32,7 +34,7 @@ pub(super) enum End {
 impl End {
     pub(super) fn of(open: &OpenCycle, died: bool, panicked: bool) -> Self {
         match (died, panicked) {
-            (true, _) if open.asked => Self::Blameless,
+            (true, _) if open.asked => Self::DiedWaiting,
             (true, _) => Self::Died,
             (false, true) => Self::Panicked,
             (false, false) => Self::Blameless,
@@ -42,13 +44,19 @@ impl End {
 
 /// Counts it on the events that the activation had taken.
 pub(super) fn count(waiting: &mut [Waiting], taken: &[u64], end: End) -> Vec<Tried> {
-    let had = waiting.iter_mut().filter(|waiting| taken.contains(&waiting.seq) && end != End::Blameless);
-    let counted = had.map(|waiting| {
-        waiting.attempts = waiting.attempts.saturating_add(u32::from(end == End::Panicked));
-        waiting.deaths = waiting.deaths.saturating_add(u32::from(end == End::Died));
-        Tried { seq: waiting.seq, attempts: waiting.attempts, deaths: waiting.deaths }
-    });
-    counted.collect()
+    let (mut counted, more) = (Vec::new(), |count: u32| count.saturating_add(1));
+    for waiting in waiting.iter_mut().filter(|waiting| taken.contains(&waiting.seq)) {
+        match end {
+            End::Died => waiting.deaths = more(waiting.deaths),
+            End::DiedWaiting if waiting.deaths < limits::ALONE_AFTER_DEATHS => {
+                waiting.deaths = more(waiting.deaths);
+            }
+            End::Panicked => waiting.attempts = more(waiting.attempts),
+            End::DiedWaiting | End::Blameless => continue,
+        }
+        counted.push(Tried { seq: waiting.seq, attempts: waiting.attempts, deaths: waiting.deaths });
+    }
+    counted
 }
 
 /// How many of these, the first ones, may be tried together.
@@ -121,7 +129,7 @@ mod tests {
         let open = |asked| OpenCycle { asked, ..super::super::tests::left_open(&[1, 2]) };
         for (asked, died, panicked, counted) in [
             (false, true, false, (0, 1)),
-            (true, true, false, (0, 0)),
+            (true, true, false, (0, 1)),
             (false, false, true, (1, 0)),
             (true, false, true, (1, 0)),
             (false, false, false, (0, 0)),
@@ -132,6 +140,17 @@ mod tests {
             assert_eq!(counts, [counted, counted, (0, 0)]);
             assert_eq!(tried.len(), if counted == (0, 0) { 0 } else { 2 });
         }
+    }
+
+    #[test]
+    fn deaths_while_a_model_is_waited_for_separate_events_and_kill_none() {
+        let mut events = waiting(&[(0, 0), (0, 1), (0, 2), (0, limits::DEATHS_MAX - 1)]);
+        for counted in [2, 1, 0] {
+            assert_eq!(count(&mut events, &[1, 2, 3, 4], End::DiedWaiting).len(), counted);
+        }
+        let deaths: Vec<_> = events.iter().map(|event| event.deaths).collect();
+        assert_eq!(deaths, [2, 2, 2, limits::DEATHS_MAX - 1]);
+        assert_eq!(together(&events), 1);
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<O
     match end {
         End::Died => open.deaths = open.deaths.saturating_add(1),
         End::Panicked => open.attempts = open.attempts.saturating_add(1),
-        End::Blameless => {}
+        End::DiedWaiting | End::Blameless => {}
     }
     // It may have been what the step was shown besides: who has no calls was thinking.
     open.wary |= end != End::Blameless && left.calls.is_empty();

@@ -133,6 +133,41 @@ async fn an_event_that_kills_the_process_is_dead_within_twenty_restarts_and_all_
     assert_eq!(play.world.fate(bob, "bell").await.unwrap().as_str(), "lived");
 }
 
+#[tokio::test]
+async fn whatever_kills_the_process_while_its_reply_is_waited_for_is_tried_alone_and_all_others_are_answered()
+{
+    let fell = Arc::<AtomicBool>::default();
+    let falls = Arc::clone(&fell);
+    let mut play = Play::new(move |prompt| {
+        if inbox(prompt).contains("DEADLY") {
+            // The request is there, its reply is what kills.
+            falls.store(true, Ordering::SeqCst);
+            return Script::new().hang();
+        }
+        answer(prompt, "lab", &format!("heard in {}", prompt.cycle))
+    });
+    let (husam, ada, lab) = one_agent(&play).await;
+    let mut ids = Vec::new();
+    for n in 0..12 {
+        let text = if n == 7 { "DEADLY".to_owned() } else { format!("m{n}") };
+        ids.push(play.world.say(husam, lab, &text).await.unwrap());
+    }
+    for _ in 0..240 {
+        play.world.pass(SECOND).await.unwrap();
+        if fell.swap(false, Ordering::SeqCst) {
+            play.dies();
+        }
+    }
+    for (n, id) in ids.into_iter().enumerate() {
+        let fate = fate(&play, ada, id).await;
+        // What was said before it is answered; it keeps its place, and what the same person said behind it too.
+        assert!(
+            if n < 7 { matches!(fate, Fate::Lived { .. }) } else { fate == Fate::Waiting },
+            "{n}: {fate:?}"
+        );
+    }
+}
+
 /// Panics where the request is built, and says so.
 fn panics() -> Script {
     panic!("on purpose")

@@ -240,6 +240,8 @@ fn log_to_stderr(screen: Screen, wanted: &str) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::CLOSE)
+        // Else a line that cannot be written (a full disk, a closed pipe) would panic in whoever says it.
+        .log_internal_errors(false)
         .with_writer(io::stderr);
     // Fails only where a log is set up already.
     let _ = log.with_ansi(screen.colour).try_init();
