@@ -133,7 +133,7 @@ fn restarts(threads: &Runtime, scene: &Scene) -> Result<Vec<Metric>> {
         Metric::new("density.restart_ready", (among.median(), "ms"), floor, Goal::RatioAtMost(2.0), note);
     let note = format!(
         "from the start of the process to the first request at the model in the same runs ({}); all {PENDING} \
-         are served after {} ms, suspects one at a time; floor: ready",
+         are served after {} ms, suspects a few at a time; floor: ready",
         first.spread(),
         short(last.median())
     );

@@ -511,12 +511,30 @@ pub struct Waking {
     pub cancel: Option<CycleId>,
 }
 
+/// Whether the process may have died of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspicion {
+    /// It did not, or nothing of it was awake: what only waited did nothing.
+    None,
+    /// The agent was awake then, or its events failed before.
+    Once,
+    /// The process had died over it before that.
+    Again,
+}
+
 impl Waking {
-    /// Whether the process may have died of this agent: it was awake then, or was before with events
-    /// that wait again. What only waited did nothing; a crash must not make it queue up.
-    pub fn is_suspect(&self) -> bool {
-        let failed = |waiting: &Waiting| waiting.attempts > 0 || waiting.deaths > 0;
-        !self.clean && (self.life.open.is_some() || self.waiting.iter().any(failed))
+    /// How far this agent may be what the process died of.
+    pub fn suspicion(&self) -> Suspicion {
+        let open = self.life.open.as_ref();
+        let died =
+            self.waiting.iter().any(|event| event.deaths > 0) || open.is_some_and(|open| open.deaths > 0);
+        let failed = self.waiting.iter().any(|event| event.attempts > 0);
+        match self.clean {
+            true => Suspicion::None,
+            false if died => Suspicion::Again,
+            false if failed || open.is_some() => Suspicion::Once,
+            false => Suspicion::None,
+        }
     }
 }
 

@@ -236,6 +236,8 @@ pub const RECENT_AGENTS_MAX: usize = 32;
 pub const BUS_BUFFER: usize = 1_024;
 /// Of [`DRAIN_MS`], what a generation or a tool in hand may use before it is given up in good order.
 pub const STEP_GRACE_MS: u64 = 7_000;
+/// Agents that may have been the cause of one crash and are awake at once; of two crashes, one at a time.
+pub const SUSPECTS_AT_ONCE: usize = 16;
 /// How long an agent that may have been the cause of a crash keeps other suspects waiting: what is
 /// feared is the death of the process, not slowness.
 pub const SUSPECT_MS: u64 = 10_000;

@@ -7,14 +7,14 @@ use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome};
 use agent::cycle::{Cycle, Next, Rested, Setup};
 use agent::id::{AgentId, CycleId};
-use agent::life::Window;
+use agent::life::{Suspicion, Window};
 use agent::limits;
 use agent::port::{Memo, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
 use tokio::sync::Notify;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
 use crate::beyond::Beyond;
@@ -28,7 +28,7 @@ use crate::permits::Permits;
 use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
 use crate::trace::Trace;
-use crate::turn::Turn;
+use crate::turn::{Turn, Watch};
 use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
@@ -52,8 +52,9 @@ pub(crate) struct House {
 pub(crate) enum Lived {
     /// Its agent rests.
     Rested(Rested),
-    /// Its agent may have been the death of the process before: nothing was done, it waits for a turn alone.
-    Suspect,
+    /// Its agent may have been the death of the process, `again` where it died more than once over it: nothing was
+    /// done, it waits for a turn among its like.
+    Suspect { again: bool },
     /// As many requests as may be are under way at its provider: nothing was done, it stands in line there.
     Full,
 }
@@ -82,7 +83,7 @@ struct Waking<'a> {
     outward: Outward,
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
-    suspected: Option<DropGuard>,
+    suspected: Option<Watch>,
     /// Whether its opening is committed.
     opened: bool,
     /// What the cycle took, once its receipt is written.
@@ -97,7 +98,7 @@ struct Waking<'a> {
 pub(crate) async fn live(
     house: &House,
     turn: Turn,
-    watch: Option<DropGuard>,
+    watch: Option<Watch>,
     knock: &Notify,
 ) -> Result<Lived, Unwritten> {
     let (ports, agent) = (&house.ports, turn.agent);
@@ -106,10 +107,12 @@ pub(crate) async fn live(
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
         return Ok(Lived::Rested(Rested::Idle));
     };
-    if read.is_suspect() && !turn.alone {
-        return Ok(Lived::Suspect);
+    let suspicion = read.suspicion();
+    // What is canceled asks no model, and is told so at once.
+    if suspicion != Suspicion::None && !turn.watched && read.cancel.is_none() {
+        return Ok(Lived::Suspect { again: suspicion == Suspicion::Again });
     }
-    let suspected = watch.filter(|_| read.is_suspect());
+    let suspected = watch.filter(|_| suspicion != Suspicion::None);
     // What is thought before it is known whether the store takes it may be paid in vain.
     read.clean &= !(turn.careful || house.health.refuses());
     let now = ports.clock.now();
@@ -120,8 +123,8 @@ pub(crate) async fn live(
     };
     let config = Arc::clone(&read.config);
     let choir = Choir::of(&*ports.voices, &config, memo);
-    // A suspect goes on alone, and what is canceled needs no model.
-    let waits = !turn.alone && read.cancel.is_none();
+    // A suspect has a place of its own, and what is canceled needs no model.
+    let waits = !turn.watched && read.cancel.is_none();
     if waits && !house.permits.reserve(&choir.own().provider, agent) {
         let provider = choir.own().provider.clone();
         ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));

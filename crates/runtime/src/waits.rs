@@ -50,7 +50,7 @@ impl Wait {
             Self::Requests(provider, many) => {
                 format!("it waits for {provider}: {many} requests are under way there")
             }
-            Self::Crash => "the server died while it was awake: such agents go on one by one".to_owned(),
+            Self::Crash => "the server died while it was awake: such agents go on a few at a time".to_owned(),
             Self::Store(why, None) => format!("it waits for the store, which is tried each second: {why}"),
             Self::Store(why, Some(_)) => format!("the store refused it: {why}"),
             Self::Broke(_) => "its last waking broke; the server's log says how".to_owned(),

@@ -20,8 +20,8 @@ impl Keeping {
             self.house.permits.leave(agent);
         }
         match result {
-            Ok(Lived::Suspect) => {
-                self.turns.suspect(agent, now);
+            Ok(Lived::Suspect { again }) => {
+                self.turns.suspect(agent, again, now);
                 self.house.ports.live.wait(agent, Wait::Crash);
             }
             Ok(Lived::Full) => self.turns.left(agent, now),

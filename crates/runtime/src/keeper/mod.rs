@@ -5,6 +5,7 @@
 
 mod alarms;
 mod ended;
+mod suspects;
 mod sweep;
 mod turns;
 
@@ -19,7 +20,7 @@ use agent::port::{Due, StoreError, Waken};
 use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
 use crate::beyond::Beyond;
@@ -28,7 +29,7 @@ use crate::health::Health;
 use crate::living::{House, Lived, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
-use crate::turn::Turn;
+use crate::turn::{Turn, Watch};
 use crate::waits::Wait;
 use crate::warm::Warm;
 use alarms::Alarms;
@@ -42,8 +43,8 @@ enum Event {
     StoreWorks,
     /// Somebody is called for a permit, or takes no place any more.
     Stirred,
-    /// The suspect that lives now has shown that it is none.
-    Cleared,
+    /// A suspect has shown that it was not the cause.
+    Cleared(AgentId),
     Finished(AgentId, Result<Lived, Unwritten>),
     Broke(tokio::task::Id, JoinError),
     Stop,
@@ -84,13 +85,15 @@ pub fn start(ports: Ports) -> Keeper {
         permits,
         stopping: stopping.clone(),
     });
+    let (clear, cleared) = mpsc::channel(2 * limits::SUSPECTS_AT_ONCE);
     let keeping = Keeping {
         house,
         signals,
         awake: HashMap::new(),
         tasks: JoinSet::new(),
         turns: Turns::default(),
-        watch: None,
+        cleared,
+        clear,
         found_to: None,
         alarms: Alarms::default(),
         next_sweep: 0,
@@ -123,12 +126,7 @@ impl Keeper {
 
 /// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
 /// others live on.
-async fn lived(
-    house: &House,
-    turn: Turn,
-    watch: Option<DropGuard>,
-    knock: &Notify,
-) -> Result<Lived, Unwritten> {
+async fn lived(house: &House, turn: Turn, watch: Option<Watch>, knock: &Notify) -> Result<Lived, Unwritten> {
     let agent = turn.agent;
     let why = match live(house, turn, watch, knock).await {
         Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
@@ -147,8 +145,9 @@ struct Keeping {
     tasks: JoinSet<Finished>,
     /// Due, and not awake yet.
     turns: Turns,
-    /// Ends when the suspect that lives now has shown that it is none.
-    watch: Option<CancellationToken>,
+    /// Who of the suspects has shown that it was not the cause.
+    cleared: mpsc::Receiver<AgentId>,
+    clear: mpsc::Sender<AgentId>,
     /// Behind whom the look for due work goes on; begins again where it is `None`.
     found_to: Option<Due>,
     alarms: Alarms,
@@ -180,9 +179,8 @@ impl Keeping {
                     self.house.permits.called().into_iter().for_each(|agent| self.call(agent));
                     self.admit();
                 }
-                Event::Cleared => {
-                    self.watch = None;
-                    self.turns.cleared();
+                Event::Cleared(agent) => {
+                    self.turns.cleared(agent);
                     self.admit();
                 }
                 Event::Finished(agent, result) => {
@@ -203,13 +201,6 @@ impl Keeping {
         let stopping = self.house.stopping.clone();
         let sleep = self.house.ports.clock.sleep(pause);
         let house = Arc::clone(&self.house);
-        let watch = self.watch.clone();
-        let cleared = async {
-            match watch {
-                Some(watch) => watch.cancelled_owned().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             () = stopping.cancelled() => Event::Stop,
@@ -219,7 +210,7 @@ impl Keeping {
             },
             () = house.health.works() => Event::StoreWorks,
             () = house.permits.stirred() => Event::Stirred,
-            () = cleared => Event::Cleared,
+            Some(agent) = self.cleared.recv() => Event::Cleared(agent),
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
         }
@@ -272,7 +263,10 @@ impl Keeping {
                 awake.again = true;
                 awake.knock.notify_one();
             }
-            None => self.activate(agent),
+            None => {
+                self.turns.reconsider(agent);
+                self.activate(agent);
+            }
         }
     }
 
@@ -316,10 +310,8 @@ impl Keeping {
     fn begin(&mut self, turn: Turn) {
         let (agent, knock) = (turn.agent, Arc::new(Notify::new()));
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
-        let watch = turn.alone.then(CancellationToken::new);
-        let guard = watch.clone().map(CancellationToken::drop_guard);
-        self.watch = watch.or(self.watch.take());
-        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, guard, &hear).await) });
+        let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
+        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, watch, &hear).await) });
         self.awake.insert(agent, Awake { task, knock, again: false });
     }
 

@@ -2,7 +2,7 @@
 //! broke, or was refused by the store after it had opened, rests before it is tried again, twice as long
 //! each time. While the store refuses, nobody's turn comes but that of one at a time, now and then: its
 //! first commit that is taken lets all others go on. Who may have been the death of the process before
-//! waits apart: one at a time, beside the places of all others.
+//! waits apart (`suspects`), beside the places of all others.
 //!
 //! In memory only, by the clock that never jumps. It must not know what being awake is, nor why an agent
 //! is due.
@@ -13,6 +13,7 @@ use agent::id::AgentId;
 use agent::limits;
 use agent::port::Ids;
 
+use super::suspects::Suspects;
 use crate::line::Line;
 use crate::turn::Turn;
 
@@ -23,9 +24,7 @@ pub(crate) struct Turns {
     /// Due before, and called for what they waited for.
     called: Line,
     /// Agents that may have been the death of the process.
-    suspects: Line,
-    /// Which of them lives now, watched, and until when at most.
-    watched: Option<(AgentId, u64)>,
+    suspects: Suspects,
     /// Agents whose last activation failed.
     faults: HashMap<AgentId, Fault>,
     /// The store refuses commits.
@@ -68,20 +67,26 @@ impl Turns {
         self.called.join(agent);
     }
 
-    /// The agent was woken, and may have been the death of the process: it waits for a turn alone.
-    pub(crate) fn suspect(&mut self, agent: AgentId, now: u64) {
+    /// The agent was woken, and may have been the death of the process, `again` where it died more than once over
+    /// it: it waits for a turn among its like.
+    pub(crate) fn suspect(&mut self, agent: AgentId, again: bool, now: u64) {
         self.left(agent, now);
-        self.suspects.join(agent);
+        self.suspects.join(agent, again);
     }
 
-    /// The suspect that lives now has shown that it is none, or the next one need not wait for it any more.
-    pub(crate) fn cleared(&mut self) {
-        self.watched = None;
+    /// Something about the agent has changed: whether it is to wait as a suspect is seen anew.
+    pub(crate) fn reconsider(&mut self, agent: AgentId) {
+        self.suspects.leave(agent);
     }
 
-    /// How many that are awake take nobody's place: the suspect that is watched.
+    /// The agent has shown that it was not the cause.
+    pub(crate) fn cleared(&mut self, agent: AgentId) {
+        self.suspects.cleared(agent);
+    }
+
+    /// How many that are awake take nobody's place: suspects that are watched.
     pub(crate) fn beside(&self) -> usize {
-        usize::from(self.watched.is_some())
+        self.suspects.watched()
     }
 
     /// Whether the agent rests since its last activation failed. Somebody has to look again when that is
@@ -109,25 +114,19 @@ impl Turns {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.probe.is_some() || refusal.next > now) {
             return None;
         }
-        if self.watched.is_some_and(|(_, until)| until <= now) {
-            self.watched = None;
-        }
-        let suspect = if self.watched.is_none() { self.suspects.next() } else { None };
+        let suspect = self.suspects.next(now);
         let agent = match suspect {
             Some(agent) => agent,
             None if free => self.called.next().or_else(|| self.line.next())?,
             None => return None,
         };
-        if suspect.is_some() {
-            self.watched = Some((agent, now + limits::SUSPECT_MS));
-        }
         if let Some(refusal) = &mut self.refusal {
             refusal.probe = Some(agent);
         }
         let fault = self.faults.get(&agent);
         let careful = self.refusal.is_some() || fault.is_some();
         let panicked = fault.is_some_and(|fault| fault.panicked);
-        Some(Turn { agent, careful, alone: suspect.is_some(), panicked })
+        Some(Turn { agent, careful, watched: suspect.is_some(), panicked })
     }
 
     /// When the next turn comes, where those in line wait for a time. A time that was over when it was asked
@@ -136,8 +135,8 @@ impl Turns {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.probe.is_some()) {
             return None;
         }
-        let watched = self.watched.filter(|_| !self.suspects.is_empty()).map(|(_, until)| until);
-        let in_line = [&self.line, &self.called, &self.suspects].iter().any(|line| !line.is_empty());
+        let watched = self.suspects.next_at();
+        let in_line = !(self.line.is_empty() && self.called.is_empty() && self.suspects.is_empty());
         let refusal = self.refusal.as_ref().filter(|_| in_line).map(|refusal| refusal.next);
         [refusal, watched].into_iter().flatten().filter(|at| *at > self.asked).min()
     }
@@ -187,9 +186,7 @@ impl Turns {
     /// The agent is not awake any more. If it tried for all whether the store works, somebody else may from
     /// `next` on.
     pub(crate) fn left(&mut self, agent: AgentId, next: u64) {
-        if self.watched.is_some_and(|(watched, _)| watched == agent) {
-            self.watched = None;
-        }
+        self.suspects.cleared(agent);
         if let Some(refusal) = self.refusal.as_mut().filter(|refusal| refusal.probe == Some(agent)) {
             (refusal.probe, refusal.next) = (None, next);
         }
@@ -235,7 +232,7 @@ mod tests {
     }
 
     fn turn(n: u128, careful: bool) -> Option<Turn> {
-        Some(Turn { agent: agent(n), careful, alone: false, panicked: false })
+        Some(Turn { agent: agent(n), careful, watched: false, panicked: false })
     }
 
     #[test]
@@ -281,10 +278,10 @@ mod tests {
     fn a_turn_that_cannot_come_now_is_not_looked_for_again_and_again() {
         let mut turns = of(1);
         assert_eq!(turns.next(0, true), turn(1, false));
-        turns.suspect(agent(1), 0);
+        turns.suspect(agent(1), true, 0);
         turns.join(agent(2), 0);
-        turns.suspect(agent(3), 0);
-        assert!(turns.next(0, true).is_some_and(|turn| turn.alone), "agent 1, watched");
+        turns.suspect(agent(3), true, 0);
+        assert!(turns.next(0, true).is_some_and(|turn| turn.watched), "agent 1, watched");
         assert_eq!(turns.next(0, true), turn(2, false));
         let _ = turns.refused(agent(2), false, 0, &NoJitter);
         turns.join(agent(4), 0);
@@ -329,24 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn suspects_live_one_at_a_time_beside_all_others() {
+    fn suspects_are_awake_beside_all_others() {
         let mut turns = of(4);
         (1..=3).for_each(|n| assert_eq!(turns.next(0, true), turn(n, false)));
         for n in 1..=3 {
-            turns.suspect(agent(n), 0);
+            turns.suspect(agent(n), true, 0);
             turns.join(agent(n), 0);
         }
-        let alone = |n| Some(Turn { agent: agent(n), careful: false, alone: true, panicked: false });
-        assert_eq!((turns.next(0, false), turns.beside()), (alone(1), 1));
+        let watched = |n| Some(Turn { agent: agent(n), careful: false, watched: true, panicked: false });
+        assert_eq!((turns.next(0, false), turns.beside()), (watched(1), 1));
         assert_eq!((turns.next(0, true), turns.next(0, true)), (turn(4, false), None), "nobody else waits");
         assert_eq!(turns.next_at(), Some(limits::SUSPECT_MS));
         turns.hurry(agent(3));
-        turns.cleared();
-        assert_eq!(turns.next(1, false), alone(3), "an operator's word goes before");
+        turns.cleared(agent(1));
+        assert_eq!(turns.next(1, false), watched(3), "an operator's word goes before");
         turns.ended(agent(3), 2);
-        assert_eq!((turns.next(2, false), turns.next_at()), (alone(2), None));
+        assert_eq!((turns.next(2, false), turns.next_at()), (watched(2), None));
         turns.join(agent(5), 3);
-        turns.suspect(agent(5), 3);
-        assert_eq!(turns.next(3 + limits::SUSPECT_MS, false), alone(5), "slowness is not what is feared");
+        turns.suspect(agent(5), true, 3);
+        assert_eq!(turns.next(3 + limits::SUSPECT_MS, false), watched(5), "slowness is not what is feared");
     }
 }
