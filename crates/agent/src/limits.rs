@@ -159,6 +159,11 @@ pub const TOO_LONG_CUTS: u32 = 3;
 /// Activations in a row that failed, the last with what a server does in an outage and at a request it cannot
 /// digest alike, from which on the request is blamed.
 pub const AMBIGUOUS_MAX: u32 = 8;
+/// Activations in a row that a model refused which has never answered anything, after which what it was sent is
+/// blamed all the same: about a day.
+pub const NEVER_ANSWERED_MAX: u32 = 288;
+/// The newest runs of an agent in which is looked whether a model has answered before.
+pub const RUNS_SEEN: u32 = 10;
 /// Providers whose breakers one node keeps.
 pub const BREAKERS_MAX: usize = 1_024;
 /// How long at least others wait while one agent asks for all whether a provider is back.

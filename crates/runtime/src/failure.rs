@@ -16,6 +16,7 @@
 //! | garbage | again after a growing pause | stays closed | counts; tried alone, then dead |
 //! | context too long | again with half of the view, 3 times | stays closed | counts; tried alone, then dead |
 //! | invalid history | again with a rebuilt transcript, once | stays closed | counts; tried alone, then dead |
+//! | the last three, of a model that has never answered | the same | stays closed | parks for about a day; counts until tried alone, then nothing |
 //! | malformed arguments, unknown tool | — | — | an error outcome; the model reads it |
 //! | too many calls | — | — | those above the bound get an error outcome |
 //! | duplicate call ids | — | — | our own ids are sent back |

@@ -10,6 +10,7 @@ pub mod node;
 pub mod trace;
 pub mod waits;
 
+mod answered;
 mod beyond;
 mod breaker;
 mod choir;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome};
-use agent::cycle::{Cycle, Next, Rested, Setup};
+use agent::cycle::{Cycle, Next, Rested, Setup, Thought};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Suspicion, Window};
 use agent::limits;
-use agent::port::{Memo, ModelRequest, StoreError, specs};
+use agent::port::{Fault, Memo, ModelError, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::answered::Answered;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::choir::Choir;
@@ -43,6 +44,7 @@ pub(crate) struct House {
     pub(crate) health: Arc<Health>,
     pub(crate) permits: Arc<Permits>,
     pub(crate) breakers: Breakers,
+    pub(crate) answered: Answered,
     /// Calls that go on beyond their cycle.
     pub(crate) beyond: Arc<Beyond>,
     pub(crate) stopping: CancellationToken,
@@ -164,7 +166,7 @@ impl Waking<'_> {
                 Next::Encode(prompt) => self.encode(&prompt),
                 Next::Think(prompt) => {
                     let asked = self.think(&prompt).await;
-                    self.heard(asked);
+                    self.heard(asked).await?;
                 }
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -216,7 +218,7 @@ impl Waking<'_> {
         let now = self.now();
         self.cycle.committed(outcome, now);
         if let Some(asked) = asked {
-            self.heard(asked);
+            self.heard(asked).await?;
         }
         Ok(())
     }
@@ -299,16 +301,20 @@ impl Waking<'_> {
         (asking, memo)
     }
 
-    fn heard(&mut self, asked: Asked) {
+    async fn heard(&mut self, asked: Asked) -> Result<(), StoreError> {
         match asked {
             Asked::Thought(thought) => {
                 self.show(AgentState::Processing);
+                self.see_whether_it_answers(&thought).await?;
                 let now = self.now();
                 self.cycle.thought(thought, now);
             }
             Asked::Interrupted(interrupt, tokens) => {
                 match interrupt {
-                    Interrupt::News(news) => return self.cycle.outdated(news, tokens),
+                    Interrupt::News(news) => {
+                        self.cycle.outdated(news, tokens);
+                        return Ok(());
+                    }
                     Interrupt::Canceled(news) => self.cycle.looked(Some(news)),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
                     Interrupt::Suspended => self.cycle.stop("suspended"),
@@ -316,6 +322,28 @@ impl Waking<'_> {
                 self.cycle.abandoned(tokens);
             }
         }
+        Ok(())
+    }
+
+    /// Notes that the model has answered, and tells the cycle where it refuses what it was sent and has never
+    /// answered anything.
+    async fn see_whether_it_answers(
+        &mut self,
+        thought: &Result<Thought, ModelError>,
+    ) -> Result<(), StoreError> {
+        let (model, _) = self.choir.speak(self.cycle.voice());
+        let name = model.info().name.clone();
+        match thought {
+            Ok(_) => self.house.answered.note(&name),
+            Err(error) if error.fault() == Fault::Content => {
+                let runs = self.ports().lookup.runs(self.agent, limits::RUNS_SEEN).await?;
+                if !self.house.answered.has(&name, &runs) {
+                    self.cycle.never_answered();
+                }
+            }
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// Waits for the next outcome of the running calls, for the news that the cycle is canceled, or

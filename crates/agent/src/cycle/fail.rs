@@ -13,6 +13,11 @@ use crate::port::{Fault, ModelError};
 use crate::{transcript, view};
 
 impl Cycle {
+    /// The model that has just refused what it was sent has never answered anything.
+    pub fn never_answered(&mut self) {
+        self.outside.answers = false;
+    }
+
     /// There is no reply. What a vendor refuses as too long is cut and asked again, a few times; what it
     /// refuses as invalid is never sent again as it was: the transcript is rebuilt before, once.
     pub(super) fn refused_by_model(
@@ -52,21 +57,31 @@ impl Cycle {
     }
 
     pub(super) fn failed(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
-        match fault_after(error, self.row.failures) {
+        let unproven = !self.outside.answers && !self.open.lived;
+        match fault_after(error, self.row.failures, unproven) {
             Fault::Surroundings if self.outside.fallen < self.who.config.fallback.len() => {
                 // The config names who is asked instead; the receipt says who answered.
                 self.outside.fallen += 1;
                 State::Ready(step)
             }
-            Fault::Surroundings => self.wait_for_surroundings(step, error, now),
+            Fault::Surroundings => self.wait_for_surroundings(step, error, unproven, now),
             Fault::Content if self.open.lived => self.retry_or_break_off(step, error, now),
             Fault::Content => self.give_back(step, error, now),
         }
     }
 
     /// Counts nothing; the agent rests longer each time, or as long as the vendor says. Who was not even
-    /// asked did not fail.
-    fn wait_for_surroundings(&self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
+    /// asked did not fail. What is refused by a model that has never answered (`unproven`) counts until it is tried
+    /// alone, so that it hides behind nobody; that kills no event.
+    fn wait_for_surroundings(
+        &self,
+        step: Box<Step>,
+        error: &ModelError,
+        unproven: bool,
+        now: Timestamp,
+    ) -> State {
+        let together = step.taken.iter().all(|event| event.attempts < limits::ALONE_AFTER_ATTEMPTS);
+        let separates = unproven && together && error.fault() == Fault::Content;
         let asked = !matches!(error, ModelError::Unasked { .. });
         let failures = self.row.failures.saturating_add(u32::from(asked));
         let pause = error
@@ -75,7 +90,7 @@ impl Cycle {
             .min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
         let rest = Self::rest_until(later(now, pause), RestReason::Provider);
         let at = At::Step(step);
-        let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), false, now);
+        let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), separates, now);
         changes.failures = asked.then_some(failures);
         State::Committing(Box::new(changes), After::Rest(rested, at))
     }
@@ -116,12 +131,15 @@ impl Cycle {
 }
 
 /// Whose fault it is, after so many failures in a row. What a server does in an outage and at one request
-/// alike is the request's where it does not end.
-fn fault_after(error: &ModelError, failures: u32) -> Fault {
-    if error.is_ambiguous() && failures.saturating_add(1) >= limits::AMBIGUOUS_MAX {
-        return Fault::Content;
+/// alike is the request's where it does not end; so is what a model refuses that has never answered anything
+/// (`unproven`), only much later: its server may be set up so that it refuses everything.
+fn fault_after(error: &ModelError, failures: u32, unproven: bool) -> Fault {
+    let failures = failures.saturating_add(1);
+    match error.fault() {
+        Fault::Surroundings if error.is_ambiguous() && failures >= limits::AMBIGUOUS_MAX => Fault::Content,
+        Fault::Content if unproven && failures < limits::NEVER_ANSWERED_MAX => Fault::Surroundings,
+        fault => fault,
     }
-    error.fault()
 }
 
 /// How long is rested after so many failures in a row: doubled for each, within bounds. Jitter is the
@@ -145,16 +163,23 @@ mod tests {
         let failed = |retry_after| ModelError::Failed { message: "500".into(), retry_after };
         let last = limits::AMBIGUOUS_MAX - 1;
         let rows = [
-            (failed(None), 0, Fault::Surroundings),
-            (failed(None), last - 1, Fault::Surroundings),
-            (failed(None), last, Fault::Content),
-            (ModelError::Cut("there".into()), last, Fault::Content),
-            (failed(Some(Duration::ZERO)), last, Fault::Surroundings),
-            (ModelError::Network("down".into()), 1_000, Fault::Surroundings),
-            (ModelError::Invalid("400".into()), 0, Fault::Content),
+            (failed(None), 0, false, Fault::Surroundings),
+            (failed(None), last - 1, false, Fault::Surroundings),
+            (failed(None), last, false, Fault::Content),
+            (ModelError::Cut("there".into()), last, false, Fault::Content),
+            (failed(Some(Duration::ZERO)), last, false, Fault::Surroundings),
+            (ModelError::Network("down".into()), 1_000, true, Fault::Surroundings),
+            (ModelError::Invalid("400".into()), 0, false, Fault::Content),
+            (ModelError::Invalid("400".into()), 0, true, Fault::Surroundings),
+            (ModelError::Garbage("?".into()), limits::NEVER_ANSWERED_MAX - 2, true, Fault::Surroundings),
+            (ModelError::Garbage("?".into()), limits::NEVER_ANSWERED_MAX - 1, true, Fault::Content),
         ];
-        for (error, failures, fault) in rows {
-            assert_eq!(fault_after(&error, failures), fault, "{error} after {failures}");
+        for (error, failures, unproven, fault) in rows {
+            assert_eq!(
+                fault_after(&error, failures, unproven),
+                fault,
+                "{error} after {failures}, {unproven}"
+            );
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Outside {
     pub(super) cancel: bool,
     /// The activation is to end at the next border of a step, for this reason.
     pub(super) park: Option<String>,
+    /// Whether the model that is asked has answered anything yet, to anybody.
+    pub(super) answers: bool,
     /// Providers that failed in this activation: so many voices of `fallback` are passed over.
     pub(super) fallen: usize,
     /// The newest glance, and the one behind which was looked.
@@ -28,7 +30,7 @@ impl Outside {
     pub(super) fn new(facts: Facts, cancel: bool) -> Self {
         let glance = Glance { facts_rev: facts.rev, ..Glance::default() };
         let waits = Unread::default();
-        Self { waits, facts, detached: 0, cancel, park: None, fallen: 0, glance, seen: glance }
+        Self { waits, facts, detached: 0, cancel, park: None, answers: true, fallen: 0, glance, seen: glance }
     }
 
     pub(super) fn noted(&mut self, glance: Glance) {

@@ -23,6 +23,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::answered::Answered;
 use crate::beyond::Beyond;
 use crate::breaker::Breakers;
 use crate::health::Health;
@@ -78,6 +79,7 @@ pub fn start(ports: Ports) -> Keeper {
     let house = Arc::new(House {
         ports,
         breakers,
+        answered: Answered::default(),
         beyond,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),

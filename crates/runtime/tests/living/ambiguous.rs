@@ -1,5 +1,7 @@
 //! A server that fails: at everything, or at one event that it cannot digest.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::config::AgentConfig;
@@ -52,6 +54,37 @@ async fn an_event_at_which_the_server_fails_dies_alone_and_all_others_are_answer
         let later = world.say(husam, lobby, "after it").await.unwrap();
         world.pass(HOUR / 60).await.unwrap();
         assert_eq!(world.fate(ada, &later.to_string()).await.unwrap().as_str(), "lived");
+    }
+}
+
+/// A server that is set up wrong refuses everything, in words of its own.
+#[tokio::test]
+async fn what_a_model_refuses_that_has_never_answered_waits_until_it_does() {
+    for error in [ModelError::Invalid("400: bad request".into()), ModelError::Garbage("no JSON".into())] {
+        let (mended, wrong) = (Arc::new(AtomicBool::new(false)), error.clone());
+        let works = Arc::clone(&mended);
+        let play = Play::new(move |_| match works.load(Ordering::SeqCst) {
+            true => done(),
+            false => Script::fails(wrong.clone()),
+        });
+        let world = &play.world;
+        let husam = world.human("husam").await.unwrap();
+        let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+        let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+        let mut ids = Vec::new();
+        for n in 0..6 {
+            ids.push(world.say(husam, lobby, &format!("m{n}")).await.unwrap().to_string());
+            world.pass(HOUR).await.unwrap();
+        }
+        let card = world.reader().agent(ada).await.unwrap().unwrap();
+        assert_eq!((card.rest_reason, card.waiting), (Some(RestReason::Provider), 6), "{error}");
+        let asked = play.model.prompts().len();
+        assert!(asked <= 4 * 6 * 13, "{asked} requests: a few each five minutes");
+        mended.store(true, Ordering::SeqCst);
+        world.pass(HOUR / 6).await.unwrap();
+        for id in ids {
+            assert_eq!(world.fate(ada, &id).await.unwrap().as_str(), "lived", "{error}");
+        }
     }
 }
 

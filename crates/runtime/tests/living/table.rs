@@ -10,11 +10,13 @@ use agent::port::{ModelError, PageRequest, Wait};
 use models::scripted::Script;
 use serde_json::json;
 
-use crate::play::{Play, done, step};
+use crate::play::{Play, done, inbox, step};
 
 /// How a class is met.
 struct Row {
     error: ModelError,
+    /// Whether the model has answered something before.
+    answered: bool,
     /// Requests of one waking.
     requests: usize,
     /// Whether it is counted.
@@ -26,16 +28,24 @@ struct Row {
 }
 
 async fn play(row: Row) {
-    let Row { error, requests, counted, rest, others_ask } = row;
+    let Row { error, answered, requests, counted, rest, others_ask } = row;
     let what = error.to_string();
     let failing = error.clone();
-    let play = Play::new(move |_| Script::fails(failing.clone()));
+    let play = Play::new(move |prompt| match inbox(prompt).contains("FIRST") {
+        true => done(),
+        false => Script::fails(failing.clone()),
+    });
     let world = &play.world;
     let husam = world.human("husam").await.unwrap();
     let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
     let bob = world.agent("bob", AgentConfig::default()).await.unwrap();
     let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
     let shop = world.space("shop", &[husam, bob.entity()]).await.unwrap();
+    if answered {
+        world.say(husam, shop, "FIRST").await.unwrap();
+        world.quiet().await.unwrap();
+    }
+    let before = play.model.prompts().len();
     world.say(husam, lobby, "hello").await.unwrap();
     // Pauses of 1, 2 and 4 seconds, each with up to a quarter of chance, lie between four attempts.
     for _ in 0..100 {
@@ -44,7 +54,7 @@ async fn play(row: Row) {
             break;
         }
     }
-    assert_eq!(play.model.prompts().len(), requests, "{what}: requests of one waking");
+    assert_eq!(play.model.prompts().len() - before, requests, "{what}: requests of one waking");
     let card = world.reader().agent(ada).await.unwrap().unwrap();
     assert_eq!(card.rest_reason, Some(rest), "{what}");
     let page = PageRequest { cursor: None, limit: 10 };
@@ -52,15 +62,16 @@ async fn play(row: Row) {
     assert_eq!(inbox[0].attempts, counted, "{what}: counted attempts");
     world.say(husam, shop, "hello").await.unwrap();
     world.pass(Duration::from_millis(10)).await.unwrap();
-    assert_eq!(play.model.prompts().len() > requests, others_ask, "{what}: whether others ask");
+    assert_eq!(play.model.prompts().len() - before > requests, others_ask, "{what}: whether others ask");
 }
 
 fn surroundings(error: ModelError, requests: usize, others_ask: bool) -> Row {
-    Row { error, requests, counted: 0, rest: RestReason::Provider, others_ask }
+    Row { error, answered: false, requests, counted: 0, rest: RestReason::Provider, others_ask }
 }
 
-fn content(error: ModelError, requests: usize) -> Row {
-    Row { error, requests, counted: 1, rest: RestReason::Backoff, others_ask: true }
+fn content(error: ModelError, requests: usize, answered: bool) -> Row {
+    let rest = if answered { RestReason::Backoff } else { RestReason::Provider };
+    Row { error, answered, requests, counted: 1, rest, others_ask: true }
 }
 
 #[tokio::test]
@@ -105,9 +116,11 @@ async fn what_every_request_of_a_model_meets_stops_only_whoever_names_it() {
 
 #[tokio::test]
 async fn what_is_the_contents_fault_is_counted_and_stops_nobody_else() {
-    play(content(ModelError::Garbage("not JSON".into()), 4)).await;
-    play(content(ModelError::TooLong("of a first event".into()), 1)).await;
-    play(content(ModelError::Invalid("of a first event".into()), 1)).await;
+    for answered in [true, false] {
+        play(content(ModelError::Garbage("not JSON".into()), 4, answered)).await;
+        play(content(ModelError::TooLong("of a first event".into()), 1, answered)).await;
+        play(content(ModelError::Invalid("of a first event".into()), 1, answered)).await;
+    }
 }
 
 #[tokio::test]
