@@ -76,14 +76,19 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if let Err(error) = local.write(data_dir) {
         // Without it no command on this machine finds the server: better none than that one.
         house.stop().await?;
-        let message = format!("cannot write the credential file in `{}`: {error}", data_dir.display());
+        let dir = data_dir.display();
         let hint = match &admin_key {
             Some(_) => {
                 "may this user write there? The admin key was not shown: `viv keys admin --reset` makes one"
             }
             None => "may this user write there?",
         };
-        return Err(Failure::new(Exit::Failed, "credentials_unwritable", message).hint(hint));
+        return Err(Failure::new(
+            Exit::Failed,
+            "credentials_unwritable",
+            format!("cannot write the credential file in `{dir}`: {error}"),
+        )
+        .hint(hint));
     }
     let said = Announcement {
         settings: &settings,
