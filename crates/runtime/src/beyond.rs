@@ -188,7 +188,12 @@ async fn told(beyond: &Weak<Beyond>, row: &CallRow, outcome: Outcome) {
             Ok(Finish::Already) | Err(CallError::Unknown(_)) => return,
             Err(CallError::Store(error)) => error,
         };
-        let Some(pause) = failure::retry_store(&error, attempt, &*me.ports.ids) else {
+        let pause = match &error {
+            // Known once, an answer is not forgotten because there is no room for it just now.
+            StoreError::Full(_) => Some(Duration::from_millis(limits::SWEEP_MS)),
+            error => failure::retry_store(error, attempt, &*me.ports.ids),
+        };
+        let Some(pause) = pause else {
             return tracing::error!(call = %row.id, %error, "the answer of a call could not be written");
         };
         let sleep = me.ports.clock.sleep(pause);

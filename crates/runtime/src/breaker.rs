@@ -67,11 +67,16 @@ impl Breakers {
         }
     }
 
+    /// The agent's activation is over: what it was granted and has not used is void.
+    pub(crate) fn revoke(&self, agent: AgentId) {
+        self.granted().remove(&agent);
+    }
+
     /// The right to ask, or why it must not be asked now and when it may be.
     pub(crate) fn enter(&self, provider: &str, agent: AgentId) -> Result<Pass<'_>, ModelError> {
         let now = self.clock.monotonic_ms();
         let mut all = self.lock();
-        let granted = self.granted().remove(&agent);
+        let granted = self.granted().contains(&agent);
         let pass = |probe| {
             let provider = provider.to_owned();
             Pass { breakers: self, provider, probe, holds: probe }
@@ -80,6 +85,7 @@ impl Breakers {
         match breaker.state {
             State::Open(until) if until <= now || granted => {
                 breaker.state = State::Probing(now);
+                self.revoke(agent);
                 Ok(pass(true))
             }
             State::Open(until) | State::Probing(until) => Err(self.turn_away(breaker, until, now)),

@@ -125,8 +125,9 @@ pub(crate) async fn live(
     };
     let config = Arc::clone(&read.config);
     let choir = Choir::of(&*ports.voices, &config, memo);
-    // A suspect has a place of its own, and what is canceled needs no model.
-    let waits = !turn.watched && read.cancel.is_none();
+    // A suspect has a place of its own, what is canceled needs no model, and of rules that choose among models
+    // it is not known yet which one is asked.
+    let waits = !turn.watched && read.cancel.is_none() && config.routing.is_empty();
     if waits && !house.permits.reserve(&choir.own().provider, agent) {
         let provider = choir.own().provider.clone();
         ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
@@ -426,7 +427,7 @@ impl Waking<'_> {
     fn published(&mut self, (outcome, echo): Committed, changes: &Changes) -> CommitOutcome {
         if let CommitOutcome::Committed { n, .. } = outcome {
             self.opened = true;
-            if !matches!(changes.kind, CommitKind::Open | CommitKind::Sent | CommitKind::Arrived) {
+            if matches!(changes.kind, CommitKind::Decide | CommitKind::Close | CommitKind::Park) {
                 self.suspected = None;
             }
             if let Some(run) = &changes.run {

@@ -93,13 +93,16 @@ impl Permits {
             {
                 return permit(held);
             }
+            // One that was kept for another provider is not needed now.
+            self.give_back(&mut all, agent);
             let free = Arc::clone(&all.place(provider, self.each).free);
             if let Ok(held) = Arc::clone(&free).try_acquire_owned() {
                 return permit(held);
             }
             free
         };
-        let _inside = Inside::of(self);
+        // Dropped behind the wait: what was handed to whoever gave up goes on to the next.
+        let _inside = Inside::of(self, provider);
         match free.acquire_owned().await {
             Ok(held) => permit(held),
             // Nobody closes it.
@@ -182,19 +185,23 @@ impl Drop for Permit {
 }
 
 /// Somebody who waits in the middle of a cycle.
-struct Inside<'a>(&'a Permits);
+struct Inside<'a> {
+    permits: &'a Permits,
+    provider: &'a str,
+}
 
 impl<'a> Inside<'a> {
-    fn of(permits: &'a Permits) -> Self {
+    fn of(permits: &'a Permits, provider: &'a str) -> Self {
         permits.inside.fetch_add(1, Ordering::SeqCst);
         permits.stirred.notify_one();
-        Self(permits)
+        Self { permits, provider }
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+        self.permits.inside.fetch_sub(1, Ordering::SeqCst);
+        self.permits.hand_on(&mut self.permits.lock(), self.provider);
     }
 }
 
@@ -247,6 +254,28 @@ mod tests {
         drop(inside);
         assert!(permits.inside() == 0 && permits.called().is_empty());
         drop(second);
+        assert_eq!(permits.called(), [agent(2)]);
+    }
+
+    #[test]
+    fn what_was_handed_to_somebody_who_gave_up_meanwhile_goes_to_the_next_in_line() {
+        let permits = permits(1);
+        let first = enter(&permits, 1);
+        let mut inside = Box::pin(permits.enter("p", agent(3)));
+        assert!(inside.as_mut().now_or_never().is_none());
+        assert!(!permits.reserve("p", agent(2)));
+        drop(first);
+        assert!(permits.called().is_empty(), "it is the other one's");
+        drop(inside);
+        assert_eq!((permits.called(), permits.inside()), (vec![agent(2)], 0));
+    }
+
+    #[test]
+    fn what_is_kept_at_one_provider_is_given_back_where_another_is_asked() {
+        let permits = permits(1);
+        assert!(permits.reserve("p", agent(1)) && !permits.reserve("p", agent(2)));
+        let other = permits.enter("other", agent(1)).now_or_never();
+        assert!(other.is_some());
         assert_eq!(permits.called(), [agent(2)]);
     }
 

@@ -182,8 +182,8 @@ fn anew(
         let end = End::of(open, left.died, setup.panicked);
         tried = attempts::count(&mut waiting, &open.taken, end);
         dead = attempts::given_up(&tried, end, config.limits.max_attempts).filter(|_| open.taken.len() == 1);
-        if left.canceled {
-            // Exactly its events are canceled.
+        if left.canceled || dead.is_some() {
+            // Exactly its events are canceled, or the one that is dead is buried and no other.
             waiting.retain(|event| open.taken.contains(&event.seq));
         }
     }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::{After, At, Cycle, Next, Rested, State, Step};
 use crate::changes::CommitKind;
+use crate::life::OpenCycle;
 use crate::prompt::{Item, Prompt, ToolChoice};
 use crate::view;
 
@@ -16,6 +17,12 @@ impl Cycle {
         }
         if let Some(reason) = self.outside.park.clone() {
             return self.next_parked(At::Step(step), &reason, now);
+        }
+        if self.open.asked {
+            // No reply is waited for any more: what kills the process while the next request is built is to blame.
+            let mut changes = self.changes(CommitKind::Arrived, now);
+            changes.open = Some(OpenCycle { asked: false, ..self.open.clone() });
+            return self.commit(changes, After::Ready(step));
         }
         if self.outside.is_stale(self.shows_what_waits()) {
             self.state = State::Ready(step);

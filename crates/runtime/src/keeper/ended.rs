@@ -16,6 +16,9 @@ impl Keeping {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
         self.house.node.over(agent);
+        if matches!(result, Ok(Lived::Rested(_)) | Err(_)) && !again {
+            self.house.breakers.revoke(agent);
+        }
         if !matches!(result, Ok(Lived::Full)) {
             self.house.permits.leave(agent);
         }

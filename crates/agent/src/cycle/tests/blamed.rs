@@ -129,6 +129,25 @@ fn after_a_crash_only_agents_that_were_awake_are_suspects() {
 }
 
 #[test]
+fn only_the_event_that_failed_is_buried_whatever_has_come_meanwhile() {
+    // What came later, and what an operator sent again: it waits under its old number.
+    for (others, most, attempts) in [(&[8u64, 9][..], 1, 0), (&[3], 5, 4)] {
+        let mut events = vec![service(7, attempts)];
+        events.extend(others.iter().map(|seq| service(*seq, 0)));
+        events.sort_by_key(|event| event.seq);
+        let mut again = waking(events);
+        let mut config = (*again.config).clone();
+        config.limits.max_attempts = most;
+        again.config = Arc::new(config);
+        again.life.open = Some(left_open(&[7]));
+        let (commits, next) = drive(&mut begin_after(again, true));
+        let buried: Vec<_> = commits[1].settle.iter().map(|end| end.seq).collect();
+        assert_eq!(buried, [7], "of {others:?}");
+        assert_eq!(rested(&next).0, Ending::Failed);
+    }
+}
+
+#[test]
 fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
     let (commits, next) = after(End::Panicked, 0, 5, 2);
     assert_eq!(commits[0].open.as_ref().unwrap().taken, [1]);
@@ -136,4 +155,21 @@ fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
     assert!(matches!(next, Next::Think(_)), "{next:?}");
     let (commits, _) = after(End::Panicked, 0, 5, 1);
     assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }), "it panicked alone");
+}
+
+#[test]
+fn a_request_that_is_built_after_one_that_failed_is_built_with_nobody_waited_for() {
+    let mut again = waking(vec![Waiting { deaths: 1, ..service(1, 0) }]);
+    again.clean = false;
+    let mut config = (*again.config).clone();
+    config.fallback = vec!["other".into()];
+    again.config = Arc::new(config);
+    let mut cycle = begin_with(again);
+    let (commits, _) = drive(&mut cycle);
+    assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Sent]);
+    cycle.thought(Err(ModelError::Network("down".into())), at(2_000));
+    let Next::Commit(arrived) = cycle.next(at(2_000)) else { panic!("wanted it said first") };
+    assert!(arrived.kind == CommitKind::Arrived && !arrived.open.as_ref().unwrap().asked);
+    cycle.committed(done(Glance::default()), at(2_000));
+    assert!(matches!(cycle.next(at(2_000)), Next::Encode(_)));
 }
