@@ -167,7 +167,7 @@ impl Waking<'_> {
                 Next::Encode(prompt) => self.encode(&prompt),
                 Next::Think(prompt) => {
                     let asked = self.think(&prompt).await;
-                    self.heard(asked).await?;
+                    self.heard(asked).await;
                 }
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
@@ -219,7 +219,7 @@ impl Waking<'_> {
         let now = self.now();
         self.cycle.committed(outcome, now);
         if let Some(asked) = asked {
-            self.heard(asked).await?;
+            self.heard(asked).await;
         }
         Ok(())
     }
@@ -302,19 +302,18 @@ impl Waking<'_> {
         (asking, memo)
     }
 
-    async fn heard(&mut self, asked: Asked) -> Result<(), StoreError> {
+    async fn heard(&mut self, asked: Asked) {
         match asked {
             Asked::Thought(thought) => {
                 self.show(AgentState::Processing);
-                self.see_whether_it_answers(&thought).await?;
+                self.see_whether_it_answers(&thought).await;
                 let now = self.now();
                 self.cycle.thought(thought, now);
             }
             Asked::Interrupted(interrupt, tokens) => {
                 match interrupt {
                     Interrupt::News(news) => {
-                        self.cycle.outdated(news, tokens);
-                        return Ok(());
+                        return self.cycle.outdated(news, tokens);
                     }
                     Interrupt::Canceled(news) => self.cycle.looked(Some(news)),
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
@@ -323,28 +322,24 @@ impl Waking<'_> {
                 self.cycle.abandoned(tokens);
             }
         }
-        Ok(())
     }
 
     /// Notes that the model has answered, and tells the cycle where it refuses what it was sent and has never
     /// answered anything.
-    async fn see_whether_it_answers(
-        &mut self,
-        thought: &Result<Thought, ModelError>,
-    ) -> Result<(), StoreError> {
+    async fn see_whether_it_answers(&mut self, thought: &Result<Thought, ModelError>) {
         let (model, _) = self.choir.speak(self.cycle.voice());
         let name = model.info().name.clone();
         match thought {
             Ok(_) => self.house.answered.note(&name),
             Err(error) if error.fault() == Fault::Content => {
-                let runs = self.ports().lookup.runs(self.agent, limits::RUNS_SEEN).await?;
-                if !self.house.answered.has(&name, &runs) {
+                let runs = self.ports().lookup.runs(self.agent, limits::RUNS_SEEN).await;
+                // Where it cannot be seen the failure is what it looks like.
+                if runs.is_ok_and(|runs| !self.house.answered.has(&name, &runs)) {
                     self.cycle.never_answered();
                 }
             }
             Err(_) => {}
         }
-        Ok(())
     }
 
     /// Waits for the next outcome of the running calls, for the news that the cycle is canceled, or

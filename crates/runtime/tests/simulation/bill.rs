@@ -24,7 +24,7 @@ use agent::changes::{Changes, CommitKind};
 use agent::id::{AgentId, CycleId};
 use agent::life::RestReason;
 use agent::limits;
-use agent::port::{Fault, ModelError};
+use agent::port::ModelError;
 
 /// How long before a request was begun an operator may have said what dropped it: the store may be slow to tell.
 const WORD_MS: u64 = 15_000;
@@ -197,8 +197,8 @@ impl Account {
         match error {
             ModelError::TooLong(_) if self.cuts < limits::TOO_LONG_CUTS => Some(Paid::Shorter),
             ModelError::Invalid(_) if self.rebuilt < 1 => Some(Paid::Rebuilt),
-            error if error.fault() == Fault::Surroundings && self.fallbacks < 1 => Some(Paid::Fallback),
-            _ => None,
+            // What a model refuses that has never answered is its surroundings' failure, too.
+            _ => (self.fallbacks < 1).then_some(Paid::Fallback),
         }
     }
 
