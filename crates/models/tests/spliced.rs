@@ -50,6 +50,11 @@ fn a_chunk_of_another_chat_message_is_garbage_wherever_it_comes() {
     is_refused(chat(&[("a", begin), ("a", call), ("b", begin), ("b", call), ("b", finish)]), "call and call");
     is_refused(chat(&[("a", call), ("a", finish), ("b", call), ("b", finish)]), "behind the finish");
     is_refused(chat(&[("a", text), ("b", text), ("b", text), ("b", finish)]), "behind one piece");
+    for id in ["a", ""] {
+        let two = [(id, call), (id, finish), (id, begin), (id, call), (id, finish)];
+        is_refused(chat(&two), "behind the finish, under the same id or none");
+        is_refused(chat(&[(id, call), (id, finish), (id, text)]), "words behind the finish");
+    }
     let reply = chat(&[("a", text), ("", text), ("a", text), ("", finish)]).unwrap();
     assert_eq!(reply.parts, [ReplyPart::Text("hihihi".into())], "no id says nothing");
 }

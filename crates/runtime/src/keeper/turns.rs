@@ -108,18 +108,16 @@ impl Turns {
         }
     }
 
-    /// Whose turn it is; only a suspect's where no place is `free`.
+    /// Whose turn it is; where no place is `free` only that of a suspect, or of somebody who was called.
     pub(crate) fn next(&mut self, now: u64, free: bool) -> Option<Turn> {
         self.asked = now;
         if self.refusal.as_ref().is_some_and(|refusal| refusal.probe.is_some() || refusal.next > now) {
             return None;
         }
         let suspect = self.suspects.next(now);
-        let agent = match suspect {
-            Some(agent) => agent,
-            None if free => self.called.next().or_else(|| self.line.next())?,
-            None => return None,
-        };
+        // Whoever is called holds what others may be waiting for in the places that are taken: it needs none.
+        let next = suspect.or_else(|| self.called.next());
+        let agent = next.or_else(|| if free { self.line.next() } else { None })?;
         if let Some(refusal) = &mut self.refusal {
             refusal.probe = Some(agent);
         }
@@ -323,6 +321,15 @@ mod tests {
             now = until;
         }
         assert_eq!(pauses, [1_000, 2_000, 4_000]);
+    }
+
+    #[test]
+    fn whoever_is_called_needs_no_free_place() {
+        let mut turns = of(2);
+        assert_eq!(turns.next(0, false), None);
+        turns.call(agent(2));
+        assert_eq!(turns.next(0, false), turn(2, false));
+        assert_eq!((turns.next(0, false), turns.next(0, true)), (None, turn(1, false)));
     }
 
     #[test]

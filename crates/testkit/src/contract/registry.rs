@@ -189,10 +189,11 @@ pub async fn a_key_is_found_by_its_hash_and_replaced_by_its_label(b: Backend) {
     w.b.registry.add_credential(key("first", "cli", kind)).await.unwrap();
     let found = w.b.registry.credential("first".into()).await.unwrap().unwrap();
     assert_eq!((found.kind, found.label.as_str()), (kind, "cli"));
-    w.b.registry.add_credential(key("second", "cli", CredentialKind::Admin)).await.unwrap();
+    w.b.registry.add_credential(key("second", "cli", kind)).await.unwrap();
     assert_eq!(w.b.registry.credential("first".into()).await.unwrap(), None);
+    w.b.registry.add_credential(key("admin", "cli", CredentialKind::Admin)).await.unwrap();
     let found = w.b.registry.credential("second".into()).await.unwrap().unwrap();
-    assert_eq!(found.kind, CredentialKind::Admin);
+    assert_eq!(found.kind, kind, "another holder's key of that label is none of theirs");
     let nobody = CredentialKind::Entity(EntityId(Uuid::from_u128(7)));
     assert!(w.b.registry.add_credential(key("third", "x", nobody)).await.is_err());
 }

@@ -44,6 +44,8 @@ pub struct OpenAiDecoder {
     reader: Option<Reader>,
     usage: Usage,
     stop: Option<StopReason>,
+    /// Whether something was said behind the finish.
+    again: bool,
     closed: bool,
 }
 
@@ -64,6 +66,7 @@ impl OpenAiDecoder {
             reader: (mode == ToolMode::JsonSchema).then(Reader::new),
             usage: Usage::default(),
             stop: None,
+            again: false,
             closed: false,
         }
     }
@@ -324,6 +327,10 @@ impl Decoder for OpenAiDecoder {
             let delta = choice.delta.unwrap_or_default();
             if says_something(&delta) {
                 self.ids.take(id)?;
+                self.again |= self.stop.is_some();
+            }
+            if self.again {
+                continue;
             }
             self.delta(delta, out)?;
             match choice.finish_reason.as_deref() {
@@ -355,6 +362,10 @@ impl Decoder for OpenAiDecoder {
             return Err(ModelError::Cut("the stream ended before its `finish_reason`".into()));
         };
         self.ids.one()?;
+        if self.again {
+            let why = "a second message begins behind the `finish_reason` of the first";
+            return Err(ModelError::Garbage(why.into()));
+        }
         let calls = self.calls.iter().map(|call| call.pieces.whole().and(call.fields.whole()));
         self.pieces
             .iter()

@@ -15,6 +15,10 @@ const HEADER: usize = 32;
 const FRAME: usize = 24;
 /// How a log begins; its last bit says in which order its sums take bytes.
 const MAGIC: u32 = 0x377f_0682;
+/// The size that pages have where the header does not say it.
+const USUAL_PAGE: usize = 4_096;
+/// Bytes of the log that are looked at together.
+const CHUNK: u64 = 1 << 20;
 /// Sizes that a page may have.
 const PAGES: std::ops::RangeInclusive<usize> = 512..=65_536;
 
@@ -38,27 +42,51 @@ pub(crate) fn lost(log: &Path) -> io::Result<u64> {
         return Ok(0);
     }
     let (magic, size) = (word(&header[..4]), word(&header[8..12]) as usize);
-    if !PAGES.contains(&size) {
-        return Ok(0);
-    }
     let big = magic & 1 == 1;
     let mut sum = add(big, &header[..24], [0, 0]);
-    let mut sound = magic & !1 == MAGIC && sum == sum_at(&header[24..]);
-    let (mut behind, mut over, mut lost) = (0, false, false);
-    let (mut frame, mut page) = ([0; FRAME], vec![0; size]);
-    while fill(&mut log, &mut frame)? && fill(&mut log, &mut page)? {
-        let ours = frame[8..16] == header[16..24];
-        if sound {
-            sum = add(big, &page, add(big, &frame[..8], sum));
-            sound = ours && sum == sum_at(&frame[16..]);
-        } else if ours {
-            behind += 1;
-            lost |= over;
-        }
-        // The last frame of a transaction says how many pages the store has then.
-        over |= ours && !sound && word(&frame[4..8]) != 0;
+    if magic & !1 != MAGIC || sum != sum_at(&header[24..]) || !PAGES.contains(&size) {
+        // No frame is read behind such a header. It is written whole, before any frame is.
+        let rest = io::copy(&mut log, &mut io::sink())?;
+        let page = if PAGES.contains(&size) { size } else { USUAL_PAGE };
+        return Ok(rest.div_ceil((FRAME + page) as u64));
     }
-    Ok(if lost { behind } else { 0 })
+    let mut frame = vec![0; FRAME + size];
+    while fill(&mut log, &mut frame)? {
+        sum = add(big, &frame[FRAME..], add(big, &frame[..8], sum));
+        if frame[8..16] != header[16..24] || sum != sum_at(&frame[16..]) {
+            return behind(&mut log, &header[16..24], frame);
+        }
+    }
+    Ok(0)
+}
+
+/// Frames with these salts behind the one that is not sound, wherever they stand: bytes may be missing before
+/// them. None, where no commit stands before the last of them.
+fn behind(log: &mut impl Read, salts: &[u8], broken: Vec<u8>) -> io::Result<u64> {
+    let (mut bytes, mut start) = (broken, 0);
+    let (mut behind, mut over, mut lost, mut seen) = (0, false, false, 4);
+    loop {
+        let mut at = seen - start;
+        while let Some(next) = bytes.get(at..).and_then(|rest| rest.windows(8).position(|it| it == salts)) {
+            at += next;
+            // The broken frame itself is not one that stands behind it.
+            if start + at > 8 {
+                behind += 1;
+                lost |= over;
+            }
+            // The last frame of a transaction says how many pages the store has then.
+            over |= word(&bytes[at - 4..at]) != 0;
+            at += 8;
+        }
+        // What could be the beginning of one more, with the four bytes before it, is looked at again.
+        seen = (start + at).max(start + bytes.len().saturating_sub(7));
+        let kept = (seen - start).saturating_sub(4);
+        bytes.drain(..kept);
+        start += kept;
+        if log.take(CHUNK).read_to_end(&mut bytes)? == 0 {
+            return Ok(if lost { behind } else { 0 });
+        }
+    }
 }
 
 /// Reads as much as there is room for; `false` at the end.
@@ -174,7 +202,20 @@ mod tests {
         }
         let mut changed = log.clone();
         changed[25] ^= 1;
-        assert_eq!(killed.judged(&changed), (frames.len() as u64, 0), "the log's own header");
+        let all = (frames.len() as u64, 0);
+        assert_eq!(killed.judged(&changed), all, "the log's own header");
+        for offset in [1, 9, 13, 17, 21] {
+            let mut changed = log.clone();
+            changed[offset] ^= 4;
+            assert_eq!(killed.judged(&changed), all, "byte {offset} of the header");
+        }
+        let mut zeroed = log.clone();
+        zeroed[..PAGE].fill(0);
+        assert_eq!(killed.judged(&zeroed), all, "the header and the first frame");
+        let mut shorter = log;
+        shorter.drain(frames[2].0 + 1_000..frames[2].0 + 1_512);
+        let (lost, rows) = killed.judged(&shorter);
+        assert_eq!((lost, rows), (frames.len() as u64 - 3, 0), "bytes in the middle");
     }
 
     #[test]

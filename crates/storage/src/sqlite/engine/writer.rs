@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
 
 use agent::limits;
 use agent::port::StoreError;
@@ -232,6 +232,8 @@ pub(crate) struct Writing {
     pub(crate) unnoted: Option<Note>,
     /// How long nothing is to be written before a log that has grown is cut.
     pub(crate) quiet: Duration,
+    /// When something was written last, or the log was cut.
+    pub(crate) wrote: Instant,
     /// Frames above which the log is copied back.
     pub(crate) bound: i64,
 }
@@ -251,7 +253,11 @@ impl Writing {
                     group.extend(queue.try_iter().take(limits::GROUP_MAX - 1));
                     self.group(group, broken.as_ref())
                 }
-                Err(RecvTimeoutError::Timeout) => self.cut(),
+                Err(RecvTimeoutError::Timeout) => {
+                    let cut = self.cut();
+                    self.wrote = Instant::now();
+                    cut
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             if let (None, Err(error @ StoreError::Broken(_))) = (&broken, failed) {
@@ -270,7 +276,14 @@ impl Writing {
     fn next(&self, queue: &Receiver<Box<dyn Work>>, broken: bool) -> Result<Box<dyn Work>, RecvTimeoutError> {
         let long = std::fs::metadata(&self.log).is_ok_and(|log| log.len() > limits::LOG_KEPT_BYTES);
         match long && !broken {
-            true => queue.recv_timeout(self.quiet),
+            // Commands that write nothing come all the time: they do not count.
+            true => match self.quiet.checked_sub(self.wrote.elapsed()) {
+                Some(left) => queue.recv_timeout(left),
+                None => queue.try_recv().map_err(|error| match error {
+                    TryRecvError::Empty => RecvTimeoutError::Timeout,
+                    TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                }),
+            },
             false => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
@@ -282,7 +295,11 @@ impl Writing {
             group.into_iter().for_each(|work| work.finish(Err(again(&error))));
             return Err(error);
         }
+        let groups = self.counters.groups.load(Ordering::Relaxed);
         let served = serve(&self.db, &self.counters, group);
+        if self.counters.groups.load(Ordering::Relaxed) != groups {
+            self.wrote = Instant::now();
+        }
         if matches!(served, Err(StoreError::Broken(_)))
             || self.counters.frames.load(Ordering::Relaxed) < self.bound
         {
@@ -411,7 +428,8 @@ mod tests {
         opened.db.execute_batch("CREATE TABLE t (x)").unwrap();
         let log = crate::sqlite::engine::log::of(&opened.file);
         let (db, counters, unnoted, bound) = (opened.db, Arc::default(), None, i64::MAX);
-        let writing = Writing { db, counters, log: log.clone(), unnoted, quiet: Duration::ZERO, bound };
+        let (quiet, wrote) = (Duration::ZERO, Instant::now());
+        let writing = Writing { db, counters, log: log.clone(), unnoted, quiet, wrote, bound };
         (writing, move || std::fs::metadata(&log).unwrap().len())
     }
 

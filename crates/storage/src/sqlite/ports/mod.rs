@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent::limits;
 use agent::port::{BoxFuture, Clock, StoreError};
@@ -86,6 +86,7 @@ impl Sqlite {
             log: log::of(&opened.file),
             unnoted: opening.unnoted(),
             quiet: Duration::from_millis(limits::LOG_QUIET_MS),
+            wrote: Instant::now(),
             // What an earlier life left in the log is copied back behind the first group.
             bound: 0,
         };
