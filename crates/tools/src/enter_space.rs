@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::typed::{Hand, done, fitting};
+use crate::typed::{Hand, done, fitting, written};
 use crate::{place, told};
 
 /// A space's description is shown up to this size.
@@ -51,7 +51,7 @@ impl Hand for EnterSpace {
         reply["members"] = Value::Array(fitting(members, limits::LISTED_MAX_BYTES));
         reply["members_total"] = json!(facts.members.len() + facts.more_members);
         // What the frame does not use of the bytes that the model is shown is for the messages.
-        let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(reply.to_string().len() + 256);
+        let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(written(&reply).len() + 256);
         let page = told::page(&hands, &facts, None, limits::ENTER_HISTORY, room).await?;
         reply["messages"] = Value::Array(page.messages);
         reply["total"] = json!(page.total);

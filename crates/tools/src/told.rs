@@ -15,6 +15,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::typed;
+
 /// One page of a space's messages.
 pub(crate) struct Page {
     /// Oldest first.
@@ -55,7 +57,7 @@ pub(crate) async fn page(
     let mut oldest = None;
     for line in lines.take(limit) {
         let shown = json!(line);
-        let size = shown.to_string().len() + 1;
+        let size = typed::written(&shown).len() + 1;
         if size > room && !messages.is_empty() {
             break;
         }
@@ -84,6 +86,8 @@ struct Line<'a> {
     seq: Option<u64>,
     at: Timestamp,
     sender: Option<&'a str>,
+    /// Two may have the same name, and nobody has another's handle.
+    handle: Option<&'a str>,
     sender_id: EntityId,
     kind: EntityKind,
     #[serde(skip_serializing_if = "is_false")]
@@ -113,6 +117,7 @@ fn told(said: &Said, own: bool) -> Line<'_> {
         seq: Some(said.seq),
         at: said.at,
         sender: Some(&said.sender_name),
+        handle: Some(&said.sender_handle),
         sender_id: said.sender,
         kind: said.sender_kind,
         you: own,
@@ -128,6 +133,7 @@ fn pending<'a>(say: &NewMessage, space: &'a SpaceFacts) -> Line<'a> {
         seq: None,
         at: say.at,
         sender: own.map(|member| member.entity.display_name.as_str()),
+        handle: own.map(|member| member.entity.name.as_str()),
         sender_id: say.sender,
         kind: EntityKind::Agent,
         you: true,
@@ -140,7 +146,7 @@ fn cut(text: &str) -> Text {
     let mut max = limits::EVENT_SHOWN_MAX_BYTES;
     let mut shown = head_and_tail(text, max);
     // Escapes can make a text up to six times as long.
-    while json!(shown).to_string().len() > limits::EVENT_SHOWN_MAX_BYTES * 5 / 4 && max > 1_024 {
+    while typed::written(&json!(shown)).len() > limits::EVENT_SHOWN_MAX_BYTES * 5 / 4 && max > 1_024 {
         max /= 2;
         shown = head_and_tail(text, max);
     }

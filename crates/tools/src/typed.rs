@@ -11,6 +11,7 @@ use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
 use agent::limits;
 use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec};
+use agent::quote::unbroken;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -84,14 +85,19 @@ impl<H: Hand> Tool for Typed<H> {
 
 /// A success: compact JSON for the model, and what is to change.
 pub(crate) fn done(reply: &Value, inward: Inward) -> Done {
-    Done { outcome: Outcome::ok(reply.to_string()), inward }
+    Done { outcome: Outcome::ok(written(reply)), inward }
+}
+
+/// A value as the model reads it: characters that hide, or turn round what follows, are written as their numbers.
+pub(crate) fn written(value: &Value) -> String {
+    unbroken(&value.to_string())
 }
 
 /// The first lines of a list, as many as fit into `room` bytes: what is cut there is cut whole, so
 /// that a reply stays JSON when it is shown.
 pub(crate) fn fitting(lines: impl IntoIterator<Item = Value>, mut room: usize) -> Vec<Value> {
     let fits = |line: &Value| {
-        let left = room.checked_sub(line.to_string().len() + 1);
+        let left = room.checked_sub(written(line).len() + 1);
         room = left.unwrap_or(0);
         left.is_some()
     };

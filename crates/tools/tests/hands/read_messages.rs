@@ -15,6 +15,7 @@ async fn a_message_comes_with_its_ids_sender_time_and_place() {
         "seq": 1,
         "at": "2026-11-21T14:03:05Z",
         "sender": "Husam",
+        "handle": "husam",
         "sender_id": HUSAM,
         "kind": "human",
         "text": "hi",
@@ -135,4 +136,16 @@ async fn a_busy_store_has_two_faces() {
     world.store.broken = true;
     let error = world.refusal("read_messages", to("family")).await;
     assert!(error.contains("try again") && !error.contains("disk"), "{error}");
+}
+
+#[tokio::test]
+async fn characters_that_hide_or_turn_round_a_text_are_shown_as_their_numbers() {
+    let mut world = World::new();
+    let words = "a\u{2028}b\u{2029}c\u{85}d\u{7f}e\u{9b}f\u{202e}g\u{2066}h";
+    world.store.said = vec![said(FAMILY, 1, HUSAM, words)];
+    let text = world.ask("read_messages", to("family")).await.unwrap().outcome.text;
+    let hides = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}');
+    assert!(!text.contains(hides), "{text}");
+    let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(texts(&read), [words]);
 }
