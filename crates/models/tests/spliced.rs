@@ -27,6 +27,7 @@ fn a_second_message_of_anthropics_is_garbage_wherever_it_begins() {
         played(anthropic(), &[start, call, stop, finish, other, call, stop, finish, over]),
         "behind it",
     );
+    is_refused(played(anthropic(), &[start, call, stop, finish, call, stop, finish, over]), "unannounced");
     let closed = [start, call, stop, finish, over, other, call, stop, finish, over];
     assert_eq!(played(anthropic(), &closed).unwrap().parts.len(), 1, "what comes behind the end is nobody's");
 }
@@ -90,5 +91,7 @@ fn a_second_generation_of_geminis_is_garbage() {
     let (a, b, end) = (text("a"), text("b"), finish("b"));
     is_refused(played(gemini(), &[&a, &a, &b, &end]), "in the middle");
     is_refused(played(gemini(), &[&a, &finish("a"), &b, &end]), "behind the finish");
+    is_refused(played(gemini(), &[&a, &finish("a"), &a, &finish("a")]), "under the same id");
+    is_refused(played(gemini(), &[&text(""), &finish(""), &text(""), &finish("")]), "under no id");
     assert!(played(gemini(), &[&a, &text(""), &a, &finish("a")]).is_ok());
 }

@@ -5,15 +5,14 @@
 
 use std::borrow::Cow;
 
+use crate::arguments::cut;
+use crate::told::unreadable;
 use agent::entity::Member;
 use agent::id::{EntityId, SpaceId};
 use agent::life::{Facts, SpaceFacts};
 use agent::limits;
 use agent::port::{Hands, ToolError};
-use serde_json::Value;
-
-use crate::arguments::cut;
-use crate::told::unreadable;
+use agent::quote::quoted;
 
 /// The space that is meant where none is named, changes of this step included: the active one, or
 /// the only one where none is active.
@@ -138,11 +137,6 @@ fn shown(member: &Member) -> String {
         entity.kind.as_str(),
         entity.id
     )
-}
-
-/// Foreign text as a JSON string, so that it can forge nothing around it.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
 }
 
 /// As many of the items as fit, and how many are left out.

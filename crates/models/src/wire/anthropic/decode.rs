@@ -305,6 +305,8 @@ impl Decoder for AnthropicDecoder {
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         match message.kind.as_str() {
             "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?)?,
+            // Behind its end nothing belongs to the message.
+            "content_block_start" | "content_block_delta" if self.stop.is_some() => self.begun = 2,
             "content_block_start" => {
                 let fields = message.content_block.ok_or_else(|| lacks("content_block"))?;
                 self.block_start(message.index.unwrap_or(self.blocks.len() as u64), fields, out)?;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::arguments::{self, Arguments};
 use crate::sse::Event;
-use crate::wire::ids::Ids;
+use crate::wire::ids::{self, Ids};
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::Pieces;
 use crate::wire::{Decoder, failure};
@@ -111,6 +111,8 @@ pub struct GeminiDecoder {
     growing: Option<Growing>,
     usage: Usage,
     stop: Option<StopReason>,
+    /// Whether something was said behind the finish.
+    again: bool,
 }
 
 impl GeminiDecoder {
@@ -126,6 +128,7 @@ impl GeminiDecoder {
             growing: None,
             usage: Usage::default(),
             stop: None,
+            again: false,
         }
     }
 
@@ -337,7 +340,13 @@ impl Decoder for GeminiDecoder {
                 self.ids.take(chunk.response_id.as_deref().unwrap_or_default())?;
             }
             for part in parts {
-                self.part(part, out)?;
+                // Behind the finish only a signature belongs to the message.
+                let words = part.text("text").is_some_and(|text| !text.is_empty());
+                if self.stop.is_some() && (words || part.get("functionCall").is_some()) {
+                    self.again = true;
+                } else {
+                    self.part(part, out)?;
+                }
             }
             match candidate.finish_reason.as_deref() {
                 None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
@@ -372,6 +381,9 @@ impl Decoder for GeminiDecoder {
             return Err(ModelError::Cut("the stream ended before its `finishReason`".into()));
         };
         self.ids.one()?;
+        if self.again {
+            return Err(ids::second());
+        }
         self.text.whole().and(self.thought.whole())?;
         let parts = self.reply_parts();
         Ok(Reply { parts, native: self.native(), usage: self.usage, stop })

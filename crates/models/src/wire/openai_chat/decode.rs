@@ -11,7 +11,7 @@ use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
 use crate::sse::Event;
-use crate::wire::ids::Ids;
+use crate::wire::ids::{self, Ids};
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
@@ -363,8 +363,7 @@ impl Decoder for OpenAiDecoder {
         };
         self.ids.one()?;
         if self.again {
-            let why = "a second message begins behind the `finish_reason` of the first";
-            return Err(ModelError::Garbage(why.into()));
+            return Err(ids::second());
         }
         let calls = self.calls.iter().map(|call| call.pieces.whole().and(call.fields.whole()));
         self.pieces
