@@ -68,6 +68,10 @@ async fn let_all_wait(house: &House, client: &Client, off: SignedDuration) {
     let waits = |ben: &Value| rests(ben, "debounce", off).is_some_and(|left| left.as_secs() > 30);
     until("ben", async || agent(client, "ben").await, waits).await;
 
+    // What a model refuses that has never answered anything would be its provider's failure.
+    say(client, &words("note t-000050-t", 50)).await;
+    let served = |states: &Vec<String>| !states.is_empty() && states.iter().all(|state| state == "lived");
+    until("ada is served", async || states(client, "ada").await, served).await;
     // What the model cannot read it refuses, again and again.
     let event = json!({"service": "bell", "payload": {"nothing": "to be read"}});
     client.make("/v1/agents/cleo/events", &event).await.unwrap();
