@@ -54,7 +54,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         short(fsync.median()),
     );
     let value = (speed.median(), "cycles/s");
-    Ok(vec![Metric::new("core.cycles_per_s", value, floor, Goal::ValueAtLeast(500.0), note)])
+    Ok(vec![Metric::new("core.cycles_per_s", value, floor, Goal::ValueAtLeast(1_500.0), note)])
 }
 
 async fn run(dir: &std::path::Path) -> Result<(Samples, Samples, Samples)> {

@@ -29,7 +29,7 @@ const COUNTED: usize = 40;
 /// Frames of the log that one accept writes.
 const FRAMES: usize = 9;
 /// Longest way of the non-disk part, in floors.
-const RATIO: f64 = 6.0;
+const RATIO: f64 = 4.0;
 
 struct Scene<'a> {
     threads: &'a Runtime,

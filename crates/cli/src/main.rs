@@ -28,6 +28,7 @@ mod torture;
 mod voice;
 mod world;
 
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -63,7 +64,9 @@ fn start(cli: Cli, screen: Screen) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, "no_runtime", format!("cannot start threads: {error}"))
     })?;
-    let exit = runtime.block_on(perform(cli, screen));
+    // Boxed: `block_on` is compiled into three loops, each of which would hold all commands again (2 MB).
+    let command: Pin<Box<dyn Future<Output = _>>> = Box::pin(perform(cli, screen));
+    let exit = runtime.block_on(command);
     // A thread that waits for the keyboard must not keep the process.
     runtime.shutdown_background();
     exit
