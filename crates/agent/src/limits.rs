@@ -225,6 +225,8 @@ pub const DUE_BATCH: u32 = 256;
 pub const DUE_PAGES: u32 = 8;
 /// The sweep that finds due work where every signal was lost.
 pub const SWEEP_MS: u64 = 5_000;
+/// Least time between two such looks for a time that has come.
+pub const SWEEP_LEAST_MS: u64 = 50;
 /// Time that a graceful stop gives to the steps in hand.
 pub const DRAIN_MS: u64 = 10_000;
 /// Characters of a call's arguments that watchers are shown.

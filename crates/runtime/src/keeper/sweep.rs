@@ -89,8 +89,10 @@ impl Keeping {
         }
     }
 
-    /// Looks for due work at that time, should it come before the next sweep.
+    /// Looks for due work at that time, should it come before the next sweep; but not again at once, so that
+    /// many times close together are met by one look.
     fn wake_up_at(&mut self, at: Timestamp) {
-        self.next_sweep = self.next_sweep.min(self.clock_ms() + self.ahead(at));
+        let ahead = self.ahead(at).max(limits::SWEEP_LEAST_MS);
+        self.next_sweep = self.next_sweep.min(self.clock_ms() + ahead);
     }
 }

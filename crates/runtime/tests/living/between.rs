@@ -25,6 +25,9 @@ pub(crate) trait Between: Send + Sync {
     fn commit<'a>(&'a self, store: &'a dyn Store, lease: Lease, changes: Changes) -> Committed<'a> {
         store.commit(lease, changes)
     }
+
+    /// Plans and holds that are due are looked for.
+    fn fires(&self) {}
 }
 
 /// A store behind something.
@@ -72,6 +75,7 @@ impl<B: Between> Store for Behind<B> {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+        self.by.fires();
         self.inner.fire_due(now, limit)
     }
 }

@@ -370,3 +370,30 @@ async fn a_provider_that_falls_silent_in_the_middle_of_cycles_keeps_nobody_from_
     silent.world.pass(600 * SECOND).await.unwrap();
     assert_eq!(silent.world.reader().totals().await.unwrap().waiting, 0, "all come to their end");
 }
+
+/// Counts the looks for what is due.
+struct Looks(Arc<Mutex<usize>>);
+
+impl Between for Looks {
+    fn fires(&self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+#[tokio::test]
+async fn many_times_close_together_are_met_by_one_look() {
+    let looks = Arc::<Mutex<usize>>::default();
+    let counted = Arc::clone(&looks);
+    let play = Play::with(Scripted::answering(|_| done()), move |inner| {
+        Arc::new(Behind { inner, by: Looks(Arc::clone(&counted)) }) as Arc<_>
+    });
+    for n in 0..200 {
+        let config = AgentConfig { debounce: 1_000 + 2 * n, ..AgentConfig::default() };
+        let agent = play.world.agent(&format!("agent-{n}"), config).await.unwrap();
+        play.world.service(agent, &format!("bell-{n}"), "bell", json!({})).await.unwrap();
+    }
+    play.world.pass(3 * SECOND).await.unwrap();
+    assert_eq!(play.world.reader().totals().await.unwrap().waiting, 0, "all were served");
+    let most = 3_000 / limits::SWEEP_LEAST_MS as usize;
+    assert!(*looks.lock().unwrap() <= most, "{} looks in 3 s", looks.lock().unwrap());
+}
