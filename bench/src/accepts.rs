@@ -100,7 +100,7 @@ fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Crowd> {
     // A group of the same size; rounded, and never none.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let group = grouped.median().round().max(1.0) as usize;
-    Ok(Crowd { words, grouped, cpu, speed, bare: bare_inserts(&data, group)? })
+    Ok(Crowd { words, grouped, cpu, speed, bare: bare_inserts(&data, group, ROUNDS)? })
 }
 
 async fn accept_all(data: &Path, spaces: usize) -> Result<Vec<Round>> {
@@ -157,7 +157,7 @@ async fn round(house: &Arc<House>, homes: &[Home]) -> Result<Round> {
 
 /// The inserts of as many accepts into the very tables that the rounds left behind: a message, its
 /// event, and that it waits. Nothing is read, nothing is decided, no head is moved.
-fn bare_inserts(data: &Path, group: usize) -> Result<Samples> {
+fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
     let db = Connection::open(data.join("vivarium.db"))?;
     // As the store has it: else partial indexes make SQLite prepare an insert again and again, and
     // the floor would stand too high.
@@ -170,8 +170,8 @@ fn bare_inserts(data: &Path, group: usize) -> Result<Samples> {
     }
     let mut message = db.prepare(
         "INSERT INTO message (space, seq, uuid, rev, sender, kind, urgent, at, principal_kind, principal, \
-         trust, root, hop, cycle, call, mentions, text, data) \
-         VALUES (?, ?, ?, ?, 1, 0, 0, ?, 0, ?, 2, ?, 0, NULL, NULL, NULL, ?, NULL)",
+         trust, root, hop, cycle, call, mentions, text, data, crc) \
+         VALUES (?, ?, ?, ?, 1, 0, 0, ?, 0, ?, 2, ?, 0, NULL, NULL, NULL, ?, NULL, 0)",
     )?;
     let mut event = db.prepare(
         "INSERT INTO event (agent, seq, id, kind, urgent, at, state, principal_kind, principal, channel, \
@@ -183,9 +183,9 @@ fn bare_inserts(data: &Path, group: usize) -> Result<Samples> {
     let places = places(&db)?;
     let text = "x".repeat(TEXT_BYTES);
     let (begin, commit) = (&mut db.prepare("BEGIN IMMEDIATE")?, &mut db.prepare("COMMIT")?);
-    let mut rounds = Samples::default();
+    let mut times = Samples::default();
     let (mut n, at) = (0usize, 1_800_000_000_000i64);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let before = own_cpu_us();
         for _ in 0..PRODUCERS * MESSAGES / group {
             begin.raw_execute()?;
@@ -201,9 +201,9 @@ fn bare_inserts(data: &Path, group: usize) -> Result<Samples> {
             }
             commit.raw_execute()?;
         }
-        rounds.push((own_cpu_us() - before) / (PRODUCERS * MESSAGES / group * group) as f64);
+        times.push((own_cpu_us() - before) / (PRODUCERS * MESSAGES / group * group) as f64);
     }
-    Ok(rounds)
+    Ok(times)
 }
 
 /// The spaces with their agents, and how far their logs go.
@@ -220,4 +220,21 @@ fn id(n: usize) -> [u8; 16] {
     let mut random = [0; 10];
     random[..8].copy_from_slice(&mixed);
     *uuid::Builder::from_unix_timestamp_millis(1_800_000_000_000 + n as u64 / 8, &random).as_uuid().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_of_the_store_take_the_bare_inserts() {
+        let dir = tempfile::tempdir().unwrap();
+        let threads = house::threads().unwrap();
+        threads.block_on(async {
+            let house = House::build(dir.path(), |clock| instant::voices(clock, |_| Script::new())).unwrap();
+            house.home("ada", patient()).await.unwrap();
+            house.stop().await.unwrap();
+        });
+        assert_eq!(bare_inserts(dir.path(), PRODUCERS, 1).unwrap().len(), 1);
+    }
 }
