@@ -142,7 +142,8 @@ impl Bill {
     }
 
     pub(crate) fn lost(&self, agent: AgentId, node: u64) {
-        self.at(agent, node, |account| account.lost = true);
+        // What failed before belongs to what was lost.
+        self.at(agent, node, |account| (account.lost, account.failed) = (true, None));
     }
 
     /// The store did not take, or not answer, what the agent's activation asked of it.
@@ -210,7 +211,8 @@ impl Account {
             return;
         }
         (self.last, self.refusals) = (before.last, 0);
-        if matches!(paid, Paid::Rested | Paid::Store | Paid::Lost) {
+        // A new activation, each.
+        if matches!(paid, Paid::Rested | Paid::Store | Paid::Lost | Paid::Word) {
             self.refusals = if paid == Paid::Store { before.refusals + 1 } else { 0 };
             return;
         }
@@ -229,7 +231,10 @@ impl Account {
             (CommitKind::Close | CommitKind::Park, Some((until, reason))) => {
                 let ms = u64::try_from(until.as_millisecond() - changes.at.as_millisecond()).unwrap_or(0);
                 self.rests = Some(made + ms);
-                return self.rested(changes, ms, reason, in_row);
+                let rested = self.rested(changes, ms, reason, in_row);
+                // What failed before belongs to an activation that is over.
+                self.failed = None;
+                return rested;
             }
             (CommitKind::Decide, _) => self.got_on = true,
             (CommitKind::Close, None)
@@ -237,7 +242,7 @@ impl Account {
             {
                 self.got_on = true;
             }
-            // What failed before belongs to an activation that is over.
+            // The same.
             (CommitKind::Open, _) if self.failed.as_ref().is_some_and(|(at, _)| *at < made) => {
                 self.failed = None;
             }

@@ -478,8 +478,12 @@ impl World {
 
     /// Where only sweeps lie between now and the next thing that is due, they are jumped over.
     fn skip_idle(&self) {
-        let at = self.nature.clock.now();
-        let Ok(Some(due)) = now(self.disk.sqlite().next_due(at)) else { return };
+        let (sqlite, at) = (self.disk.sqlite(), self.nature.clock.now());
+        // Who is due by now stands in line, until the store is tried again.
+        if now(sqlite.due(at, None, 1)).is_ok_and(|due| !due.is_empty()) {
+            return;
+        }
+        let Ok(Some(due)) = now(sqlite.next_due(at)) else { return };
         let ahead = u64::try_from(due.as_millisecond() - at.as_millisecond()).unwrap_or(0);
         self.pass(ahead.saturating_sub(1));
     }
