@@ -31,6 +31,10 @@ impl Keeping {
             Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
                 self.house.ports.live.go_on(agent);
+                // Something was due, and nothing was found: the clock may have been set back.
+                if matches!(rested, Rested::Idle) {
+                    self.sweep_soon();
+                }
                 if let Rested::Parked { until: Some(at), reason, .. } = rested {
                     tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
                     // Whatever rang earlier would find nothing to do.

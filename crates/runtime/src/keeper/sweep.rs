@@ -73,7 +73,7 @@ impl Keeping {
         }
     }
 
-    fn sweep_soon(&mut self) {
+    pub(super) fn sweep_soon(&mut self) {
         let soon = self.clock_ms() + limits::SWEEP_MS / 10;
         self.next_sweep = self.next_sweep.min(soon);
     }

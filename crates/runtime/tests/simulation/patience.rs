@@ -8,7 +8,6 @@
 //! |---|---|---|
 //! | its event was acknowledged, a node was up, the store refused something last | 2 s | a signal or the first sweep wakes it at once; while the store refuses, it is tried each second |
 //! | the same, where the process died while it lived | 10 s more for each other agent | suspects go on one by one |
-//! | the same, where the clock was set back meanwhile | 5 s more | what was due lies ahead again, until the next sweep |
 //!
 //! This module must not know how turns are given.
 
@@ -32,8 +31,6 @@ struct Wait {
     excused: BTreeMap<&'static str, u64>,
     /// Whether it lived when its process died.
     suspect: bool,
-    /// Whether the clock was set back since it was acknowledged.
-    set_back: bool,
     /// What it was seen to wait for last.
     last: String,
 }
@@ -114,11 +111,6 @@ impl Patience {
         hall.waits.values_mut().for_each(|wait| wait.suspect |= suspect);
     }
 
-    /// The clock was set back.
-    pub(crate) fn set_back(&self) {
-        self.0.lock().unwrap().waits.values_mut().for_each(|wait| wait.set_back = true);
-    }
-
     pub(crate) fn slow(&self, node: u64, by: i64) {
         let mut hall = self.0.lock().unwrap();
         let slow = hall.slow.entry(node).or_default();
@@ -142,14 +134,12 @@ impl Patience {
             let Some(wait) = hall.waits.remove(&token) else { continue };
             let kind = match &wait {
                 Wait { suspect: true, .. } => "waited as a suspect",
-                Wait { set_back: true, .. } => "waited while the clock was set back",
                 Wait { refusals: 1.., .. } => "waited for a store that refused",
                 Wait { excused, .. } if excused.contains_key("no node") => "waited for a node",
                 Wait { excused, .. } if excused.contains_key("no place") => "waited for a place",
                 _ => "waited",
             };
-            let suspect = if wait.suspect { OTHERS * limits::SUSPECT_MS } else { 0 };
-            let most = WAIT_MS + suspect + if wait.set_back { limits::SWEEP_MS } else { 0 };
+            let most = WAIT_MS + if wait.suspect { OTHERS * limits::SUSPECT_MS } else { 0 };
             let longest = hall.longest.entry(kind).or_default();
             *longest = (*longest).max(wait.ms);
             let told = format!("{token}: {} ms of at most {most} ms; {wait:?}", wait.ms);

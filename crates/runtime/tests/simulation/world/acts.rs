@@ -60,9 +60,6 @@ impl World {
                 self.nature.clock.jump_wall(by);
                 self.agents.iter().for_each(|agent| self.nature.bill.word(*agent, self.nature.ms()));
                 let word = if by.is_negative() { "set back" } else { "set ahead" };
-                if by.is_negative() {
-                    self.nature.patience.set_back();
-                }
                 self.nature.note(word, &format!("by {by}"));
             }
             "kills" => {
