@@ -17,6 +17,7 @@ use crate::life::{Lease, OpenCycle, RestReason, Standing};
 use crate::port::Denial;
 use crate::run::{Ending, Usage};
 use crate::space::NewMessage;
+use crate::waits;
 
 /// The life row, as far as a commit reads and writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -231,25 +232,26 @@ pub enum Due {
 }
 
 /// What a commit makes of its agent's inbox head, after what it settles has left: the row, and from when on
-/// the agent is due. `life` is the row after the commit.
-pub fn inbox_after(inbox: &InboxRow, life: &LifeRow, changes: &Changes) -> (InboxRow, Due) {
-    let mut inbox = *inbox;
+/// the agent is due. `life` is the row after the commit, `now` the time at which it is written.
+pub fn inbox_after(inbox: &InboxRow, life: &LifeRow, changes: &Changes, now: Timestamp) -> (InboxRow, Due) {
+    let (mut inbox, at) = (*inbox, changes.at.min(now));
     let rests = closes(changes) || changes.kind == CommitKind::Park || changes.rest.is_some();
     if rests || changes.kind == CommitKind::Open {
-        inbox.hold_until = changes.rest.as_ref().and_then(|rest| rest.not_before);
+        let until = changes.rest.as_ref().and_then(|rest| rest.not_before);
+        inbox.hold_until = until.map(|until| waits::told(until, changes.at, now));
         inbox.reason = changes.rest.as_ref().and_then(|rest| rest.reason);
     }
     if closes(changes) || changes.kind == CommitKind::Park {
         inbox.taken = 0;
     }
     let due = if changes.kind == CommitKind::Open {
-        Due::At(inbox.due_at.map_or(changes.at, |due| due.min(changes.at)))
+        Due::At(inbox.due_at.map_or(at, |due| due.min(at)))
     } else if !rests {
         Due::Unchanged
     } else if life.standing != Standing::Active || (changes.open.is_none() && inbox.waiting == 0) {
         Due::Never
     } else if changes.open.is_some() {
-        Due::At(inbox.hold_until.map_or(changes.at, |hold| hold.max(changes.at)))
+        Due::At(inbox.hold_until.map_or(at, |hold| hold.max(at)))
     } else {
         Due::FirstWaiting
     };
@@ -365,18 +367,21 @@ mod tests {
             reason: None,
         };
         let rest = |until: Option<i64>| Some(Rest { not_before: until.map(at), reason: None });
-        for (kind, waiting, until, standing, due) in [
-            (Open, 1, None, Standing::Active, Due::At(at(50))),
-            (Decide, 1, None, Standing::Active, Due::Unchanged),
-            (Close, 0, Some(rest(None)), Standing::Active, Due::Never),
-            (Close, 2, Some(rest(None)), Standing::Active, Due::FirstWaiting),
-            (Close, 2, Some(rest(Some(70))), Standing::Suspended, Due::Never),
-            (Park, 0, Some(rest(Some(70))), Standing::Active, Due::At(at(70))),
-            (Park, 0, Some(rest(Some(20))), Standing::Active, Due::At(at(50))),
+        for (kind, waiting, until, standing, now, due) in [
+            (Open, 1, None, Standing::Active, 55, Due::At(at(50))),
+            (Decide, 1, None, Standing::Active, 55, Due::Unchanged),
+            (Close, 0, Some(rest(None)), Standing::Active, 55, Due::Never),
+            (Close, 2, Some(rest(None)), Standing::Active, 55, Due::FirstWaiting),
+            (Close, 2, Some(rest(Some(70))), Standing::Suspended, 55, Due::Never),
+            (Park, 0, Some(rest(Some(70))), Standing::Active, 55, Due::At(at(70))),
+            (Park, 0, Some(rest(Some(20))), Standing::Active, 55, Due::At(at(50))),
+            // The clock was set back by 40 since.
+            (Open, 1, None, Standing::Active, 10, Due::At(at(10))),
+            (Park, 0, Some(rest(Some(70))), Standing::Active, 10, Due::At(at(30))),
         ] {
             let changes = Changes { rest: until.flatten(), ..changes(kind) };
             let row = LifeRow { standing, ..life() };
-            let (after, found) = inbox_after(&inbox(waiting, Some(60)), &row, &changes);
+            let (after, found) = inbox_after(&inbox(waiting, Some(60)), &row, &changes, at(now));
             assert_eq!(found, due, "{kind:?}");
             assert_eq!(after.taken, u32::from(!matches!(kind, Close | Park)));
         }

@@ -24,6 +24,13 @@ pub fn set_back(before: i64, lead: i64) -> Option<i64> {
     (back > limits::CLOCK_NOISE_MS).then_some(back)
 }
 
+/// Until when somebody waits who was told so at `at`. Where the clock was set back since, that is ahead of `now`:
+/// the wait is as long as it was meant to be, from `now` on.
+pub fn told(until: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
+    let ahead = at.duration_since(now).max(SignedDuration::ZERO);
+    until.checked_sub(ahead).unwrap_or(until)
+}
+
 /// From when on the first of what waits may be processed. What was accepted before this start of the store has
 /// waited long enough: who knows what the clock did meanwhile.
 pub fn first_due(not_before: Timestamp, accepted_before: bool, now: Timestamp) -> Timestamp {
@@ -101,6 +108,19 @@ mod tests {
 
     fn waits((due, hold, reason): (Option<i64>, Option<i64>, Option<RestReason>)) -> Waits {
         Waits { due_at: due.map(at), hold_until: hold.map(at), reason }
+    }
+
+    #[test]
+    fn who_was_told_to_wait_before_the_clock_was_set_back_waits_no_longer_than_it_was_to() {
+        for (until, at_, expected) in [
+            (NOW + 5, NOW, NOW + 5),
+            (NOW + 5, NOW - 3, NOW + 5),
+            (NOW + 5, NOW + 2, NOW + 3),
+            (NOW, NOW + 2, NOW - 2),
+        ] {
+            assert_eq!(told(at(until), at(at_), at(NOW)), at(expected), "until {until}, told at {at_}");
+        }
+        assert_eq!(told(Timestamp::MIN, Timestamp::MAX, at(NOW)), Timestamp::MIN);
     }
 
     #[test]

@@ -87,7 +87,8 @@ pub enum StoreError {
     Broken(String),
 }
 
-/// The durable truth of the living.
+/// The durable truth of the living. What is told at a time that the store's own clock has not reached, since that
+/// was set back, is told now: no wait is longer than it was meant to be.
 pub trait Store: Send + Sync {
     /// Accepts a message or an event. `request` makes it idempotent by the client's key.
     fn accept(

@@ -8,7 +8,7 @@ use agent::life::{OpenCycle, Standing};
 use agent::run::Ending;
 
 use super::Backend;
-use super::world::{Living, World, at, service, world};
+use super::world::{AHEAD, Living, World, at, service, world};
 
 /// A cycle of Ada's whose first decision is made.
 async fn begun(w: &World) -> Living {
@@ -121,7 +121,7 @@ pub async fn the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed(b: Bac
     heir.done(&w, open).await;
     let closing = heir.canceled();
     heir.done(&w, closing).await;
-    assert_eq!(w.due(i64::from(i32::MAX)).await, [], "and that was the last of it");
+    assert_eq!(w.due(AHEAD).await, [], "and that was the last of it");
 }
 
 /// Who is suspended does not live, but hears that its parked cycle is canceled.
@@ -137,9 +137,9 @@ pub async fn a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed(b: B
     let open = heir.changes(CommitKind::Open);
     assert_eq!(w.commit(heir.lease, open.clone()).await, CommitOutcome::Lost, "suspended is suspended");
     w.b.registry.cancel(w.ada, None).await.unwrap();
-    assert_eq!(w.due(i64::from(i32::MAX)).await, [w.ada]);
+    assert_eq!(w.due(AHEAD).await, [w.ada]);
     heir.done(&w, open).await;
     let closing = heir.canceled();
     heir.done(&w, closing).await;
-    assert_eq!(w.due(i64::from(i32::MAX)).await, [], "and sleeps on");
+    assert_eq!(w.due(AHEAD).await, [], "and sleeps on");
 }

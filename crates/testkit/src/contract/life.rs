@@ -13,7 +13,7 @@ use agent::run::Usage;
 use jiff::Timestamp;
 
 use super::Backend;
-use super::world::{Living, World, at, everything, fresh, service, world, world_with};
+use super::world::{AHEAD, Living, World, at, everything, fresh, service, world, world_with};
 
 /// Events are lived in the decision; the log, the receipt and the audit tell it all.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
@@ -101,6 +101,27 @@ pub async fn once_the_first_of_what_waits_is_due_all_of_it_is_in_the_order_in_wh
         waking.waiting.iter().map(|waiting| waiting.seq).collect::<Vec<_>>()
     };
     assert_eq!((seqs(19).await, seqs(20).await), (vec![], vec![1, 2, 3]));
+}
+
+/// The clock was set back after it was told: every wait is as long as it was meant to be.
+pub async fn what_is_told_by_a_clock_that_is_ahead_counts_from_now(b: Backend) {
+    let w = world(b).await;
+    let due = async || w.b.store.due(Timestamp::now(), None, 100).await.unwrap().len();
+    let mut event = service("a");
+    event.at = at(AHEAD);
+    w.event(w.ada, event).await;
+    assert_eq!(due().await, 1);
+    w.say(w.family, "hello").await;
+    let mut living = w.open(w.ada).await;
+    let decision = living.decision();
+    living.done(&w, decision).await;
+    let mut park = living.changes(CommitKind::Park);
+    (park.at, park.rest) = (at(AHEAD), Some(Rest { not_before: Some(at(AHEAD + 60_000)), reason: None }));
+    living.done(&w, park).await;
+    let until = w.b.store.next_due(Timestamp::now()).await.unwrap().unwrap();
+    assert!(until.duration_since(Timestamp::now()).as_secs() <= 60, "{until}");
+    w.b.registry.set_standing(w.ada, Standing::Active, at(AHEAD)).await.unwrap();
+    assert_eq!(due().await, 1, "resuming helps");
 }
 
 /// Until its rest is over; nobody else is shown it.

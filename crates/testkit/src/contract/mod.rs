@@ -83,6 +83,7 @@ macro_rules! contract_tests {
             life::a_cycle_opens_decides_and_closes,
             life::opening_appends_nothing_and_counts_only_what_it_says,
             life::once_the_first_of_what_waits_is_due_all_of_it_is_in_the_order_in_which_it_came,
+            life::what_is_told_by_a_clock_that_is_ahead_counts_from_now,
             life::a_changed_config_ends_a_rest,
             life::who_rests_is_found_by_the_spaces_that_wait_for_it,
             life::events_given_back_have_failed_once_more_only_where_they_are_to_blame,

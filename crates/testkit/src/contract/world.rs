@@ -27,9 +27,12 @@ pub(super) fn fresh() -> Uuid {
     )
 }
 
-/// A time, in milliseconds after the world began.
+/// Behind the clock of every store.
+pub(super) const AHEAD: i64 = i32::MAX as i64 * 1_000;
+
+/// A time, in milliseconds after the world began, which was before the clock of any store.
 pub(super) fn at(ms: i64) -> Timestamp {
-    Timestamp::from_millisecond(1_800_000_000_000 + ms).expect("a time within this century")
+    Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a time within this century")
 }
 
 /// The page that holds everything there is in a small world.

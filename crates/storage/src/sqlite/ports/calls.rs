@@ -86,7 +86,10 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     let said = show::spoken(db, show::update(db, id)?.into_iter().collect())?;
     let goes = answers::goes(awaited, cycle, open, standing);
     let due = match goes {
-        Goes::ToCycle => waits::answer(db, row, standing, *at)?.then_some(*at),
+        Goes::ToCycle => {
+            let at = (*at).min(session.clock.now());
+            waits::answer(db, row, standing, at)?.then_some(at)
+        }
         Goes::ToInbox => {
             let mut head = Head::read(db, row).map_err(of(agent))?;
             let event = answers::event(id, tool, outcome, cause, *at);

@@ -4,6 +4,8 @@ mod agents;
 mod events;
 mod spaces;
 
+use std::sync::Arc;
+
 use agent::entity::{Entity, Space};
 use agent::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
 use agent::life::Standing;
@@ -92,8 +94,10 @@ impl Registry for Sqlite {
         config: Option<Value>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>> {
+        let clock = Arc::clone(&self.inner.session.clock);
         self.administer(move |db| {
-            agents::amend_agent(db, agent, display_name.as_deref(), config.as_ref(), at)
+            let now = at.min(clock.now());
+            agents::amend_agent(db, agent, display_name.as_deref(), config.as_ref(), now)
         })
     }
 
@@ -103,7 +107,8 @@ impl Registry for Sqlite {
         standing: Standing,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<(), RegistryError>> {
-        self.administer(move |db| agents::set_standing(db, agent, standing, at))
+        let clock = Arc::clone(&self.inner.session.clock);
+        self.administer(move |db| agents::set_standing(db, agent, standing, at.min(clock.now())))
     }
 
     fn cancel(
@@ -111,8 +116,8 @@ impl Registry for Sqlite {
         agent: AgentId,
         cycle: Option<CycleId>,
     ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
-        let now = self.inner.session.clock.now();
-        self.administer(move |db| agents::cancel(db, agent, cycle, now))
+        let clock = Arc::clone(&self.inner.session.clock);
+        self.administer(move |db| agents::cancel(db, agent, cycle, clock.now()))
     }
 
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {

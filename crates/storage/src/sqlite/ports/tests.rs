@@ -29,7 +29,7 @@ const FEW: u128 = 30;
 const MANY: u128 = 3_000;
 
 fn at(ms: i64) -> Timestamp {
-    Timestamp::from_millisecond(1_800_000_000_000 + ms).unwrap()
+    Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap()
 }
 
 fn agent(n: u128) -> AgentId {

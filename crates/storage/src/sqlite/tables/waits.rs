@@ -212,6 +212,10 @@ mod tests {
         }
 
         async fn accept(&self, who: u128, word: &str) {
+            self.accept_at(who, word, self.clock.now()).await;
+        }
+
+        async fn accept_at(&self, who: u128, word: &str, at: Timestamp) {
             let envelope = Envelope {
                 principal: Principal::Own,
                 channel: Channel::Api,
@@ -220,7 +224,7 @@ mod tests {
                 hop: 0,
             };
             let data = EventData::Service { name: "bell".into(), payload: serde_json::json!({}) };
-            let (id_, kind, at) = (EventId(format!("{word}-{who}")), EventKind::Service, self.clock.now());
+            let (id_, kind) = (EventId(format!("{word}-{who}")), EventKind::Service);
             let event = Event { id: id_, kind, urgent: false, at, envelope, data, cites: None };
             let accepted = self.store.accept(Accept::Event(id(who), event), None).await.unwrap();
             assert!(matches!(accepted, Accepted::Fresh { .. }));
@@ -295,6 +299,27 @@ mod tests {
         assert_eq!((lead.set_back(&clock), lead.set_back(&clock)), (Some(5_000), Some(5_000)));
         lead.followed(5_000);
         assert_eq!(lead.set_back(&clock), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_told_before_the_clock_was_set_back_and_written_after_it_waits_no_longer_than_it_was_to()
+    {
+        let world = World::new().await;
+        let told = world.clock.now();
+        world.jump(-HOUR);
+        world.due().await;
+        for who in ALL {
+            world.sql(format!("DELETE FROM waiting WHERE agent = {who}; UPDATE inbox_head SET waiting = 0, due_at = NULL, hold_until = NULL, rest_reason = NULL WHERE agent = {who}")).await;
+        }
+        world.accept_at(DEBOUNCED, "late", told).await;
+        assert!(!world.serves(DEBOUNCED).await);
+        world.pass(DEBOUNCE);
+        assert!(world.serves(DEBOUNCED).await);
+        // An operator's word.
+        world.accept(FAILED, "late").await;
+        world.rests(FAILED, ms(told) + HOUR, "1").await;
+        world.store.set_standing(id(FAILED), Standing::Active, told).await.unwrap();
+        assert!(world.serves(FAILED).await);
     }
 
     #[tokio::test]

@@ -195,7 +195,8 @@ fn rest(
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
         notes::end_plans(db, life.agent, n)?;
     }
-    let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes);
+    let now = session.clock.now();
+    let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes, now);
     if inbox.taken < life.inbox.taken {
         run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
     }
@@ -207,9 +208,7 @@ fn rest(
         Due::Unchanged => inbox.due_at,
         Due::Never => None,
         Due::At(at) => Some(at),
-        Due::FirstWaiting => {
-            due_at(db, session.boot, life.agent, row.standing, inbox.hold_until, changes.at)?
-        }
+        Due::FirstWaiting => due_at(db, session.boot, life.agent, row.standing, inbox.hold_until, now)?,
     };
     (life.row, life.inbox) = (row, inbox);
     Ok(())

@@ -11,6 +11,7 @@ use agent::id::EntityId;
 use agent::limits;
 use agent::port::{Denial, Waken};
 use agent::space::{Message, MessageKind, NewMessage};
+use agent::waits;
 use rusqlite::{Connection, Row};
 
 use crate::sqlite::engine::fault::{Fault, Outcome, part};
@@ -163,7 +164,8 @@ fn write_event(
     let before = head.head_seq;
     let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
     if delivery.fate == Fate::Held && head.head_seq > before {
-        held::keep(db, head, delivery.release_at)?;
+        let (at, now) = (delivery.event.at, session.clock.now());
+        held::keep(db, head, delivery.release_at.map(|until| waits::told(until, at, now)))?;
     }
     Ok(due)
 }
