@@ -178,8 +178,9 @@ fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
          trust, root, hop, space, from_seq, data, cycle, step, reason) \
          VALUES (?, ?, ?, 0, 0, ?, 0, 0, ?, 0, 2, ?, 0, ?, ?, NULL, NULL, NULL, NULL)",
     )?;
-    let mut waiting =
-        db.prepare("INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES (?, ?, 0, ?, 1)")?;
+    let mut waiting = db.prepare(
+        "INSERT INTO waiting (agent, seq, urgent, speaker, not_before, boot) VALUES (?, ?, 0, 1, ?, 1)",
+    )?;
     let places = places(&db)?;
     let text = "x".repeat(TEXT_BYTES);
     let (begin, commit) = (&mut db.prepare("BEGIN IMMEDIATE")?, &mut db.prepare("COMMIT")?);

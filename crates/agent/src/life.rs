@@ -511,30 +511,16 @@ pub struct Waking {
     pub cancel: Option<CycleId>,
 }
 
-/// Whether the process may have died of an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suspicion {
-    /// It did not, or nothing of it was awake: what only waited did nothing.
-    None,
-    /// The agent was awake then, or its events failed before.
-    Once,
-    /// The process had died over it before that.
-    Again,
-}
-
 impl Waking {
-    /// How far this agent may be what the process died of.
-    pub fn suspicion(&self) -> Suspicion {
+    /// How often the process had died over this agent before, where it may be what the process died of last: it was
+    /// awake then, or its events failed before. What only waited did nothing.
+    pub fn suspicion(&self) -> Option<u32> {
         let open = self.life.open.as_ref();
-        let died =
-            self.waiting.iter().any(|event| event.deaths > 0) || open.is_some_and(|open| open.deaths > 0);
+        let events = self.waiting.iter().map(|event| event.deaths);
+        let deaths = events.chain(open.map(|open| open.deaths)).max().unwrap_or(0);
         let failed = self.waiting.iter().any(|event| event.attempts > 0);
-        match self.clean {
-            true => Suspicion::None,
-            false if died => Suspicion::Again,
-            false if failed || open.is_some() => Suspicion::Once,
-            false => Suspicion::None,
-        }
+        let suspect = deaths > 0 || failed || open.is_some();
+        (suspect && !self.clean).then_some(deaths)
     }
 }
 

@@ -7,7 +7,7 @@ use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome};
 use agent::cycle::{Cycle, Next, Rested, Setup, Thought};
 use agent::id::{AgentId, CycleId};
-use agent::life::{Suspicion, Window};
+use agent::life::Window;
 use agent::limits;
 use agent::port::{Fault, Memo, ModelError, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
@@ -54,9 +54,9 @@ pub(crate) struct House {
 pub(crate) enum Lived {
     /// Its agent rests.
     Rested(Rested),
-    /// Its agent may have been the death of the process, `again` where it died more than once over it: nothing was
+    /// Its agent may have been the death of the process, which had died over it so often before: nothing was
     /// done, it waits for a turn among its like.
-    Suspect { again: bool },
+    Suspect { deaths: u32 },
     /// As many requests as may be are under way at its provider: nothing was done, it stands in line there.
     Full,
 }
@@ -111,10 +111,10 @@ pub(crate) async fn live(
     };
     let suspicion = read.suspicion();
     // What is canceled asks no model, and is told so at once.
-    if suspicion != Suspicion::None && !turn.watched && read.cancel.is_none() {
-        return Ok(Lived::Suspect { again: suspicion == Suspicion::Again });
+    if let Some(deaths) = suspicion.filter(|_| !turn.watched && read.cancel.is_none()) {
+        return Ok(Lived::Suspect { deaths });
     }
-    let suspected = watch.filter(|_| suspicion != Suspicion::None);
+    let suspected = watch.filter(|_| suspicion.is_some());
     // What is thought before it is known whether the store takes it may be paid in vain.
     read.clean &= !(turn.careful || house.health.refuses());
     let now = ports.clock.now();

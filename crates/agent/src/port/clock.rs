@@ -13,6 +13,11 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// Milliseconds since an arbitrary start; never goes back, whatever the wall clock does.
     fn monotonic_ms(&self) -> u64;
+    /// How many milliseconds the wall clock is ahead of the one that never goes back: less than before where it was
+    /// set back.
+    fn lead(&self) -> i64 {
+        self.now().as_millisecond().saturating_sub_unsigned(self.monotonic_ms())
+    }
     /// Waits.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }

@@ -13,7 +13,8 @@ use crate::waits::Wait;
 
 impl Keeping {
     pub(super) fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
-        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
+        let idle = matches!(result, Ok(Lived::Rested(Rested::Idle)));
+        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again || (idle && awake.due));
         let now = self.clock_ms();
         self.house.node.over(agent);
         if matches!(result, Ok(Lived::Rested(_)) | Err(_)) && !again {
@@ -23,18 +24,14 @@ impl Keeping {
             self.house.permits.leave(agent);
         }
         match result {
-            Ok(Lived::Suspect { again }) => {
-                self.turns.suspect(agent, again, now);
+            Ok(Lived::Suspect { deaths }) => {
+                self.turns.suspect(agent, deaths, now);
                 self.house.ports.live.wait(agent, Wait::Crash);
             }
             Ok(Lived::Full) => self.turns.left(agent, now),
             Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
                 self.house.ports.live.go_on(agent);
-                // Something was due, and nothing was found: the clock may have been set back.
-                if matches!(rested, Rested::Idle) {
-                    self.sweep_soon();
-                }
                 if let Rested::Parked { until: Some(at), reason, .. } = rested {
                     tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
                     // Whatever rang earlier would find nothing to do.

@@ -59,6 +59,8 @@ struct Awake {
     knock: Arc<Notify>,
     /// Something was signalled meanwhile: look again when it rests.
     again: bool,
+    /// It was found due meanwhile: look again where it rests because it found nothing.
+    due: bool,
 }
 
 /// The running keeper of a node.
@@ -89,6 +91,7 @@ pub fn start(ports: Ports) -> Keeper {
     });
     let (clear, cleared) = mpsc::channel(2 * limits::SUSPECTS_AT_ONCE);
     let keeping = Keeping {
+        lead: house.ports.clock.lead(),
         house,
         signals,
         awake: HashMap::new(),
@@ -155,6 +158,8 @@ struct Keeping {
     alarms: Alarms,
     /// Monotonic time of the next look for due work.
     next_sweep: u64,
+    /// How far the wall clock was ahead of the monotonic one when both were looked at last.
+    lead: i64,
     /// Behind which call the next look for calls that nobody runs goes on.
     taken_up: Option<CallId>,
 }
@@ -162,7 +167,9 @@ struct Keeping {
 impl Keeping {
     async fn run(mut self) {
         loop {
-            match self.next_event().await {
+            let event = self.next_event().await;
+            self.look_at_clock();
+            match event {
                 Event::Signal(Signal::Due(waken)) => self.signalled(waken),
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Signal(Signal::Resume(agent)) => {
@@ -314,7 +321,7 @@ impl Keeping {
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
         let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
         let task = self.tasks.spawn(async move { (agent, lived(&house, turn, watch, &hear).await) });
-        self.awake.insert(agent, Awake { task, knock, again: false });
+        self.awake.insert(agent, Awake { task, knock, again: false, due: false });
     }
 
     async fn drain(mut self) {

@@ -1,8 +1,11 @@
 //! Agents that were awake when the process died, or before: whichever of them was the cause must not be able to take
 //! all others with it again. They are watched, beside the places of all others: a few at a time after one death,
-//! since most did nothing; one at a time once the process has died over them more than once.
+//! since most did nothing; one at a time once the process has died over them more than once. Over whom it died least
+//! often goes first: who is innocent does not wait until the other is given up.
 //!
 //! It must not know what shows that an agent is not the cause.
+
+use std::collections::BTreeMap;
 
 use agent::id::AgentId;
 use agent::limits;
@@ -14,8 +17,8 @@ use crate::line::Line;
 pub(super) struct Suspects {
     /// The process died once while they were awake.
     once: Line,
-    /// It died again.
-    again: Line,
+    /// It died again: by how often it had before.
+    again: BTreeMap<u32, Line>,
     watched: Vec<Watched>,
 }
 
@@ -29,23 +32,30 @@ struct Watched {
 }
 
 impl Suspects {
-    /// The agent waits for its turn; `again`: the process has died over it more than once.
-    pub(super) fn join(&mut self, agent: AgentId, again: bool) {
-        if again { self.again.join(agent) } else { self.once.join(agent) }
+    /// The agent waits for its turn; the process had died over it so often before it did last.
+    pub(super) fn join(&mut self, agent: AgentId, deaths: u32) {
+        let line = if deaths == 0 { &mut self.once } else { self.again.entry(deaths).or_default() };
+        line.join(agent);
     }
 
     pub(super) fn leave(&mut self, agent: AgentId) {
         self.once.leave(agent);
-        self.again.leave(agent);
+        self.again.values_mut().for_each(|line| line.leave(agent));
+        self.again.retain(|_, line| !line.is_empty());
     }
 
     pub(super) fn hurry(&mut self, agent: AgentId) {
         self.once.hurry(agent);
-        self.again.hurry(agent);
+        if self.again.values().any(|line| line.contains(agent)) {
+            self.leave(agent);
+            let first = self.again.entry(0).or_default();
+            first.join(agent);
+            first.hurry(agent);
+        }
     }
 
     pub(super) fn contains(&self, agent: AgentId) -> bool {
-        self.once.contains(agent) || self.again.contains(agent)
+        self.once.contains(agent) || self.again.values().any(|line| line.contains(agent))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -63,11 +73,20 @@ impl Suspects {
         let room = self.watched.len() < limits::SUSPECTS_AT_ONCE && !self.watched.iter().any(|one| one.again);
         let (agent, again) = match (room, self.once.is_empty(), self.watched.is_empty()) {
             (true, false, _) => (self.once.next()?, false),
-            (_, true, true) => (self.again.next()?, true),
+            (_, true, true) => (self.next_alone()?, true),
             _ => return None,
         };
         self.watched.push(Watched { agent, until: now + limits::SUSPECT_MS, again });
         Some(agent)
+    }
+
+    fn next_alone(&mut self) -> Option<AgentId> {
+        let mut fewest = self.again.first_entry()?;
+        let agent = fewest.get_mut().next();
+        if fewest.get().is_empty() {
+            fewest.remove();
+        }
+        agent
     }
 
     /// The agent is not watched any more.
@@ -93,9 +112,9 @@ mod tests {
     #[test]
     fn after_one_death_a_few_are_awake_at_once_and_after_more_one_alone() {
         let (mut suspects, most) = (Suspects::default(), limits::SUSPECTS_AT_ONCE as u128);
-        suspects.join(agent(90), true);
-        suspects.join(agent(91), true);
-        (1..=most + 2).for_each(|n| suspects.join(agent(n), false));
+        suspects.join(agent(90), 1);
+        suspects.join(agent(91), 1);
+        (1..=most + 2).for_each(|n| suspects.join(agent(n), 0));
         for n in 1..=most {
             assert_eq!(suspects.next(0), Some(agent(n)));
         }
@@ -112,11 +131,27 @@ mod tests {
         suspects.cleared(agent(most + 2));
         suspects.hurry(agent(91));
         assert_eq!(suspects.next(limits::SUSPECT_MS + 2), Some(agent(91)), "an operator's word goes before");
-        suspects.join(agent(1), false);
+        suspects.join(agent(1), 0);
         assert_eq!((suspects.next(limits::SUSPECT_MS + 3), suspects.watched()), (None, 1), "alone");
         suspects.leave(agent(1));
         suspects.cleared(agent(91));
         assert_eq!(suspects.next(limits::SUSPECT_MS + 4), Some(agent(90)));
         assert_eq!((suspects.next_at(), suspects.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn over_whom_the_process_died_least_often_goes_first() {
+        let mut suspects = Suspects::default();
+        for (n, deaths) in [(1, 9), (2, 1), (3, 1), (4, 2), (5, 18)] {
+            suspects.join(agent(n), deaths);
+        }
+        suspects.hurry(agent(5));
+        suspects.leave(agent(3));
+        for n in [5, 2, 4, 1] {
+            assert_eq!(suspects.next(0), Some(agent(n)));
+            assert!(!suspects.contains(agent(n)));
+            suspects.cleared(agent(n));
+        }
+        assert!(suspects.is_empty());
     }
 }

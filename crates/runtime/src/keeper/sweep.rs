@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agent::limits;
 use agent::port::{Due, StoreError};
+use agent::waits;
 use jiff::Timestamp;
 
 use super::Keeping;
@@ -54,10 +55,13 @@ impl Keeping {
             Err(error) => return tracing::error!(%error, "the store could not be asked who is due"),
         };
         self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
-        // One that is awake has its own reasons to look again, and one that waits for a permit is called.
+        // One that is awake has its own reasons to look again, unless it looked before it was due, and one that waits
+        // for a permit is called.
         for Due { agent, .. } in due {
-            if !self.awake.contains_key(&agent) && !self.house.permits.waits(agent) {
-                self.activate(agent);
+            match self.awake.get_mut(&agent) {
+                Some(awake) => awake.due = true,
+                None if self.house.permits.waits(agent) => {}
+                None => self.activate(agent),
             }
         }
     }
@@ -71,6 +75,17 @@ impl Keeping {
             }
             self.look_for_due().await;
         }
+    }
+
+    /// Where the wall clock was set back, whatever is due by it seems to be ahead, until the store has followed: that
+    /// is asked of it at once.
+    pub(super) fn look_at_clock(&mut self) {
+        let lead = self.house.ports.clock.lead();
+        let back = waits::set_back(self.lead, lead);
+        if back.is_some() {
+            self.next_sweep = self.clock_ms();
+        }
+        self.lead = if back.is_some() { lead } else { lead.max(self.lead) };
     }
 
     pub(super) fn sweep_soon(&mut self) {

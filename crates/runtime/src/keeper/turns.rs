@@ -67,11 +67,11 @@ impl Turns {
         self.called.join(agent);
     }
 
-    /// The agent was woken, and may have been the death of the process, `again` where it died more than once over
-    /// it: it waits for a turn among its like.
-    pub(crate) fn suspect(&mut self, agent: AgentId, again: bool, now: u64) {
+    /// The agent was woken, and may have been the death of the process, which had died over it so often before: it
+    /// waits for a turn among its like.
+    pub(crate) fn suspect(&mut self, agent: AgentId, deaths: u32, now: u64) {
         self.left(agent, now);
-        self.suspects.join(agent, again);
+        self.suspects.join(agent, deaths);
     }
 
     /// Something about the agent has changed: whether it is to wait as a suspect is seen anew.
@@ -276,9 +276,9 @@ mod tests {
     fn a_turn_that_cannot_come_now_is_not_looked_for_again_and_again() {
         let mut turns = of(1);
         assert_eq!(turns.next(0, true), turn(1, false));
-        turns.suspect(agent(1), true, 0);
+        turns.suspect(agent(1), 1, 0);
         turns.join(agent(2), 0);
-        turns.suspect(agent(3), true, 0);
+        turns.suspect(agent(3), 1, 0);
         assert!(turns.next(0, true).is_some_and(|turn| turn.watched), "agent 1, watched");
         assert_eq!(turns.next(0, true), turn(2, false));
         let _ = turns.refused(agent(2), false, 0, &NoJitter);
@@ -337,7 +337,7 @@ mod tests {
         let mut turns = of(4);
         (1..=3).for_each(|n| assert_eq!(turns.next(0, true), turn(n, false)));
         for n in 1..=3 {
-            turns.suspect(agent(n), true, 0);
+            turns.suspect(agent(n), 1, 0);
             turns.join(agent(n), 0);
         }
         let watched = |n| Some(Turn { agent: agent(n), careful: false, watched: true, panicked: false });
@@ -350,7 +350,7 @@ mod tests {
         turns.ended(agent(3), 2);
         assert_eq!((turns.next(2, false), turns.next_at()), (watched(2), None));
         turns.join(agent(5), 3);
-        turns.suspect(agent(5), true, 3);
+        turns.suspect(agent(5), 1, 3);
         assert_eq!(turns.next(3 + limits::SUSPECT_MS, false), watched(5), "slowness is not what is feared");
     }
 }

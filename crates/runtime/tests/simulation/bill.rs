@@ -109,8 +109,12 @@ impl Bill {
             words.pop_front().map(|_| Paid::Word)
         });
         let Some(paid) = paid else { return Err(format!("nothing paid for it: {account:?}")) };
+        let before = account.shown;
         account.settle(paid, now);
-        account.shown = Some(shown);
+        // What a failure paid for may show new words, too: those pay for one more.
+        let failed = matches!(paid, Paid::Again | Paid::Shorter | Paid::Rebuilt | Paid::Fallback);
+        let unpaid = before.filter(|(cycle, _)| failed && *cycle == shown.0);
+        account.shown = unpaid.or(Some(shown));
         if !matches!(paid, Paid::Step | Paid::News | Paid::Word) {
             let begun = in_vain.entry(agent).or_default();
             begun.push_back(now);

@@ -2,7 +2,7 @@
 
 use agent::changes::{CommitKind, Rest};
 use agent::event::Fate;
-use agent::life::{OpenCycle, RestReason, Suspicion};
+use agent::life::{OpenCycle, RestReason};
 use agent::port::{Accept, Accepted, StoreError};
 use agent::run::StepReceipt;
 use futures_util::future::join_all;
@@ -155,7 +155,7 @@ pub async fn a_death_is_told_to_whoever_takes_up_what_was_being_lived_then(b: Ba
     let w = w.with(Backend::crashed);
     let waking = w.wake(w.ada).await;
     assert_eq!((waking.died, waking.life.open.is_some()), (false, true), "it rested");
-    assert_eq!(waking.suspicion(), Suspicion::None);
+    assert_eq!(waking.suspicion(), None);
 }
 
 /// What came since this start is no suspect.

@@ -1,7 +1,6 @@
 //! Who is blamed for a failure, and for the death of the process.
 
 use super::*;
-use crate::life::Suspicion;
 
 #[test]
 fn a_failure_of_the_content_gives_the_batch_back_and_counts() {
@@ -116,16 +115,16 @@ fn a_step_during_which_the_process_dies_too_often_breaks_its_cycle_off_and_one_t
 #[test]
 fn after_a_crash_only_agents_that_were_awake_are_suspects() {
     let crashed = |waiting| Waking { clean: false, ..waking(waiting) };
-    assert_eq!(crashed(vec![service(1, 0)]).suspicion(), Suspicion::None, "it only waited");
-    assert_eq!(crashed(vec![service(1, 0), service(2, 1)]).suspicion(), Suspicion::Once);
+    assert_eq!(crashed(vec![service(1, 0)]).suspicion(), None, "it only waited");
+    assert_eq!(crashed(vec![service(1, 0), service(2, 1)]).suspicion(), Some(0));
     let died = Waiting { deaths: 1, ..service(1, 0) };
-    assert_eq!(crashed(vec![died]).suspicion(), Suspicion::Again, "and this time, too");
+    assert_eq!(crashed(vec![died]).suspicion(), Some(1), "and this time, too");
     let (opened, _) = drive(&mut begin(vec![service(1, 0)]));
     let mut awake = crashed(vec![service(1, 0)]);
     awake.life.open.clone_from(&opened[0].open);
-    assert_eq!(awake.suspicion(), Suspicion::Once);
+    assert_eq!(awake.suspicion(), Some(0));
     awake.clean = true;
-    assert_eq!(awake.suspicion(), Suspicion::None, "nothing crashed");
+    assert_eq!(awake.suspicion(), None, "nothing crashed");
 }
 
 #[test]

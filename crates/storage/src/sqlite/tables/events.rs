@@ -2,7 +2,7 @@
 //! with the words they refer to.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, Fate};
+use agent::event::{Event, EventData, EventKind, Fate, Principal};
 use agent::id::{CycleId, EventId};
 use agent::life::Standing;
 use agent::registry::retired;
@@ -14,6 +14,7 @@ use super::rows::{
     to_json, u32_at, uuid_at,
 };
 use super::session::Session;
+use super::sums;
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// What accepting an event needs to know of its agent.
@@ -93,23 +94,23 @@ pub(crate) fn admit(
         run(db, sql, params![seq, head.agent])?;
         return Ok(None);
     }
-    put_waiting(db, session, head, event.urgent, seq, ms(event.at) + head.debounce)
+    let row = (seq, event.urgent, &event.envelope.principal);
+    put_waiting(db, session, head, row, ms(event.at) + head.debounce)
 }
 
-/// Puts an event of the ledger into the inbox, its attempts begin at none. Returns from when on the
-/// agent is due because of it.
+/// Puts an event of the ledger into the inbox, its attempts begin at none: its seq, whether it is urgent, and whose
+/// it is. Returns from when on the agent is due because of it.
 pub(crate) fn put_waiting(
     db: &Connection,
     session: &Session,
     head: &mut Head,
-    urgent: bool,
-    seq: i64,
+    (seq, urgent, speaker): (i64, bool, &Principal),
     not_before: i64,
 ) -> Outcome<Option<i64>> {
     // What was told before the clock was set back gathers no longer than what comes now.
     let not_before = not_before.min(ms(session.clock.now()) + head.debounce);
-    let sql = "INSERT INTO waiting (agent, seq, urgent, not_before, boot) VALUES (?, ?, ?, ?, ?)";
-    run(db, sql, params![head.agent, seq, urgent, not_before, session.boot])?;
+    let sql = "INSERT INTO waiting (agent, seq, urgent, speaker, not_before, boot) VALUES (?, ?, ?, ?, ?, ?)";
+    run(db, sql, params![head.agent, seq, urgent, sums::speaker(speaker), not_before, session.boot])?;
     let wake = waits::due(head.standing, Some(not_before), head.hold_until);
     head.waiting += 1;
     head.due_at = [head.due_at, wake].into_iter().flatten().min();

@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::events::{Head, put_waiting};
-use super::rows::{all, ms, run};
+use super::rows::{all, ms, principal_at, run};
 use super::session::Session;
 use crate::sqlite::engine::fault::Outcome;
 
 /// What is held of one space, the oldest first, by the partial index over it.
-pub(crate) const HELD: &str = "SELECT seq, urgent FROM event INDEXED BY event_held_in \
+pub(crate) const HELD: &str = "SELECT seq, urgent, principal_kind, principal FROM event INDEXED BY event_held_in \
     WHERE agent = ? AND space = ? AND state = 1 ORDER BY seq LIMIT ?";
 
 /// Counts the event that was just written as held, and notes when time alone lets it go.
@@ -33,20 +33,20 @@ pub(crate) fn release(
     room: &mut u32,
 ) -> Outcome<Option<i64>> {
     let mut held = all(db, HELD, params![head.agent, space, *room + 1], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
+        Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, principal_at(row, 2)?))
     })?;
     let left = if held.len() > *room as usize { held.pop() } else { None };
     let mut wake = None;
-    for (seq, urgent) in held {
+    for (seq, urgent, speaker) in held {
         let sql = "UPDATE event SET state = 0, release_at = NULL WHERE agent = ? AND seq = ?";
         run(db, sql, params![head.agent, seq])?;
-        wake = put_waiting(db, session, head, urgent, seq, ms(at) + head.debounce)?;
+        wake = put_waiting(db, session, head, (seq, urgent, &speaker), ms(at) + head.debounce)?;
         head.held = head.held.saturating_sub(1);
         *room -= 1;
     }
     let sql = "UPDATE inbox_head SET held = ? WHERE agent = ?";
     run(db, sql, params![head.held, head.agent])?;
-    if let Some((seq, _)) = left {
+    if let Some((seq, ..)) = left {
         let sql = "UPDATE event SET release_at = ? WHERE agent = ? AND seq = ?";
         run(db, sql, params![ms(at) + 1, head.agent, seq])?;
     }

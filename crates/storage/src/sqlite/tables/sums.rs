@@ -2,10 +2,12 @@
 //! have changed by themselves must not be read as if somebody had said them. Log entries have one too, over
 //! the bytes of what was thought (`entries`); no other row has.
 
+use agent::event::Principal;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use uuid::Uuid;
 
+use super::rows::principal_columns;
 use crate::sqlite::engine::fault::Outcome;
 
 /// Columns of [`message_is_whole`]: what is summed, which is all that people and agents read of a message
@@ -41,6 +43,12 @@ impl Words<'_> {
         ];
         sum(columns)
     }
+}
+
+/// Whoever said something, as the inbox finds it: others may have the same.
+pub(crate) fn speaker(principal: &Principal) -> i64 {
+    let (kind, principal) = principal_columns(principal);
+    sum([ValueRef::Integer(kind), ValueRef::from(&principal)])
 }
 
 /// Each column with its type and length, so that nothing can move from one into another.

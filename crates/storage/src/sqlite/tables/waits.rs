@@ -17,12 +17,12 @@ pub(crate) struct Lead(AtomicI64);
 
 impl Lead {
     pub(crate) fn new(clock: &dyn Clock) -> Self {
-        Self(AtomicI64::new(lead(clock)))
+        Self(AtomicI64::new(clock.lead()))
     }
 
     /// How far the wall clock was set back since, where it was. Until that is [`Lead::followed`] it is told again.
     pub(crate) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
-        let lead = lead(clock);
+        let lead = clock.lead();
         waits::set_back(self.0.fetch_max(lead, Ordering::Relaxed), lead)
     }
 
@@ -30,10 +30,6 @@ impl Lead {
     pub(crate) fn followed(&self, by: i64) {
         self.0.fetch_sub(by, Ordering::Relaxed);
     }
-}
-
-fn lead(clock: &dyn Clock) -> i64 {
-    ms(clock.now()).saturating_sub_unsigned(clock.monotonic_ms())
 }
 
 /// The wall clock was set back by so much: what is left of every wait stays as it was. Plans are left alone, they

@@ -114,7 +114,6 @@ CREATE TABLE event (
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
 CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
-CREATE INDEX event_speaker ON event(agent, principal_kind, principal, seq) WHERE state = 0;
 CREATE INDEX event_dead ON event(agent, seq) WHERE state = 5;
 CREATE INDEX event_release ON event(release_at) WHERE release_at IS NOT NULL;
 
@@ -123,6 +122,7 @@ CREATE TABLE waiting (
   agent INTEGER NOT NULL,
   seq INTEGER NOT NULL,
   urgent INTEGER NOT NULL,
+  speaker INTEGER NOT NULL,            -- CRC-32 of its principal: what one speaker said is found without the ledger
   not_before INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
   deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed

@@ -106,7 +106,8 @@ pub(super) fn send_again(
             // Why it died is kept: whatever becomes of it now, it was not read in its place.
             let sql = "UPDATE event SET state = 0, step = NULL WHERE agent = ? AND seq = ?";
             run(db, sql, params![row, found.seq])?;
-            let wake = put_waiting(db, session, &mut head, old.urgent, found.seq, ms(at))?;
+            let again = (found.seq, old.urgent, &old.envelope.principal);
+            let wake = put_waiting(db, session, &mut head, again, ms(at))?;
             SentAgain::Waits(waken(wake)?)
         }
         Resend::Release => {
