@@ -34,7 +34,10 @@ impl Keeping {
                     self.wake_up_at(at);
                 }
             }
-            Err(error) => tracing::error!(%error, "the store could not be asked for due work"),
+            Err(error) => {
+                tracing::error!(%error, "the store could not be asked for due work");
+                self.next_sweep = self.clock_ms() + limits::STORE_PROBE_MS;
+            }
         }
         self.look_for_due().await;
         if self.found_to.is_some() {
