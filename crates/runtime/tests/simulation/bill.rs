@@ -9,6 +9,7 @@
 //! | it failed as too long, as invalid, by its surroundings | cut, three times; rebuilt, once; a fallback, one: at once |
 //! | it came to rest for a while, and the rest is over | a rest is durable and grows |
 //! | the store refused, and the pause of `turns.rs` is over | that pause is doubled for each in a row |
+//! | the store refused its opening, and took it since | once in a row: what was thought meanwhile is thought again |
 //! | its commit was not taken, since the lease was lost or its events were taken back | each time once |
 //! | it shows urgent words that the one before did not | they broke into a generation: each time once |
 //! | an operator's word, a clock that was set | each drops one generation, soon |
@@ -51,6 +52,14 @@ enum Paid {
     Word,
 }
 
+/// The store did not take, or not answer, what an activation asked of it.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    at: u64,
+    /// It was to take its opening, and whether it did since.
+    opening: Option<bool>,
+}
+
 /// What happened to one agent on one node since its last request there was begun, and how often in a row
 /// what did not get on was paid for.
 #[derive(Debug, Default)]
@@ -62,7 +71,7 @@ struct Account {
     got_on: bool,
     failed: Option<(u64, ModelError)>,
     rests: Option<u64>,
-    refused: Option<u64>,
+    refused: Option<Refused>,
     lost: bool,
     /// Attempts of this asking beyond its first.
     attempts: u32,
@@ -151,8 +160,9 @@ impl Bill {
     }
 
     /// The store did not take, or not answer, what the agent's activation asked of it.
-    pub(crate) fn refused(&self, agent: AgentId, node: u64, now: u64) {
-        self.at(agent, node, |account| *account.refused.get_or_insert(now));
+    pub(crate) fn refused(&self, agent: AgentId, node: u64, what: Option<CommitKind>, at: u64) {
+        let opening = (what == Some(CommitKind::Open)).then_some(false);
+        self.at(agent, node, |account| *account.refused.get_or_insert(Refused { at, opening }));
     }
 
     /// An operator did something to the agent.
@@ -180,7 +190,8 @@ impl Account {
             return Some(paid);
         }
         let pause = (limits::FAULT_PAUSE_MS << self.refusals.min(16)).min(limits::FAULT_PAUSE_MAX_MS);
-        if self.refused.is_some_and(|at| at + pause <= now) {
+        let works = |refused: &Refused| refused.opening == Some(true) && self.refusals == 0;
+        if self.refused.as_ref().is_some_and(|refused| refused.at + pause <= now || works(refused)) {
             return Some(Paid::Store);
         }
         if self.lost {
@@ -229,6 +240,9 @@ impl Account {
     fn committed(&mut self, changes: &Changes, made: u64, in_row: &mut u32) -> Result<(), String> {
         if self.last.replace(changes.expect) == Some(changes.expect) {
             return Ok(());
+        }
+        if let Some(Refused { opening: Some(taken), .. }) = &mut self.refused {
+            *taken |= changes.kind == CommitKind::Open;
         }
         let rest = changes.rest.as_ref().and_then(|rest| Some((rest.not_before?, rest.reason?)));
         match (changes.kind, rest) {

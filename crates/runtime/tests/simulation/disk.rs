@@ -218,9 +218,9 @@ impl Port {
     }
 
     /// Whether the store did what an activation asked of it.
-    fn answered<T>(&self, agent: AgentId, done: &Result<T, StoreError>) {
+    fn answered<T>(&self, agent: AgentId, what: Option<CommitKind>, done: &Result<T, StoreError>) {
         if done.is_err() {
-            self.nature.bill.refused(agent, self.pulse.node, self.nature.ms());
+            self.nature.bill.refused(agent, self.pulse.node, what, self.nature.ms());
         }
     }
 
@@ -284,7 +284,7 @@ impl Store for Port {
         lease: Lease,
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
-        let (disk, node) = (Arc::clone(&self.disk), self.pulse.node);
+        let (disk, node, kind) = (Arc::clone(&self.disk), self.pulse.node, changes.kind);
         // Sent away for a moment, just before what it says is to be written.
         let said = changes.inward.says.last().map(|message| message.space);
         let unwelcome = said.filter(|_| self.nature.strikes(|faults| faults.unwelcome));
@@ -304,7 +304,7 @@ impl Store for Port {
                 outcome
             });
             let done = done.await;
-            self.answered(lease.agent, &done);
+            self.answered(lease.agent, Some(kind), &done);
             let (outcome, echo) = done?;
             Ok((outcome, self.echo(echo)))
         })
@@ -313,7 +313,7 @@ impl Store for Port {
     fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         Box::pin(async move {
             let seen = self.read(Some(lease.agent), move |sqlite| now(sqlite.glance(lease))).await;
-            self.answered(lease.agent, &seen);
+            self.answered(lease.agent, None, &seen);
             seen
         })
     }

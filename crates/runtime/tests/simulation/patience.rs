@@ -7,6 +7,7 @@
 //! | since | at most | because |
 //! |---|---|---|
 //! | its event was acknowledged, a node was up, the store refused something last | 2 s | a signal or the first sweep wakes it at once; while the store refuses, it is tried each second |
+//! | the same, where the only node that is up was halted when it came | 5 s more | it heard nothing of it: its sweep finds it |
 //! | the same, where the process died while it lived | 10 s more for each other agent | suspects go on one by one |
 //!
 //! This module must not know how turns are given.
@@ -31,6 +32,9 @@ struct Wait {
     excused: BTreeMap<&'static str, u64>,
     /// Whether it lived when its process died.
     suspect: bool,
+    /// The node that acknowledged it, and whether it waited for one that was there before and had slept.
+    node: u64,
+    woken: bool,
     /// What it was seen to wait for last.
     last: String,
 }
@@ -56,11 +60,11 @@ pub(crate) struct Patience(Mutex<Hall>);
 
 impl Patience {
     /// An event of it was acknowledged.
-    pub(crate) fn accepted(&self, token: &str) {
+    pub(crate) fn accepted(&self, token: &str, node: u64) {
         let mut hall = self.0.lock().unwrap();
         if !hall.served.contains_key(token) {
             let suspect = hall.suspect;
-            hall.waits.entry(token.to_owned()).or_insert(Wait { suspect, ..Wait::default() });
+            hall.waits.entry(token.to_owned()).or_insert(Wait { suspect, node, ..Wait::default() });
         }
     }
 
@@ -80,6 +84,7 @@ impl Patience {
         let why = why.or(slow.then_some("a slow question")).or(own);
         for wait in hall.waits.values_mut() {
             wait.suspect |= suspect;
+            wait.woken |= why.is_none() && node.is_some_and(|node| node < wait.node);
             match why {
                 Some(why) => *wait.excused.entry(why).or_default() += ms,
                 None => {
@@ -139,7 +144,8 @@ impl Patience {
                 Wait { excused, .. } if excused.contains_key("no place") => "waited for a place",
                 _ => "waited",
             };
-            let most = WAIT_MS + if wait.suspect { OTHERS * limits::SUSPECT_MS } else { 0 };
+            let suspects = if wait.suspect { OTHERS * limits::SUSPECT_MS } else { 0 };
+            let most = WAIT_MS + suspects + if wait.woken { limits::SWEEP_MS } else { 0 };
             let longest = hall.longest.entry(kind).or_default();
             *longest = (*longest).max(wait.ms);
             let told = format!("{token}: {} ms of at most {most} ms; {wait:?}", wait.ms);

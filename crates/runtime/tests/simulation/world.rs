@@ -393,7 +393,7 @@ impl World {
     fn hear(&mut self) {
         let heard = std::mem::take(&mut *self.answers.lock().unwrap());
         for (index, done) in heard {
-            self.asks[index].asked = None;
+            let node = self.asks[index].asked.take();
             let word = match &done {
                 Ok(Accepted::Fresh { .. }) => "fresh",
                 Ok(Accepted::Duplicate { .. }) => "duplicate",
@@ -405,7 +405,7 @@ impl World {
             if matches!(done, Ok(Accepted::Fresh { .. } | Accepted::Duplicate { .. }))
                 && self.asks[index].token.starts_with("<ring")
             {
-                self.nature.patience.accepted(&self.asks[index].token);
+                self.nature.patience.accepted(&self.asks[index].token, node.unwrap_or(0));
             }
             match done {
                 Ok(Accepted::Fresh { .. }) => {
