@@ -113,6 +113,13 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
     ),
     ("UPDATE waiting SET taken = 1 WHERE seq = 8 AND agent = @ada", "ada", "waiting", "8", "no open cycle"),
     (
+        "UPDATE waiting SET speaker = speaker + 1 WHERE seq = 8 AND agent = @ada",
+        "ada",
+        "waiting",
+        "8",
+        "who said",
+    ),
+    (
         "DELETE FROM commits WHERE n = 2 AND agent = @ada",
         "ada",
         "commits",

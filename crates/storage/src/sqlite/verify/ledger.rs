@@ -16,6 +16,7 @@ use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::tables::events::fate_at;
 use crate::sqlite::tables::inbox::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::tables::rows::{int, u64_at};
+use crate::sqlite::tables::sums;
 
 /// What the inbox should count.
 #[derive(Default)]
@@ -28,7 +29,7 @@ struct Counted {
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
     let (mut last, mut counted, mut order) = (0, Counted::default(), Order::default());
     let sql = format!(
-        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space \
+        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space, w.speaker \
          FROM event e LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
     );
     walk.each("event", &sql, [life.agent], |walk, row| {
@@ -73,6 +74,10 @@ fn event(
     let event = event_at(row)?;
     if let Some(urgent) = row.get::<_, Option<bool>>(NEXT + 4)? {
         walk.hold(urgent == event.urgent, "waiting", seq, || "its urgency is not the event's".into());
+        let speaker = sums::speaker(&event.envelope.principal);
+        walk.hold(row.get(NEXT + 7).is_ok_and(|whose: i64| whose == speaker), "waiting", seq, || {
+            "its `speaker` is not who said the event".into()
+        });
     }
     said(walk, row, seq, &event.data)?;
     let fate = fate_at(row, NEXT)?;
