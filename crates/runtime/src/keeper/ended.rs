@@ -13,8 +13,7 @@ use crate::waits::Wait;
 
 impl Keeping {
     pub(super) fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
-        let idle = matches!(result, Ok(Lived::Rested(Rested::Idle)));
-        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again || (idle && awake.due));
+        let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
         self.house.node.over(agent);
         if matches!(result, Ok(Lived::Rested(_)) | Err(_)) && !again {
@@ -32,6 +31,10 @@ impl Keeping {
             Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
                 self.house.ports.live.go_on(agent);
+                // Something was due, and nothing was found: the clock may have been set back a little meanwhile.
+                if matches!(rested, Rested::Idle) {
+                    self.sweep_soon();
+                }
                 if let Rested::Parked { until: Some(at), reason, .. } = rested {
                     tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
                     // Whatever rang earlier would find nothing to do.

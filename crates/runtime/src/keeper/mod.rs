@@ -59,8 +59,6 @@ struct Awake {
     knock: Arc<Notify>,
     /// Something was signalled meanwhile: look again when it rests.
     again: bool,
-    /// It was found due meanwhile: look again where it rests because it found nothing.
-    due: bool,
 }
 
 /// The running keeper of a node.
@@ -158,7 +156,7 @@ struct Keeping {
     alarms: Alarms,
     /// Monotonic time of the next look for due work.
     next_sweep: u64,
-    /// How far the wall clock was ahead of the monotonic one when both were looked at last.
+    /// How far the wall clock was ahead of the monotonic one at most, since it was set back last.
     lead: i64,
     /// Behind which call the next look for calls that nobody runs goes on.
     taken_up: Option<CallId>,
@@ -174,8 +172,8 @@ impl Keeping {
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Signal(Signal::Resume(agent)) => {
                     self.house.breakers.grant(agent);
-                    self.turns.hurry(agent);
-                    self.look(agent);
+                    // A suspect goes on when its turn comes, which is now.
+                    if self.turns.hurry(agent) { self.admit() } else { self.look(agent) }
                 }
                 Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
                 Event::Tick => self.tick().await,
@@ -321,7 +319,7 @@ impl Keeping {
         let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
         let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
         let task = self.tasks.spawn(async move { (agent, lived(&house, turn, watch, &hear).await) });
-        self.awake.insert(agent, Awake { task, knock, again: false, due: false });
+        self.awake.insert(agent, Awake { task, knock, again: false });
     }
 
     async fn drain(mut self) {

@@ -55,16 +55,16 @@ impl Keeping {
         let now = self.house.ports.clock.now();
         let due = match self.house.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await {
             Ok(due) => due,
-            Err(error) => return tracing::error!(%error, "the store could not be asked who is due"),
+            Err(error) => {
+                self.next_sweep = self.clock_ms() + limits::STORE_PROBE_MS;
+                return tracing::error!(%error, "the store could not be asked who is due");
+            }
         };
         self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
-        // One that is awake has its own reasons to look again, unless it looked before it was due, and one that waits
-        // for a permit is called.
+        // One that is awake has its own reasons to look again, and one that waits for a permit is called.
         for Due { agent, .. } in due {
-            match self.awake.get_mut(&agent) {
-                Some(awake) => awake.due = true,
-                None if self.house.permits.waits(agent) => {}
-                None => self.activate(agent),
+            if !self.awake.contains_key(&agent) && !self.house.permits.waits(agent) {
+                self.activate(agent);
             }
         }
     }

@@ -100,12 +100,14 @@ impl Turns {
         self.line.contains(agent)
     }
 
-    /// An operator's word: the agent does not rest any longer, nor wait behind other suspects.
-    pub(crate) fn hurry(&mut self, agent: AgentId) {
+    /// An operator's word: the agent does not rest any longer, nor wait behind other suspects. Whether it stands
+    /// among those.
+    pub(crate) fn hurry(&mut self, agent: AgentId) -> bool {
         self.suspects.hurry(agent);
         if let Some(fault) = self.faults.get_mut(&agent) {
             fault.until = 0;
         }
+        self.suspects.contains(agent)
     }
 
     /// Whose turn it is; where no place is `free` only that of a suspect, or of somebody who was called.

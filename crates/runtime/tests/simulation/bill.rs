@@ -123,7 +123,10 @@ impl Bill {
         // What a failure paid for may show new words, too: those pay for one more.
         let failed = matches!(paid, Paid::Again | Paid::Shorter | Paid::Rebuilt | Paid::Fallback);
         let unpaid = before.filter(|(cycle, _)| failed && *cycle == shown.0);
-        account.shown = unpaid.or(Some(shown));
+        account.shown = match before {
+            Some((cycle, times)) if paid == Paid::News && cycle == shown.0 => Some((cycle, times + 1)),
+            _ => unpaid.or(Some(shown)),
+        };
         if !matches!(paid, Paid::Step | Paid::News | Paid::Word) {
             let begun = in_vain.entry(agent).or_default();
             begun.push_back(now);

@@ -87,7 +87,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
     let goes = answers::goes(awaited, cycle, open, standing);
     let due = match goes {
         Goes::ToCycle => {
-            let at = (*at).min(session.clock.now());
+            let at = (*at).min(session.now());
             waits::answer(db, row, standing, at)?.then_some(at)
         }
         Goes::ToInbox => {

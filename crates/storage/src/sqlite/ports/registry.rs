@@ -94,9 +94,9 @@ impl Registry for Sqlite {
         config: Option<Value>,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<u64, RegistryError>> {
-        let clock = Arc::clone(&self.inner.session.clock);
+        let session = Arc::clone(&self.inner.session);
         self.administer(move |db| {
-            let now = at.min(clock.now());
+            let now = at.min(session.now());
             agents::amend_agent(db, agent, display_name.as_deref(), config.as_ref(), now)
         })
     }
@@ -107,8 +107,8 @@ impl Registry for Sqlite {
         standing: Standing,
         at: Timestamp,
     ) -> BoxFuture<'_, Result<(), RegistryError>> {
-        let clock = Arc::clone(&self.inner.session.clock);
-        self.administer(move |db| agents::set_standing(db, agent, standing, at.min(clock.now())))
+        let session = Arc::clone(&self.inner.session);
+        self.administer(move |db| agents::set_standing(db, agent, standing, at.min(session.now())))
     }
 
     fn cancel(
@@ -116,8 +116,8 @@ impl Registry for Sqlite {
         agent: AgentId,
         cycle: Option<CycleId>,
     ) -> BoxFuture<'_, Result<CycleId, RegistryError>> {
-        let clock = Arc::clone(&self.inner.session.clock);
-        self.administer(move |db| agents::cancel(db, agent, cycle, clock.now()))
+        let session = Arc::clone(&self.inner.session);
+        self.administer(move |db| agents::cancel(db, agent, cycle, session.now()))
     }
 
     fn cancel_event(&self, agent: AgentId, event: EventId) -> BoxFuture<'_, Result<(), RegistryError>> {

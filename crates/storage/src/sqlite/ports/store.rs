@@ -7,6 +7,7 @@ pub(crate) mod say;
 pub(crate) mod wake;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
@@ -101,15 +102,23 @@ impl Store for Sqlite {
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
         let session = Arc::clone(&self.inner.session);
-        let back = session.lead.set_back(&*session.clock);
+        let followed = Arc::new(AtomicI64::new(0));
+        let by = Arc::clone(&followed);
         let done = self.among(Way::Write, move |db, session| {
-            back.map_or(Ok(()), |by| waits::follow(db, by))?;
+            if let Some(back) = session.lead.set_back(&*session.clock) {
+                waits::follow(db, back)?;
+                // Whatever is written behind it goes by the new time.
+                session.lead.followed(back);
+                by.store(back, Ordering::Relaxed);
+            }
             due::fire_due(db, session, now, limit)
         });
         Box::pin(async move {
-            let woken = done.await?;
-            session.lead.followed(back.unwrap_or(0));
-            Ok(woken)
+            let woken = done.await;
+            if woken.is_err() {
+                session.lead.followed(-followed.load(Ordering::Relaxed));
+            }
+            Ok(woken?)
         })
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn put_waiting(
     not_before: i64,
 ) -> Outcome<Option<i64>> {
     // What was told before the clock was set back gathers no longer than what comes now.
-    let not_before = not_before.min(ms(session.clock.now()) + head.debounce);
+    let not_before = not_before.min(ms(session.now()) + head.debounce);
     let sql = "INSERT INTO waiting (agent, seq, urgent, speaker, not_before, boot) VALUES (?, ?, ?, ?, ?, ?)";
     run(db, sql, params![head.agent, seq, urgent, sums::speaker(speaker), not_before, session.boot])?;
     let wake = waits::due(head.standing, Some(not_before), head.hold_until);

@@ -32,6 +32,7 @@ pub(crate) fn release(
     at: Timestamp,
     room: &mut u32,
 ) -> Outcome<Option<i64>> {
+    let at = at.min(session.now());
     let mut held = all(db, HELD, params![head.agent, space, *room + 1], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, principal_at(row, 2)?))
     })?;

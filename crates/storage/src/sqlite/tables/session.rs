@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agent::port::Clock;
+use jiff::{SignedDuration, Timestamp};
 
 use super::configs::Configs;
 use super::opening::Opening;
@@ -25,6 +26,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// The time by which what is stored goes: where the clock was set back and what is stored has not followed yet,
+    /// it is the one from before.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (now, back) = (self.clock.now(), self.lead.set_back(&*self.clock).unwrap_or(0));
+        now.checked_add(SignedDuration::from_millis(back)).unwrap_or(now)
+    }
+
     /// Nothing is known yet but how it began.
     pub(crate) fn new(opening: Opening, clock: Arc<dyn Clock>) -> Self {
         let (boot, clean, lead) = (opening.boot, opening.clean, Lead::new(&*clock));

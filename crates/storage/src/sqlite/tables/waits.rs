@@ -319,6 +319,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_told_before_the_clock_was_set_back_is_written_before_the_store_has_followed_and_waits_as_long()
+     {
+        let world = World::new().await;
+        world.sql("DELETE FROM waiting WHERE agent = 1; UPDATE inbox_head SET waiting = 0, due_at = NULL WHERE agent = 1".into()).await;
+        let told = world.clock.now();
+        world.jump(-HOUR);
+        world.accept_at(DEBOUNCED, "late", told).await;
+        assert!(!world.serves(DEBOUNCED).await);
+        world.pass(DEBOUNCE - 1);
+        assert!(!world.serves(DEBOUNCED).await);
+        world.pass(1);
+        assert!(world.serves(DEBOUNCED).await);
+    }
+
+    #[tokio::test]
     async fn what_was_accepted_by_a_clock_that_was_ahead_is_served_at_once_after_a_start() {
         let mut world = World::new().await;
         world.jump(-2 * HOUR);

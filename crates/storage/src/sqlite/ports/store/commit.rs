@@ -195,7 +195,7 @@ fn rest(
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;
         notes::end_plans(db, life.agent, n)?;
     }
-    let now = session.clock.now();
+    let now = session.now();
     let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes, now);
     if inbox.taken < life.inbox.taken {
         run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;

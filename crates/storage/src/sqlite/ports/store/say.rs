@@ -164,7 +164,7 @@ fn write_event(
     let before = head.head_seq;
     let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
     if delivery.fate == Fate::Held && head.head_seq > before {
-        let (at, now) = (delivery.event.at, session.clock.now());
+        let (at, now) = (delivery.event.at, session.now());
         held::keep(db, head, delivery.release_at.map(|until| waits::told(until, at, now)))?;
     }
     Ok(due)
