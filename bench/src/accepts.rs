@@ -179,7 +179,7 @@ fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
          VALUES (?, ?, ?, 0, 0, ?, 0, 0, ?, 0, 2, ?, 0, ?, ?, NULL, NULL, NULL, NULL)",
     )?;
     let mut waiting = db.prepare(
-        "INSERT INTO waiting (agent, seq, urgent, speaker, not_before, boot) VALUES (?, ?, 0, 1, ?, 1)",
+        "INSERT INTO waiting (agent, seq, urgent, speaker, deep, not_before, boot) VALUES (?, ?, 0, 1, 0, ?, 1)",
     )?;
     let places = places(&db)?;
     let text = "x".repeat(TEXT_BYTES);

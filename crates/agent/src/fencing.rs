@@ -238,7 +238,7 @@ pub fn inbox_after(inbox: &InboxRow, life: &LifeRow, changes: &Changes, now: Tim
     let rests = closes(changes) || changes.kind == CommitKind::Park || changes.rest.is_some();
     if rests || changes.kind == CommitKind::Open {
         let until = changes.rest.as_ref().and_then(|rest| rest.not_before);
-        inbox.hold_until = until.map(|until| waits::told(until, changes.at, now));
+        inbox.hold_until = until.map(|until| waits::rebased(until, changes.at, now));
         inbox.reason = changes.rest.as_ref().and_then(|rest| rest.reason);
     }
     if closes(changes) || changes.kind == CommitKind::Park {

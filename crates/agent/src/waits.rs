@@ -24,9 +24,9 @@ pub fn set_back(before: i64, lead: i64) -> Option<i64> {
     (back > limits::CLOCK_NOISE_MS).then_some(back)
 }
 
-/// Until when somebody waits who was told so at `at`. Where the clock was set back since, that is ahead of `now`:
-/// the wait is as long as it was meant to be, from `now` on.
-pub fn told(until: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
+/// The end of a wait that was requested at `at` and is written at `now`. If the clock was set back in between, `at`
+/// is later than `now`: the wait keeps its length, counted from `now`.
+pub fn rebased(until: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
     let ahead = at.duration_since(now).max(SignedDuration::ZERO);
     until.checked_sub(ahead).unwrap_or(until)
 }
@@ -111,16 +111,16 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_to_wait_before_the_clock_was_set_back_waits_no_longer_than_it_was_to() {
+    fn a_wait_requested_before_the_clock_was_set_back_keeps_its_length() {
         for (until, at_, expected) in [
             (NOW + 5, NOW, NOW + 5),
             (NOW + 5, NOW - 3, NOW + 5),
             (NOW + 5, NOW + 2, NOW + 3),
             (NOW, NOW + 2, NOW - 2),
         ] {
-            assert_eq!(told(at(until), at(at_), at(NOW)), at(expected), "until {until}, told at {at_}");
+            assert_eq!(rebased(at(until), at(at_), at(NOW)), at(expected), "until {until}, told at {at_}");
         }
-        assert_eq!(told(Timestamp::MIN, Timestamp::MAX, at(NOW)), Timestamp::MIN);
+        assert_eq!(rebased(Timestamp::MIN, Timestamp::MAX, at(NOW)), Timestamp::MIN);
     }
 
     #[test]

@@ -87,8 +87,8 @@ pub enum StoreError {
     Broken(String),
 }
 
-/// The durable truth of the living. What is told at a time that the store's own clock has not reached, since that
-/// was set back, is told now: no wait is longer than it was meant to be.
+/// The durable state of agents. A command may carry a time that the store's clock has not reached, because that clock
+/// was set back: its waits then count from now and keep their length.
 pub trait Store: Send + Sync {
     /// Accepts a message or an event. `request` makes it idempotent by the client's key.
     fn accept(

@@ -124,8 +124,8 @@ fn seeds() -> std::ops::Range<u64> {
 
 /// Worlds behind those that are always lived that broke a promise once, among them: who was innocent waited in every
 /// process until the cause of its death had died of it again (3660), what was due when the clock was set back waited
-/// for the next sweep (4740, 6400), so did what was due when the store worked again (7770), and what was told before it was set back and written after it waited until the
-/// clock was there again (4806).
+/// for the next sweep (4740, 6400), so did what was due when the store worked again (7770), and what was told before
+/// it was set back and written after it waited until the clock was there again (4806).
 #[test]
 fn worlds_that_broke_a_promise_once_do_so_no_more() {
     for seed in [1555, 1722, 1903, 3660, 4740, 4806, 5326, 5854, 5908, 6400, 6951, 7770, 8167, 8334, 9420] {

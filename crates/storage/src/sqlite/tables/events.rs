@@ -5,6 +5,7 @@ use agent::config::Urgency;
 use agent::event::{Event, EventData, EventKind, Fate, Principal};
 use agent::id::{CycleId, EventId};
 use agent::life::Standing;
+use agent::limits;
 use agent::registry::retired;
 use agent::waits;
 use rusqlite::{Connection, Row, params};
@@ -109,8 +110,10 @@ pub(crate) fn put_waiting(
 ) -> Outcome<Option<i64>> {
     // What was told before the clock was set back gathers no longer than what comes now.
     let not_before = not_before.min(ms(session.now()) + head.debounce);
-    let sql = "INSERT INTO waiting (agent, seq, urgent, speaker, not_before, boot) VALUES (?, ?, ?, ?, ?, ?)";
-    run(db, sql, params![head.agent, seq, urgent, sums::speaker(speaker), not_before, session.boot])?;
+    let sql = "INSERT INTO waiting (agent, seq, urgent, speaker, deep, not_before, boot) \
+               VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let (speaker, deep) = (sums::speaker(speaker), head.waiting >= limits::DEEP_FROM);
+    run(db, sql, params![head.agent, seq, urgent, speaker, deep, not_before, session.boot])?;
     let wake = waits::due(head.standing, Some(not_before), head.hold_until);
     head.waiting += 1;
     head.due_at = [head.due_at, wake].into_iter().flatten().min();

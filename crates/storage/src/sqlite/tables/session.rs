@@ -26,8 +26,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The time by which what is stored goes: where the clock was set back and what is stored has not followed yet,
-    /// it is the one from before.
+    /// Now, on the clock that the stored times were written with: until they are shifted after the clock was set
+    /// back, this is the time before that.
     pub(crate) fn now(&self) -> Timestamp {
         let (now, back) = (self.clock.now(), self.lead.set_back(&*self.clock).unwrap_or(0));
         now.checked_add(SignedDuration::from_millis(back)).unwrap_or(now)

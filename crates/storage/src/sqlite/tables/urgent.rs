@@ -1,12 +1,12 @@
-//! What is urgent of what waits, by a partial index over it, and what the same speakers said before it: so many
-//! small rows of the inbox are looked through for that, of which only theirs are read. What urgency means, and who is
-//! heard first, is not known here.
+//! What is urgent of what waits, by a partial index over it, and what the same speakers said before it: among the
+//! first that wait, and behind those by an index that only long inboxes pay for. A look costs the same behind any
+//! backlog. What urgency means, and who is heard first, is not known here.
 
 use agent::event::Principal;
 use agent::inbox::{is_read, speakers};
 use agent::life::Requester;
 use agent::limits;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use super::rows::{all, first, from_json, int, principal_at, principal_columns, u32_at, u64_at};
 use super::sums;
@@ -16,9 +16,12 @@ use crate::sqlite::engine::fault::Outcome;
 const URGENT: &str = "SELECT w.seq, e.principal_kind, e.principal FROM waiting w INDEXED BY waiting_urgent \
     CROSS JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
     WHERE w.agent = ? AND w.urgent = 1 AND w.taken = 0 ORDER BY w.seq DESC LIMIT ?";
-/// What waits that is not taken, the oldest first, and a hash of who said it.
-const SPEAKERS: &str =
-    "SELECT seq, speaker FROM waiting WHERE agent = ? AND seq <= ? AND taken = 0 ORDER BY seq LIMIT ?";
+/// Of the first that wait those that are not taken and not found by index, and a hash of who said each.
+const NEAR: &str = "SELECT seq, speaker FROM \
+    (SELECT seq, speaker, deep, taken FROM waiting WHERE agent = ? ORDER BY seq LIMIT ?) WHERE deep = 0 AND taken = 0";
+/// What arrived behind many others and is not taken, of the speakers with one hash.
+const DEEP: &str = "SELECT seq, speaker FROM waiting INDEXED BY waiting_deep \
+    WHERE agent = ? AND speaker = ? AND deep = 1 AND taken = 0 AND seq <= ? ORDER BY seq LIMIT ?";
 /// What an event weighs, where it is that speaker's.
 const WORD: &str = "SELECT coalesce(octet_length(e.data), 0) + coalesce(octet_length(m.text), 0) FROM event e \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq \
@@ -33,22 +36,27 @@ const WAITS_OF: &str = "SELECT 1 FROM waiting w INDEXED BY waiting_urgent \
     AND w.urgent = 1 AND w.taken = 0 AND e.principal_kind = ? AND e.principal IS ? LIMIT 1";
 
 /// Seqs of what is urgent and of what the same speakers said before it, at most `limit` and as many as are
-/// read: of each speaker from the first that waits.
+/// read: of each speaker from the first that waits, whatever else does.
 pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>> {
     let urgent = all(db, URGENT, params![agent, limit], |row| Ok((u64_at(row, 0)?, principal_at(row, 1)?)))?;
-    let Some((newest, _)) = urgent.first() else { return Ok(Vec::new()) };
+    if urgent.is_empty() {
+        return Ok(Vec::new());
+    }
     let sql = "SELECT requesters FROM life WHERE agent = ?";
     let requesters = first(db, sql, [agent], |row| Ok(row.get::<_, Option<String>>(0)?))?.flatten();
     let requesters: Vec<Requester> =
         requesters.map(|text| from_json(&text, "requesters")).transpose()?.unwrap_or_default();
-    let waiting = all(db, SPEAKERS, params![agent, int(*newest), limits::URGENT_LOOK_MAX], |row| {
-        Ok((u64_at(row, 0)?, row.get::<_, i64>(1)?))
-    })?;
+    let near = all(db, NEAR, params![agent, limits::URGENT_LOOK_MAX], word_at)?;
     let words = urgent.iter().map(|(seq, speaker)| (*seq, speaker));
     let (mut found, mut bytes) = (Vec::new(), 0);
     for (speaker, last) in speakers(words, &requesters) {
         let (sum, (kind, principal)) = (sums::speaker(speaker), principal_columns(speaker));
-        for (seq, _) in waiting.iter().filter(|(seq, whose)| *whose == sum && *seq <= last) {
+        // Two lists in order: what is near stands first, but for old events that were sent again.
+        let mut said: Vec<_> =
+            near.iter().copied().filter(|(seq, whose)| *whose == sum && *seq <= last).collect();
+        said.extend(all(db, DEEP, params![agent, sum, int(last), limit], word_at)?);
+        said.sort_unstable();
+        for (seq, _) in &said {
             let size = first(db, WORD, params![agent, int(*seq), kind, principal], |row| u32_at(row, 0))?;
             // Somebody else's, whose hash is the same.
             let Some(size) = size.map(|size| size as usize) else { continue };
@@ -60,6 +68,10 @@ pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>>
         }
     }
     Ok(found)
+}
+
+fn word_at(row: &Row<'_>) -> Outcome<(u64, i64)> {
+    Ok((u64_at(row, 0)?, row.get(1)?))
 }
 
 /// Whether anything urgent waits that is not taken.
@@ -85,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_urgent_word_and_those_before_it_are_found_by_index() {
+    fn an_urgent_word_and_those_before_it_are_found_by_index_behind_any_backlog() {
         let db = crate::sqlite::engine::schema::open_memory().unwrap();
         let urgent = [URGENT, WAITS, WAITS_OF].map(|sql| (sql, "waiting_urgent"));
-        for (sql, index) in urgent.into_iter().chain([(SPEAKERS, "PRIMARY KEY"), (WORD, "PRIMARY KEY")]) {
+        for (sql, index) in urgent.into_iter().chain([(DEEP, "waiting_deep"), (WORD, "PRIMARY KEY")]) {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let blanks = vec![1i64; plan.parameter_count()];
             let steps = plan.query_map(rusqlite::params_from_iter(blanks), |row| row.get(3)).unwrap();

@@ -123,6 +123,7 @@ CREATE TABLE waiting (
   seq INTEGER NOT NULL,
   urgent INTEGER NOT NULL,
   speaker INTEGER NOT NULL,            -- CRC-32 of its principal: what one speaker said is found without the ledger
+  deep INTEGER NOT NULL,               -- it came behind so many others that it is found by index only
   not_before INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
   deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed
@@ -131,6 +132,7 @@ CREATE TABLE waiting (
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX waiting_urgent ON waiting(agent, seq) WHERE urgent = 1;
+CREATE INDEX waiting_deep ON waiting(agent, speaker, seq) WHERE deep = 1;
 
 CREATE TABLE inbox_head (
   agent INTEGER PRIMARY KEY,

@@ -165,7 +165,7 @@ fn write_event(
     let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
     if delivery.fate == Fate::Held && head.head_seq > before {
         let (at, now) = (delivery.event.at, session.now());
-        held::keep(db, head, delivery.release_at.map(|until| waits::told(until, at, now)))?;
+        held::keep(db, head, delivery.release_at.map(|until| waits::rebased(until, at, now)))?;
     }
     Ok(due)
 }
