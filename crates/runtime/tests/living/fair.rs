@@ -265,6 +265,27 @@ async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_s
     assert_eq!(house.waiting().await, 0, "and all of them are served soon");
 }
 
+#[tokio::test]
+async fn a_suspect_that_an_operator_resumes_goes_before_the_others() {
+    const OPEN: usize = 8 * limits::SUSPECTS_AT_ONCE;
+    let crashed = Crashed::default();
+    let mut house = House::behind(OPEN, 3 * SECOND, crashed.clone()).await;
+    house.call_all().await;
+    house.play.world.pass(SECOND).await.unwrap();
+    house.play.world.kill();
+    crashed.0.lock().unwrap().extend(&house.agents);
+    let before = house.play.model.prompts().len();
+    house.play.world.start();
+    house.play.world.pass(SECOND).await.unwrap();
+    let last = house.agents.pop().unwrap();
+    house.play.world.node().unwrap().resume(last);
+    house.play.world.pass(10 * SECOND).await.unwrap();
+    assert_eq!(house.play.world.reader().agent(last).await.unwrap().unwrap().waiting, 0, "it was its turn");
+    assert!(house.waiting().await > 0, "of the others not all had one");
+    let asked = house.play.model.prompts().len() - before;
+    assert!(asked < OPEN, "so many at once as before: {asked}");
+}
+
 fn info(provider: &str) -> ModelInfo {
     ModelInfo {
         name: format!("{provider}/m"),
