@@ -305,8 +305,9 @@ impl Scene {
         };
         let woken = (waking.waiting.len(), bytes(&waking.waiting), waking.facts.spaces.len());
         let life = self.life().await?;
-        let news = self.store.glance(life.lease).await?.context("a lease")?;
-        let seen = (news.oldest.len(), bytes(&news.oldest), news.facts.spaces.len());
+        let news = self.store.glance(life.lease, None).await?.context("a lease")?;
+        let spaces = news.facts.map_or(0, |facts| facts.spaces.len());
+        let seen = (news.oldest.len(), bytes(&news.oldest), spaces);
         Ok(format!(
             "wake reads {} events of {} B in all and {} spaces, glance {} of {} B and {}",
             woken.0, woken.1, woken.2, seen.0, seen.1, seen.2

@@ -326,8 +326,8 @@ pub struct News {
     pub urgent: Vec<Waiting>,
     /// Calls of the open step that were answered from outside: canceled, or by whoever claimed them.
     pub answered: Vec<(CallId, Outcome)>,
-    /// What the agent's tools and workspace are made from.
-    pub facts: crate::life::Facts,
+    /// What the agent's tools and workspace are made from, unless the caller knows it.
+    pub facts: Option<crate::life::Facts>,
 }
 
 /// Why a commit did not accept one of its calls.

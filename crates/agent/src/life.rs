@@ -452,6 +452,12 @@ pub struct PendingCall {
 }
 
 impl Facts {
+    /// The `rev` up to which nothing need be read again. None where more spaces are known than stand here: which
+    /// of them do depends on what waits.
+    pub fn known(&self) -> Option<u64> {
+        (self.more_spaces == 0).then_some(self.rev)
+    }
+
     /// A space of the agent by id.
     pub fn space(&self, id: SpaceId) -> Option<&SpaceFacts> {
         self.spaces.iter().find(|facts| facts.space.id == id)

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::changes::{Changes, CommitKind, CommitOutcome};
+use agent::changes::{Changes, CommitKind, CommitOutcome, News};
 use agent::cycle::{Cycle, Next, Rested, Setup, Thought};
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
-use agent::port::{Fault, Memo, ModelError, ModelRequest, StoreError, specs};
+use agent::port::{BoxFuture, Fault, Memo, ModelError, ModelRequest, StoreError, specs};
 use agent::prompt::Prompt;
 use agent::run::Spent;
 use agent::update::AgentState;
@@ -155,7 +155,7 @@ pub(crate) async fn live(
     rested.map(Lived::Rested).map_err(|error| Unwritten { error, opened })
 }
 
-impl Waking<'_> {
+impl<'a> Waking<'a> {
     async fn run(&mut self) -> Result<Rested, StoreError> {
         loop {
             if self.house.stopping.is_cancelled() {
@@ -177,7 +177,7 @@ impl Waking<'_> {
                     self.cycle.acted(results);
                 }
                 Next::Look => {
-                    let news = self.ports().store.glance(self.cycle.lease()).await?;
+                    let news = self.glance().await?;
                     self.cycle.looked(news);
                     self.let_go_answered();
                 }
@@ -248,7 +248,7 @@ impl Waking<'_> {
             let CommitOutcome::Committed { glance, .. } = &outcome.0 else { return Ok((outcome, None)) };
             // What came between waking and opening may be urgent.
             if early.is_none() && glance.urgent {
-                let news = house.ports.store.glance(asking.lease).await?;
+                let news = asking.glance().await?;
                 let news = news.filter(|news| asking.cycle.outdated_by(news));
                 early = news.map(|news| Asked::Interrupted(Interrupt::News(news), Some(0)));
             }
@@ -360,7 +360,7 @@ impl Waking<'_> {
             }
             () = stopped => self.cycle.stop(STOPPING),
             () = self.knock.notified() => {
-                let news = self.house.ports.store.glance(self.cycle.lease()).await?;
+                let news = self.glance().await?;
                 self.cycle.looked(news);
                 if !self.cycle.interrupted() {
                     self.let_go_answered();
@@ -457,6 +457,11 @@ impl Waking<'_> {
             self.house.warm.keep(self.agent, Kept { commit_n, window, memo, model });
         }
         rested
+    }
+
+    /// What the world did since the cycle looked.
+    fn glance(&self) -> BoxFuture<'a, Result<Option<News>, StoreError>> {
+        self.house.ports.store.glance(self.cycle.lease(), self.cycle.facts().known())
     }
 
     fn ports(&self) -> &Ports {

@@ -10,7 +10,9 @@ use agent::config::AgentConfig;
 use agent::cycle::{Cycle, Thought};
 use agent::life::Lease;
 use agent::limits;
-use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, Toolbox, Wait};
+use agent::port::{
+    Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, StoreError, Toolbox, Wait,
+};
 use agent::prompt::Prompt;
 use agent::repair::meant;
 use futures_util::{FutureExt, StreamExt};
@@ -87,6 +89,8 @@ impl Asking<'_> {
                 let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
                     Err(interrupt) => {
+                        // The connection ends in a task of its own, which may be run only once this one yields.
+                        tokio::task::yield_now().await;
                         let tokens = stage.generated_tokens();
                         stage.void();
                         return Asked::Interrupted(interrupt, Some(tokens));
@@ -119,6 +123,11 @@ impl Asking<'_> {
             }
             attempt += 1;
         }
+    }
+
+    /// What the world did since the cycle looked.
+    pub(crate) async fn glance(&self) -> Result<Option<News>, StoreError> {
+        self.ports.store.glance(self.lease, self.cycle.facts().known()).await
     }
 
     /// The right to one request, waited for where as many as may be are under way.
@@ -211,7 +220,7 @@ impl Asking<'_> {
                 () = self.knock.notified() => {
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
-                    let news = self.ports.store.glance(self.lease).await.ok().flatten();
+                    let news = self.glance().await.ok().flatten();
                     match news {
                         Some(news) if news.glance.cancel => return Err(Interrupt::Canceled(news)),
                         Some(news) if self.cycle.outdated_by(&news) => {

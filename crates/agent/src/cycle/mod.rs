@@ -271,7 +271,9 @@ impl Cycle {
         if let State::Acting(acting) = &mut self.state {
             acting.answered(news.answered);
         }
-        self.outside.facts = news.facts;
+        if let Some(facts) = news.facts {
+            self.outside.facts = facts;
+        }
     }
 
     /// Whether a generation or a wait should be given up at once.

@@ -128,8 +128,13 @@ pub trait Store: Send + Sync {
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>>;
 
-    /// What the world did meanwhile, with what is behind it; `None` where the lease is lost.
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>>;
+    /// What the world did meanwhile, with what is behind it; `None` where the lease is lost. The facts are left
+    /// out where they are still those of `known_facts` ([`crate::life::Facts::known`]).
+    fn glance(
+        &self,
+        lease: Lease,
+        known_facts: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<News>, StoreError>>;
 
     /// Sets an agent apart of which a record cannot be read: it is suspended, with the reason, until an
     /// operator resumes it. Its events keep waiting, all others live on.

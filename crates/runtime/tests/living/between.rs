@@ -66,8 +66,12 @@ impl<B: Between> Store for Behind<B> {
         self.by.commit(&*self.inner, lease, changes)
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
-        self.inner.glance(lease)
+    fn glance(
+        &self,
+        lease: Lease,
+        known_facts: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
+        self.inner.glance(lease, known_facts)
     }
 
     fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -310,9 +310,14 @@ impl Store for Port {
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
+    fn glance(
+        &self,
+        lease: Lease,
+        known_facts: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
         Box::pin(async move {
-            let seen = self.read(Some(lease.agent), move |sqlite| now(sqlite.glance(lease))).await;
+            let seen =
+                self.read(Some(lease.agent), move |sqlite| now(sqlite.glance(lease, known_facts))).await;
             self.answered(lease.agent, None, &seen);
             seen
         })

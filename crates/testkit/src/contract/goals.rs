@@ -24,7 +24,11 @@ pub async fn goals_are_versioned_and_the_last_word_stands(b: Backend) {
     decision.inward.goals = vec![set(b, Some(a), 2), set(a, None, 1), set(a, None, 9), set(c, Some(b), 5)];
     living.done(&w, decision).await;
     let wanted = vec![goal(a, None, 9), goal(c, Some(b), 5), goal(b, Some(a), 2)];
-    assert_eq!(w.news(living.lease).await.facts.goals, wanted);
+    let facts = w.facts(living.lease).await;
+    assert_eq!(facts.goals, wanted);
+    let known = facts.known();
+    // What is known is not read again, until it changed.
+    assert_eq!(w.b.store.glance(living.lease, known).await.unwrap().unwrap().facts, None);
     let mut decide = living.changes(CommitKind::Decide);
     let over = Goal { status: GoalStatus::Completed, parent: None, ..goal(b, None, 2) };
     decide.inward.goals = vec![
@@ -36,6 +40,8 @@ pub async fn goals_are_versioned_and_the_last_word_stands(b: Backend) {
     ];
     living.done(&w, decide).await;
     let goals = w.b.reader.facts(w.ada).await.unwrap().unwrap().goals;
+    let news = w.b.store.glance(living.lease, known).await.unwrap().unwrap();
+    assert_eq!(news.facts.unwrap().goals, goals);
     assert_eq!(goals, [goal(a, None, 9), over]);
     assert_eq!(w.wake(w.ada).await.facts.goals, goals);
     assert_eq!(w.b.reader.facts(w.bob).await.unwrap().unwrap().goals, []);

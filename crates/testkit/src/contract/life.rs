@@ -318,7 +318,7 @@ async fn planned(w: &World) -> Plan {
     decision.inward.plans = vec![PlanChange::Set(plan.clone())];
     decision.cause = Cause { root: RootId("asked".into()), hop: 3, trust: Trust::Agent };
     living.done(w, decision).await;
-    assert_eq!(w.news(living.lease).await.facts.plans, std::slice::from_ref(&plan));
+    assert_eq!(w.facts(living.lease).await.plans, std::slice::from_ref(&plan));
     let closing = living.closing();
     living.done(w, closing).await;
     plan

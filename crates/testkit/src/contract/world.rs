@@ -8,7 +8,7 @@ use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Event, Fate, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::life::{Lease, OpenCycle, Waking};
+use agent::life::{Facts, Lease, OpenCycle, Waking};
 use agent::message::{ModelMessage, Role};
 use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
 use agent::run::{Ending, Run, Usage};
@@ -147,7 +147,12 @@ impl World {
 
     /// What there is besides, as the agent sees it.
     pub(super) async fn news(&self, lease: Lease) -> News {
-        self.b.store.glance(lease).await.unwrap().expect("the lease is held")
+        self.b.store.glance(lease, None).await.unwrap().expect("the lease is held")
+    }
+
+    /// What the agent knows.
+    pub(super) async fn facts(&self, lease: Lease) -> Facts {
+        self.news(lease).await.facts.expect("nothing was known before")
     }
 }
 

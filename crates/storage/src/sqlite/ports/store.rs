@@ -90,8 +90,13 @@ impl Store for Sqlite {
         })
     }
 
-    fn glance(&self, lease: Lease) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
-        let done = self.look(Who::Living, move |db, _| commit::glance(db, lease).map_err(of(lease.agent)));
+    fn glance(
+        &self,
+        lease: Lease,
+        known_facts: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<News>, StoreError>> {
+        let look = move |db: &Connection| commit::glance(db, lease, known_facts).map_err(of(lease.agent));
+        let done = self.look(Who::Living, move |db, _| look(db));
         Box::pin(async move { Ok(done.await?) })
     }
 

@@ -229,7 +229,7 @@ fn glimpse(db: &Connection, life: &Life) -> Outcome<Glance> {
 }
 
 /// What is behind the glance of a cycle; `None` where the lease is lost.
-pub(super) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
+pub(super) fn glance(db: &Connection, lease: Lease, known_facts: Option<u64>) -> Outcome<Option<News>> {
     let Some(life) = Life::read(db, lease.agent)?.filter(|life| life.row.epoch == lease.epoch) else {
         return Ok(None);
     };
@@ -243,5 +243,9 @@ pub(super) fn glance(db: &Connection, lease: Lease) -> Outcome<Option<News>> {
     }
     let step = life.row.open.zip(life.step);
     let answered = step.map_or(Ok(Vec::new()), |step| calls::answered(db, life.agent, step))?;
-    Ok(Some(News { glance, oldest, urgent, answered, facts: facts(db, life.agent)? }))
+    let facts = match known_facts == Some(glance.facts_rev) {
+        true => None,
+        false => Some(facts(db, life.agent)?),
+    };
+    Ok(Some(News { glance, oldest, urgent, answered, facts }))
 }
