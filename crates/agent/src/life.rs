@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::call::CallRow;
 use crate::config::AgentConfig;
@@ -148,8 +148,9 @@ pub struct OpenCycle {
     pub finishing: Option<Finishing>,
     /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
-    /// What each step did; the store keeps each in a row of its own.
-    #[serde(skip)]
+    /// What each step did. The newest alone is kept here: the store keeps each of the others, which change no more,
+    /// in a row of its own.
+    #[serde(default, serialize_with = "newest")]
     pub steps: Vec<StepReceipt>,
     /// Tokens as reported, those of discarded replies included.
     pub usage: Usage,
@@ -278,6 +279,10 @@ impl Glimpse {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+fn newest<S: Serializer>(steps: &[StepReceipt], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(steps.last())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]

@@ -35,11 +35,10 @@ pub const PEEK_MAX: u32 = 10;
 pub const ADDRESSED_MAX: usize = 256;
 /// Urgent events, with what their senders said before, that one look brings.
 pub const URGENT_MAX: u32 = 100;
-/// An event that arrives behind this many waiting ones is found by its sender through an index. The others are among
-/// the first that wait.
+/// An event that arrives behind this many waiting ones is found by its sender through an index.
 pub const DEEP_FROM: u32 = 256;
-/// Waiting events, from the oldest on, among which a look for urgent ones searches for those others. The rest is room
-/// for old events that an operator sends again, which go before them.
+/// Waiting events, from the oldest on, among which a look for urgent ones searches for those that are not found by
+/// the index. Once so many wait, all are.
 pub const URGENT_LOOK_MAX: u32 = 4 * DEEP_FROM;
 /// What waits, in bytes of texts and payloads, that one waking reads, and one look of each of its two lists. It is
 /// room for whole batches of messages, and for a few of the largest payloads.

@@ -311,6 +311,8 @@ impl<'a> Waking<'a> {
                 self.cycle.thought(thought, now);
             }
             Asked::Interrupted(interrupt, tokens) => {
+                // The model's connection ends in a task of its own, which may be run only once this one yields.
+                tokio::task::yield_now().await;
                 match interrupt {
                     Interrupt::News(news) => {
                         return self.cycle.outdated(news, tokens);

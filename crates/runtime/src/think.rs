@@ -89,8 +89,6 @@ impl Asking<'_> {
                 let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
                     Err(interrupt) => {
-                        // The connection ends in a task of its own, which may be run only once this one yields.
-                        tokio::task::yield_now().await;
                         let tokens = stage.generated_tokens();
                         stage.void();
                         return Asked::Interrupted(interrupt, Some(tokens));

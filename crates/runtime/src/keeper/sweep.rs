@@ -56,7 +56,7 @@ impl Keeping {
         let due = match self.house.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await {
             Ok(due) => due,
             Err(error) => {
-                self.next_sweep = self.clock_ms() + limits::STORE_PROBE_MS;
+                self.next_sweep = self.next_sweep.min(self.clock_ms() + limits::STORE_PROBE_MS);
                 return tracing::error!(%error, "the store could not be asked who is due");
             }
         };

@@ -1,8 +1,9 @@
 //! What the bound on agents' messages keeps back, and what lets it go.
 
-use agent::event::{EventKind, Trust};
+use agent::event::{EventKind, Principal, Trust};
 use agent::id::{EventId, RootId};
-use agent::limits::{HELD_MS, RELEASE_MAX};
+use agent::life::Requester;
+use agent::limits::{HELD_MS, RELEASE_MAX, URGENT_LOOK_MAX};
 use agent::port::{Accepted, SentAgain, Waken};
 use agent::space::NewMessage;
 
@@ -117,6 +118,27 @@ pub async fn time_alone_lets_go_only_so_much_of_one_root(b: Backend) {
     assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("held", (16, 1)));
     w.say(w.team, "go on").await;
     assert_eq!((w.state(w.ada, &id).await, w.counts().await), ("waiting", (18, 0)));
+}
+
+/// However much is let go ahead of a word that had come before it was let go.
+pub async fn what_is_let_go_before_a_persons_words_hides_none_of_them(b: Backend) {
+    let w = world(b).await;
+    w.chain(8 + URGENT_LOOK_MAX + 10).await;
+    w.say(w.family, "deploy").await;
+    let mut living = w.open(w.ada).await;
+    let mut decision = living.decision();
+    let requester = Requester { principal: Principal::Entity(w.husam), space: Some(w.team) };
+    decision.open.as_mut().unwrap().requesters = vec![requester];
+    living.done(&w, decision).await;
+    w.say(w.team, "first").await;
+    let mut now = 50;
+    while w.counts().await.1 > 0 {
+        now += 1;
+        w.b.store.fire_due(at(now), RELEASE_MAX).await.unwrap();
+    }
+    w.say(w.team, "stop!").await;
+    let urgent = w.news(living.lease).await.urgent;
+    assert_eq!(urgent.iter().map(agent::event::Waiting::words).collect::<Vec<_>>(), ["first", "stop!"]);
 }
 
 /// One command lets go only so many; the sweep that comes next goes on, and nothing is left behind.

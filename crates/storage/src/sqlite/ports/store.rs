@@ -110,6 +110,8 @@ impl Store for Sqlite {
         let followed = Arc::new(AtomicI64::new(0));
         let by = Arc::clone(&followed);
         let done = self.among(Way::Write, move |db, session| {
+            // Where it runs again, what it did before was taken back.
+            session.lead.followed(-by.swap(0, Ordering::Relaxed));
             if let Some(back) = session.lead.set_back(&*session.clock) {
                 waits::follow(db, back)?;
                 // Whatever is written behind it goes by the new time.

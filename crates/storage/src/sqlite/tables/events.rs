@@ -116,6 +116,11 @@ pub(crate) fn put_waiting(
     run(db, sql, params![head.agent, seq, urgent, speaker, deep, not_before, session.boot])?;
     let wake = waits::due(head.standing, Some(not_before), head.hold_until);
     head.waiting += 1;
+    if head.waiting == limits::URGENT_LOOK_MAX {
+        // What is let go or sent again goes before what came later: none of these is to be pushed out of sight.
+        let sql = "UPDATE waiting SET deep = 1 WHERE agent = ? AND deep = 0";
+        run(db, sql, [head.agent])?;
+    }
     head.due_at = [head.due_at, wake].into_iter().flatten().min();
     let sql = "UPDATE inbox_head SET head_seq = ?, waiting = waiting + 1, due_at = ? WHERE agent = ?";
     run(db, sql, params![head.head_seq, head.due_at, head.agent])?;

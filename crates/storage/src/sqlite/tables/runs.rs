@@ -12,19 +12,15 @@ use super::rows::{
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// The receipt of the newest step of an open cycle, in a row of its own; with the last commit the run has all.
+/// The receipt of the step before the newest, which the open cycle has itself; with the last commit the run has all.
 pub(crate) fn put_step(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let Some(open) = &changes.open else {
         return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
     };
-    let Some(receipt) = open.steps.last().filter(|_| writes_receipt(changes.kind)) else { return Ok(()) };
-    let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?) \
-               ON CONFLICT (agent, cycle, step) DO UPDATE SET receipt = excluded.receipt";
+    let before = open.steps.iter().rev().nth(1).filter(|_| changes.kind == CommitKind::Decide);
+    let Some(receipt) = before else { return Ok(()) };
+    let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?)";
     run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?]).map(drop)
-}
-
-fn writes_receipt(kind: CommitKind) -> bool {
-    matches!(kind, CommitKind::Decide | CommitKind::Settle)
 }
 
 /// The receipt.
@@ -77,7 +73,7 @@ pub(crate) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
     run(db, sql, row).map(drop)
 }
 
-/// Receipts of the steps of an open cycle.
+/// Receipts of the steps of an open cycle before its newest one.
 pub(crate) fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt>> {
     let sql = "SELECT receipt FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
     all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a receipt"))

@@ -19,9 +19,11 @@ const URGENT: &str = "SELECT w.seq, e.principal_kind, e.principal FROM waiting w
 /// Of the first that wait those that are not taken and not found by index, and a hash of who said each.
 const NEAR: &str = "SELECT seq, speaker FROM \
     (SELECT seq, speaker, deep, taken FROM waiting WHERE agent = ? ORDER BY seq LIMIT ?) WHERE deep = 0 AND taken = 0";
-/// What arrived behind many others and is not taken, of the speakers with one hash.
-const DEEP: &str = "SELECT seq, speaker FROM waiting INDEXED BY waiting_deep \
-    WHERE agent = ? AND speaker = ? AND deep = 1 AND taken = 0 AND seq <= ? ORDER BY seq LIMIT ?";
+/// What arrived behind many others and is not taken, of one speaker.
+const DEEP: &str = "SELECT w.seq, w.speaker FROM waiting w INDEXED BY waiting_deep \
+    CROSS JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
+    WHERE w.agent = ? AND w.speaker = ? AND w.deep = 1 AND w.taken = 0 AND w.seq <= ? \
+    AND e.principal_kind = ? AND e.principal IS ? ORDER BY w.seq LIMIT ?";
 /// What an event weighs, where it is that speaker's.
 const WORD: &str = "SELECT coalesce(octet_length(e.data), 0) + coalesce(octet_length(m.text), 0) FROM event e \
     LEFT JOIN message m ON m.space = e.space AND m.seq = e.from_seq \
@@ -51,10 +53,12 @@ pub(crate) fn seqs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<i64>>
     let (mut found, mut bytes) = (Vec::new(), 0);
     for (speaker, last) in speakers(words, &requesters) {
         let (sum, (kind, principal)) = (sums::speaker(speaker), principal_columns(speaker));
-        // Two lists in order: what is near stands first, but for old events that were sent again.
+        if found.len() >= limit as usize {
+            break;
+        }
         let mut said: Vec<_> =
             near.iter().copied().filter(|(seq, whose)| *whose == sum && *seq <= last).collect();
-        said.extend(all(db, DEEP, params![agent, sum, int(last), limit], word_at)?);
+        said.extend(all(db, DEEP, params![agent, sum, int(last), kind, principal, limit], word_at)?);
         said.sort_unstable();
         for (seq, _) in &said {
             let size = first(db, WORD, params![agent, int(*seq), kind, principal], |row| u32_at(row, 0))?;

@@ -298,6 +298,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_damaged_plan_keeps_nobody_waiting_longer_after_the_clock_was_set_back() {
+        let world = World::new().await;
+        let plan = format!(
+            "INSERT INTO plan (agent, id, from_commit, next_at, fire_at, name, schedule, instruction, root, hop, trust) \
+             VALUES ({HELD}, zeroblob(16), 0, 1, 1, '', 'no schedule', '', '', 0, 0)"
+        );
+        world.sql(plan).await;
+        world.jump(-HOUR);
+        world.due().await;
+        let held = world.store.agent(id(HELD)).await.unwrap().unwrap();
+        assert_eq!(held.standing, Standing::Suspended, "it is set apart");
+        world.pass(length(REFUSED).max(length(DEBOUNCED)));
+        for who in [DEBOUNCED, REFUSED] {
+            assert!(world.serves(who).await, "{who}");
+        }
+    }
+
+    #[tokio::test]
     async fn what_was_told_before_the_clock_was_set_back_and_written_after_it_waits_no_longer_than_it_was_to()
     {
         let world = World::new().await;

@@ -29,7 +29,7 @@ struct Counted {
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
     let (mut last, mut counted, mut order) = (0, Counted::default(), Order::default());
     let sql = format!(
-        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space, w.speaker \
+        "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space, w.speaker, w.deep \
          FROM event e LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
     );
     walk.each("event", &sql, [life.agent], |walk, row| {
@@ -77,6 +77,10 @@ fn event(
         let speaker = sums::speaker(&event.envelope.principal);
         walk.hold(row.get(NEXT + 7).is_ok_and(|whose: i64| whose == speaker), "waiting", seq, || {
             "its `speaker` is not who said the event".into()
+        });
+        let deep: bool = row.get(NEXT + 8)?;
+        walk.hold(deep || life.waiting <= u64::from(limits::URGENT_LOOK_MAX), "waiting", seq, || {
+            "it is not found by its sender behind as many others".into()
         });
     }
     said(walk, row, seq, &event.data)?;

@@ -123,7 +123,7 @@ CREATE TABLE waiting (
   seq INTEGER NOT NULL,
   urgent INTEGER NOT NULL,
   speaker INTEGER NOT NULL,            -- CRC-32 of its principal: what one speaker said is found without the ledger
-  deep INTEGER NOT NULL,               -- it came behind so many others that it is found by index only
+  deep INTEGER NOT NULL,               -- it is found by its sender: many others stood before it
   not_before INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0, -- cycles over it that failed by their content
   deaths INTEGER NOT NULL DEFAULT 0,   -- of the process, while it was being processed
@@ -210,7 +210,7 @@ CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
 CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
 
--- Receipts of the steps of open cycles; a run holds those of its own.
+-- Receipts of the steps of open cycles but the newest, which `life.open` has; a run holds those of its own.
 CREATE TABLE step (
   agent INTEGER NOT NULL,
   cycle BLOB NOT NULL,

@@ -93,7 +93,7 @@ pub(super) fn wake(
     if let Some(open) = &mut life.open {
         calls_ = calls::of_step(db, row, open)?;
         layers_ = layers(db, row, open.id)?;
-        open.steps = steps(db, row, open.id)?;
+        open.steps.splice(..0, steps(db, row, open.id)?);
     }
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Waking {
