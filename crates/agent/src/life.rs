@@ -11,6 +11,7 @@ use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
+use crate::limits::RECEIPTS_KEPT_MAX;
 use crate::run::{StepReceipt, Usage};
 
 /// Whether the agent may live at all.
@@ -148,8 +149,7 @@ pub struct OpenCycle {
     pub finishing: Option<Finishing>,
     /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
-    /// What each step did. The newest alone is kept here: the store keeps each of the others, which change no more,
-    /// in a row of its own.
+    /// What each step did. With the cycle the store keeps the newest few, see [`OpenCycle::receipts`].
     #[serde(default, serialize_with = "newest")]
     pub steps: Vec<StepReceipt>,
     /// Tokens as reported, those of discarded replies included.
@@ -241,6 +241,14 @@ impl OpenCycle {
             opening: Some(id),
         }
     }
+
+    /// Receipts that get rows of their own with the decision that added the newest one: they change no more. A short
+    /// cycle needs no rows, and what is kept with a long one does not grow.
+    pub fn receipts_due(&self) -> &[StepReceipt] {
+        let (rows, kept) = parted(&self.steps);
+        let due = if kept.len() == 1 { RECEIPTS_KEPT_MAX.min(rows.len()) } else { 0 };
+        &rows[rows.len() - due..]
+    }
 }
 
 /// What one step used of which nothing came.
@@ -281,8 +289,13 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+/// Receipts that have rows of their own, and those that have not.
+fn parted(steps: &[StepReceipt]) -> (&[StepReceipt], &[StepReceipt]) {
+    steps.split_at(steps.len().saturating_sub(1) / RECEIPTS_KEPT_MAX * RECEIPTS_KEPT_MAX)
+}
+
 fn newest<S: Serializer>(steps: &[StepReceipt], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(steps.last())
+    to.collect_seq(parted(steps).1)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
@@ -542,4 +555,22 @@ pub enum Window {
     Unchanged,
     /// All of them.
     Loaded(Vec<Arc<Entry>>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_receipt_of_an_open_cycle_is_kept_with_it_or_got_a_row_once() {
+        let mut open = OpenCycle::new(CycleId(uuid::Uuid::nil()), 1, Timestamp::UNIX_EPOCH);
+        let mut rows: Vec<StepReceipt> = Vec::new();
+        for step in 0..3 * RECEIPTS_KEPT_MAX as u32 {
+            open.steps.push(StepReceipt { step, ..StepReceipt::default() });
+            rows.extend_from_slice(open.receipts_due());
+            let kept: OpenCycle = serde_json::from_str(&serde_json::to_string(&open).unwrap()).unwrap();
+            assert!((1..=RECEIPTS_KEPT_MAX).contains(&kept.steps.len()));
+            assert_eq!([rows.clone(), kept.steps].concat(), open.steps);
+        }
+    }
 }

@@ -46,6 +46,8 @@ pub const WAITING_READ_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Generations of one cycle that news may abort; after that it is shown at the next step.
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 
+/// Receipts of steps that are kept with an open cycle; those before them have rows of their own.
+pub const RECEIPTS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
 /// Tokens of one cycle (default of `limits.token_budget`).

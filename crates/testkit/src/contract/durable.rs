@@ -97,7 +97,7 @@ pub async fn receipts_of_steps_survive_a_crash_and_leave_with_their_cycle(b: Bac
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
     let mut steps: Vec<StepReceipt> = Vec::new();
-    for step in 0..3 {
+    for step in 0..10 {
         let tools = vec![format!("tool-{step}")];
         steps.push(StepReceipt { step, tools, ..StepReceipt::default() });
         let mut decision = if step == 0 { living.decision() } else { living.changes(CommitKind::Decide) };

@@ -12,15 +12,17 @@ use super::rows::{
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// The receipt of the step before the newest, which the open cycle has itself; with the last commit the run has all.
-pub(crate) fn put_step(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
+/// Receipts of steps that the open cycle does not keep any more; with the last commit the run has all.
+pub(crate) fn put_steps(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let Some(open) = &changes.open else {
         return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
     };
-    let before = open.steps.iter().rev().nth(1).filter(|_| changes.kind == CommitKind::Decide);
-    let Some(receipt) = before else { return Ok(()) };
     let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?)";
-    run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?]).map(drop)
+    let due = if changes.kind == CommitKind::Decide { open.receipts_due() } else { &[] };
+    for receipt in due {
+        run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?])?;
+    }
+    Ok(())
 }
 
 /// The receipt.
@@ -73,7 +75,7 @@ pub(crate) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
     run(db, sql, row).map(drop)
 }
 
-/// Receipts of the steps of an open cycle before its newest one.
+/// Receipts of the steps of an open cycle that it does not keep itself.
 pub(crate) fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt>> {
     let sql = "SELECT receipt FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
     all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a receipt"))

@@ -210,7 +210,7 @@ CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
 CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
 
--- Receipts of the steps of open cycles but the newest, which `life.open` has; a run holds those of its own.
+-- Receipts of the steps of open cycles but the newest few, which `life.open` has; a run holds those of its own.
 CREATE TABLE step (
   agent INTEGER NOT NULL,
   cycle BLOB NOT NULL,

@@ -60,7 +60,7 @@ pub(super) fn commit(
     if let Some(view) = &changes.view {
         entries::put_view(db, life.agent, n, view)?;
     }
-    runs::put_step(db, life.agent, changes)?;
+    runs::put_steps(db, life.agent, changes)?;
     let mut stages = Stages::before(db, life.agent, changes)?;
     if changes.kind == CommitKind::Open {
         open(db, &mut life, changes, &mut stages)?;
