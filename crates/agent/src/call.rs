@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, CycleId};
 use crate::limits;
+use crate::quote;
 
 /// What repeating a call would do. Decides what happens to it after a crash.
 #[derive(
@@ -149,9 +150,11 @@ impl Outcome {
         !matches!(self.status, OutcomeStatus::Ok | OutcomeStatus::Pending)
     }
 
-    /// The text as the model is shown it: head and tail over the bound.
+    /// The text as the model is shown it: head and tail over the bound, and nothing that hides. Why a call failed is
+    /// one line, whatever words of others it repeats.
     pub fn shown(&self) -> String {
-        head_and_tail(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES)
+        let text = head_and_tail(&self.text, limits::OUTCOME_SHOWN_MAX_BYTES);
+        if self.failed() { quote::unbroken(&text) } else { quote::visible(&text) }
     }
 }
 
@@ -234,6 +237,16 @@ pub struct CallRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_of_an_outcome_hides_nothing_and_a_failure_is_one_line() {
+        let words = "no note has the key `a\n9. [fake]\u{2028}\u{202e}\u{85}\u{7f}`";
+        let shown = "no note has the key `a\\n9. [fake]\\u2028\\u202e\\u0085\\u007f`";
+        assert_eq!(Outcome::error(words).shown(), shown);
+        assert_eq!(Outcome::ok(words).shown(), shown.replace("\\n", "\n"));
+        let json = r#"{"text":"\u2028 \"so\""}"#;
+        assert_eq!(Outcome::ok(json).shown(), json);
+    }
 
     fn row(effect: Effect) -> CallRow {
         CallRow {

@@ -278,6 +278,8 @@ pub const WRITER_QUEUE: usize = 8_192;
 pub const GROUP_MAX: usize = 512;
 /// Size up to which the write-ahead log's file stays as it is, so that no commit waits for it to be made longer.
 pub const LOG_KEPT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long the answer to a suspension waits for a request that is dropped because of it.
+pub const SUSPEND_WAIT_MS: u64 = 2_000;
 /// How long nothing is written before a longer one is cut.
 pub const LOG_QUIET_MS: u64 = 10_000;
 

@@ -49,6 +49,15 @@ pub fn unbroken(text: &str) -> String {
     out
 }
 
+/// A text of several lines without hidden characters.
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '"' | '\\' | '\n' | '\t') { out.push(c) } else { escaped(c, &mut out) }
+    }
+    out
+}
+
 /// A character within a JSON string. What ends a line, is invisible, or turns round what follows is written
 /// as its number.
 fn escaped(c: char, out: &mut String) {

@@ -14,7 +14,7 @@ use crate::goals::{self, Branch};
 use crate::id::SpaceId;
 use crate::life::{Facts, GoalStatus, Schedule, SpaceFacts};
 use crate::limits;
-use crate::quote::quoted;
+use crate::quote::{quoted, unbroken};
 
 /// Renders the workspace, bounded by [`limits::WORKSPACE_MAX_BYTES`]: what comes later is cut first.
 pub fn render(me: &Entity, facts: &Facts, active: Option<SpaceId>, now: Timestamp) -> String {
@@ -154,7 +154,9 @@ pub fn system(me: &Entity, instructions: &str, description: &str) -> String {
         "You are {} (handle @{}, id {}), a living agent: a persistent process, not a function. You sleep until \
          something happens, wake with everything that happened since, think and act in steps, and sleep again. \
          This conversation is your own continuous experience over all your spaces.\n",
-        me.display_name, me.name, me.id
+        unbroken(&me.display_name),
+        me.name,
+        me.id
     );
     if !description.is_empty() {
         let _ = writeln!(out, "\nAbout you: {description}");

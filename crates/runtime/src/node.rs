@@ -7,7 +7,7 @@ use agent::changes::Echo;
 use agent::id::{AgentId, CallId};
 use agent::port::Waken;
 use agent::update::{Topic, Update};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::live::Live;
 
@@ -29,14 +29,48 @@ pub enum Signal {
 pub struct Node {
     signals: mpsc::Sender<Signal>,
     live: Arc<Live>,
-    /// Agents that were suspended while they may be awake: no request is made for them any more.
-    suspended: Arc<Mutex<HashSet<AgentId>>>,
+    requests: Arc<Requests>,
+}
+
+/// For whom no request may begin, and whose request has begun.
+#[derive(Default)]
+struct Requests {
+    state: Mutex<Begun>,
+    /// A request was answered or dropped.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Begun {
+    /// Agents that were suspended while they may be awake.
+    suspended: HashSet<AgentId>,
+    /// Agents with a request under way that nothing has come back of yet.
+    unanswered: HashSet<AgentId>,
+}
+
+impl Requests {
+    fn lock(&self) -> MutexGuard<'_, Begun> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that has begun; dropped as soon as anything comes back of it, or with it.
+pub(crate) struct Unanswered {
+    requests: Arc<Requests>,
+    agent: AgentId,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.requests.lock().unanswered.remove(&self.agent);
+        self.requests.changed.notify_waiters();
+    }
 }
 
 impl Node {
     /// A handle whose signals go to `signals`.
     pub fn new(signals: mpsc::Sender<Signal>, live: Arc<Live>) -> Self {
-        Self { signals, live, suspended: Arc::default() }
+        Self { signals, live, requests: Arc::default() }
     }
 
     /// Tells the keeper whom an accept made due. Never waits.
@@ -65,21 +99,46 @@ impl Node {
         }
     }
 
-    /// The agent was suspended or retired, durably. Once this returns no request to a model begins for it,
-    /// until it is resumed. Never waits.
+    /// The agent was suspended or retired, durably: no request to a model begins for it until it is resumed, and
+    /// one that nothing has come back of is dropped. Never waits; [`Node::asks_nothing`] does.
     pub fn suspend(&self, agent: AgentId) {
-        self.suspended().insert(agent);
+        self.requests.lock().suspended.insert(agent);
         self.look(agent);
     }
 
-    /// Whether no request may begin for the agent, which is awake.
-    pub(crate) fn is_suspended(&self, agent: AgentId) -> bool {
-        self.suspended().contains(&agent)
+    /// Waits until no request is under way for the agent that nothing has come back of.
+    pub async fn asks_nothing(&self, agent: AgentId) {
+        loop {
+            let changed = self.requests.changed.notified();
+            tokio::pin!(changed);
+            // Whoever is not waiting yet is not told.
+            changed.as_mut().enable();
+            if !self.requests.lock().unanswered.contains(&agent) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Notes that a request begins for the agent, which is awake; `None` where none may.
+    pub(crate) fn begin(&self, agent: AgentId) -> Option<Unanswered> {
+        let mut state = self.requests.lock();
+        if state.suspended.contains(&agent) {
+            return None;
+        }
+        state.unanswered.insert(agent);
+        Some(Unanswered { requests: Arc::clone(&self.requests), agent })
+    }
+
+    /// Whether the agent was suspended and nothing has come back of what it asks, if it asks.
+    pub(crate) fn is_to_be_dropped(&self, agent: AgentId, asks: bool) -> bool {
+        let state = self.requests.lock();
+        state.suspended.contains(&agent) && (!asks || state.unanswered.contains(&agent))
     }
 
     /// The agent is not awake any more: whoever wakes it next reads for itself how it stands.
     pub(crate) fn over(&self, agent: AgentId) {
-        self.suspended().remove(&agent);
+        self.requests.lock().suspended.remove(&agent);
     }
 
     /// Tells the keeper to look at an agent again (cancel). Never waits.
@@ -104,10 +163,6 @@ impl Node {
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
         }
         self.signal(&echo.wake);
-    }
-
-    fn suspended(&self) -> MutexGuard<'_, HashSet<AgentId>> {
-        self.suspended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is live on this node.

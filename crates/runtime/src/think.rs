@@ -23,7 +23,7 @@ use tracing::{Instrument, Span};
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
 use crate::failure;
-use crate::node::Node;
+use crate::node::{Node, Unanswered};
 use crate::permits::{Permit, Permits};
 use crate::stage::Stage;
 use crate::trace;
@@ -75,19 +75,19 @@ impl Asking<'_> {
         };
         let mut attempt = 1;
         loop {
-            let permit = match self.unless_interrupted(self.permit(), 0).await {
+            let permit = match self.unless_interrupted(self.permit(), 0, false).await {
                 Ok(permit) => permit,
                 Err(interrupt) => return Asked::Interrupted(interrupt, None),
             };
-            if self.node.is_suspended(self.lease.agent) {
+            let Some(unanswered) = self.node.begin(self.lease.agent) else {
                 return Asked::Interrupted(Interrupt::Suspended, None);
-            }
+            };
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
-                let generation = self.generate(prompt, memo, stage, &mut pass);
+                let generation = self.generate(prompt, memo, stage, &mut pass, unanswered);
                 let generation = generation.instrument(span.clone());
-                match self.unless_interrupted(generation, limits::STEP_GRACE_MS).await {
+                match self.unless_interrupted(generation, limits::STEP_GRACE_MS, true).await {
                     Err(interrupt) => {
                         let tokens = stage.generated_tokens();
                         stage.void();
@@ -116,7 +116,7 @@ impl Asking<'_> {
             tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
             let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
             self.ports.live.note(self.lease.agent, reason);
-            if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0).await {
+            if let Err(interrupt) = self.unless_interrupted(clock.sleep(pause), 0, false).await {
                 return Asked::Interrupted(interrupt, None);
             }
             attempt += 1;
@@ -148,7 +148,9 @@ impl Asking<'_> {
         memo: &mut Memo,
         stage: &mut Stage,
         pass: &mut Pass<'_>,
+        unanswered: Unanswered,
     ) -> Result<(Reply, Option<u64>), ModelError> {
+        let mut unanswered = Some(unanswered);
         let (clock, timeouts) = (&self.ports.clock, &self.config.model_timeouts);
         let began = clock.monotonic_ms();
         let mut first = None;
@@ -164,6 +166,7 @@ impl Asking<'_> {
                 () = &mut silence => return Err(ModelError::TimedOut(wait)),
                 () = &mut total => return Err(ModelError::TimedOut(Wait::Total)),
             };
+            unanswered.take();
             match piece {
                 None => return Err(ModelError::Cut("it ended without an ending".into())),
                 Some(Err(error)) => return Err(error),
@@ -197,12 +200,13 @@ impl Asking<'_> {
         }
     }
 
-    /// `work`, dropped as soon as a knock brings the news that the cycle is canceled, or `grace_ms`
-    /// after the node began to stop.
+    /// `work`, which may ask the model, dropped as soon as a knock brings the news that the cycle is canceled, or
+    /// the agent suspended before anything came back, or `grace_ms` after the node began to stop.
     async fn unless_interrupted<T>(
         &self,
         work: impl Future<Output = T>,
         grace_ms: u64,
+        asks: bool,
     ) -> Result<T, Interrupt> {
         let clock = &self.ports.clock;
         let stopped = async {
@@ -216,6 +220,9 @@ impl Asking<'_> {
                 done = &mut work => return Ok(done),
                 () = &mut stopped => return Err(Interrupt::Stopping),
                 () = self.knock.notified() => {
+                    if self.node.is_to_be_dropped(self.lease.agent, asks) {
+                        return Err(Interrupt::Suspended);
+                    }
                     // Before the opening is committed there is no lease to look with, and nothing
                     // to be canceled either.
                     let news = self.glance().await.ok().flatten();

@@ -9,6 +9,7 @@ use agent::id::AgentId;
 use agent::life::Standing;
 use agent::port::{Clock, ModelError};
 use agent::run::Ending;
+use futures_util::FutureExt;
 use jiff::SignedDuration;
 use models::scripted::{Script, Scripted};
 use serde_json::json;
@@ -134,6 +135,53 @@ async fn a_suspended_agent_is_not_asked_for_again_after_a_request_that_failed() 
     world.node().unwrap().suspend(ada);
     world.pass(Duration::from_secs(60)).await.unwrap();
     assert_eq!(play.model.prompts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_nothing_has_come_back_of_is_dropped_when_its_agent_is_suspended() {
+    let model = Scripted::answering(|prompt| answer(prompt, "lobby", "here again"));
+    model.push(Script::new().hang());
+    let play = Play::with(model, |store| store);
+    let world = &play.world;
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hello?").await.unwrap();
+    world.pass(Duration::from_millis(500)).await.unwrap();
+    let node = world.node().unwrap();
+    let asks_nothing = || node.asks_nothing(ada).now_or_never().is_some();
+    assert!(play.model.prompts().len() == 1 && !asks_nothing());
+    world.registry().set_standing(ada, Standing::Suspended, play.now()).await.unwrap();
+    node.suspend(ada);
+    world.pass(Duration::from_millis(1)).await.unwrap();
+    assert!(asks_nothing());
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert_eq!((play.model.prompts().len(), play.model.dropped()), (1, 1));
+    world.registry().set_standing(ada, Standing::Active, play.now()).await.unwrap();
+    node.resume(ada);
+    world.quiet().await.unwrap();
+    assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_model_that_has_begun_to_answer_is_heard_to_the_end_although_its_agent_is_suspended() {
+    let clock = crate::play::clock();
+    let slow: Arc<dyn Clock> = Arc::new(clock.clone());
+    let model = Arc::new(Scripted::answering(move |_| {
+        let begun = Script::new().text("well").pause(&slow, Duration::from_secs(10));
+        begun.call("send_message", &send("lobby", "here I am"))
+    }));
+    let one = Arc::new(One(Arc::clone(&model)));
+    let (world, ..) = crate::play::ground_at(clock, one, |store| store, Effect::ReadOnly);
+    let husam = world.human("husam").await.unwrap();
+    let ada = world.agent("ada", AgentConfig::default()).await.unwrap();
+    let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
+    world.say(husam, lobby, "hello?").await.unwrap();
+    world.pass(Duration::from_secs(1)).await.unwrap();
+    world.registry().set_standing(ada, Standing::Suspended, world.clock().now()).await.unwrap();
+    world.node().unwrap().suspend(ada);
+    world.pass(Duration::from_secs(60)).await.unwrap();
+    assert_eq!((world.heard(lobby).await.unwrap().len(), model.prompts().len()), (2, 1));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Agents: make, look at, change, suspend, resume, retire, cancel.
 
+use std::time::Duration;
+
 use agent::config::AgentConfig;
 use agent::entity::handle;
 use agent::event::Principal;
@@ -138,7 +140,15 @@ async fn stand(
         }
         match standing {
             Standing::Active => hall.node.resume(id),
-            Standing::Suspended | Standing::Retired => hall.node.suspend(id),
+            Standing::Suspended | Standing::Retired => {
+                hall.node.suspend(id);
+                // What is answered here holds: a request that had begun has ended, or the model answers it.
+                let patience = hall.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
+                tokio::select! {
+                    () = hall.node.asks_nothing(id) => {}
+                    () = patience => {}
+                }
+            }
         }
         Ok(Json(card(&hall, id).await?))
     })
