@@ -100,7 +100,8 @@ pub(super) async fn amend(
     .await
 }
 
-/// Suspends an agent: nothing opens, events keep waiting, an open cycle parks.
+/// Suspends an agent: nothing opens, events keep waiting, an open cycle parks. Once this is answered no request to a
+/// model begins for it; one that nothing has come back of is dropped, one that is being answered is heard to its end.
 #[utoipa::path(post, path = "/v1/agents/{agent}/suspend", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
