@@ -149,7 +149,7 @@ pub struct OpenCycle {
     pub finishing: Option<Finishing>,
     /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
-    /// What each step did. With the cycle the store keeps the newest few, see [`OpenCycle::receipts`].
+    /// What each step did. With the cycle the store keeps the newest few, see [`OpenCycle::receipts_due`].
     #[serde(default, serialize_with = "newest")]
     pub steps: Vec<StepReceipt>,
     /// Tokens as reported, those of discarded replies included.

@@ -32,7 +32,7 @@ pub struct Node {
     requests: Arc<Requests>,
 }
 
-/// For whom no request may begin, and whose request has begun.
+/// Which agents may begin no request to a model, and which have one under way.
 #[derive(Default)]
 struct Requests {
     state: Mutex<Begun>,
@@ -54,7 +54,7 @@ impl Requests {
     }
 }
 
-/// A request that has begun; dropped as soon as anything comes back of it, or with it.
+/// A request that nothing has come back of. Dropped with the first piece of the answer, or with the request.
 pub(crate) struct Unanswered {
     requests: Arc<Requests>,
     agent: AgentId,
@@ -111,7 +111,7 @@ impl Node {
         loop {
             let changed = self.requests.changed.notified();
             tokio::pin!(changed);
-            // Whoever is not waiting yet is not told.
+            // Registered before the look: a change right behind it is not missed.
             changed.as_mut().enable();
             if !self.requests.lock().unanswered.contains(&agent) {
                 return;

@@ -200,8 +200,8 @@ impl Asking<'_> {
         }
     }
 
-    /// `work`, which may ask the model, dropped as soon as a knock brings the news that the cycle is canceled, or
-    /// the agent suspended before anything came back, or `grace_ms` after the node began to stop.
+    /// Runs `work`. Drops it when the cycle is canceled, when the agent is suspended (where `work` `asks` the model:
+    /// only before anything came back), and `grace_ms` after the node began to stop.
     async fn unless_interrupted<T>(
         &self,
         work: impl Future<Output = T>,

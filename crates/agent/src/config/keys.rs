@@ -254,7 +254,13 @@ pub const KEYS: [ConfigKey; 33] = [
         NextCycle,
         "Events that one waking takes, and as many again that a cycle is shown meanwhile.",
     ),
-    key("limits.inbox_max", Whole, Range(10, 1_000_000), AtOnce, "Events that may wait; beyond, what services send is refused, and what is said in spaces still taken."),
+    key(
+        "limits.inbox_max",
+        Whole,
+        Range(10, 1_000_000),
+        AtOnce,
+        "Events that may wait; beyond, what services send is refused, and what is said in spaces still taken.",
+    ),
     key(
         "model_timeouts.connect",
         Whole,

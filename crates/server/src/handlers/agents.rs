@@ -143,11 +143,11 @@ async fn stand(
             Standing::Active => hall.node.resume(id),
             Standing::Suspended | Standing::Retired => {
                 hall.node.suspend(id);
-                // What is answered here holds: a request that had begun has ended, or the model answers it.
-                let patience = hall.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
+                // The answer is a promise: wait until the request under way is dropped or being answered.
+                let timeout = hall.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
                 tokio::select! {
                     () = hall.node.asks_nothing(id) => {}
-                    () = patience => {}
+                    () = timeout => {}
                 }
             }
         }
