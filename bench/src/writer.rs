@@ -32,8 +32,11 @@ const SPACES: usize = 10_000;
 /// Payloads that wait for it, and their bytes.
 const PAYLOADS: usize = 100;
 const PAYLOAD_BYTES: usize = 250_000;
-/// Commands of each kind.
+/// Commands of each kind and round.
 const COMMANDS: usize = 1_000;
+/// Rounds, of which the best counts: where the host of a machine gives its processor to others for some
+/// milliseconds, the kernel counts them to whatever ran. What is ours to pay comes in every round.
+const ROUNDS: usize = 3;
 /// Events that one `done` names.
 const NAMED: u64 = 200;
 /// Held events in each of the spaces in which a person speaks.
@@ -79,12 +82,24 @@ async fn commands(data: &Path) -> Result<Metric> {
     }
     // Before anybody speaks: people's words would be read in place of the payloads.
     let read = scene.reads().await?;
-    let kinds: [(&str, Samples); 4] = [
-        ("decide with done(200 ids)", scene.decisions().await?),
-        ("accept into a full inbox", scene.accepts().await?),
-        ("release of held events", scene.releases().await?),
-        ("fire_due", scene.firings().await?),
-    ];
+    let names =
+        ["decide with done(200 ids)", "accept into a full inbox", "release of held events", "fire_due"];
+    let mut kinds = names.map(|name| (name, None));
+    for round in 0..ROUNDS {
+        let times = [
+            scene.decisions(round).await?,
+            scene.accepts().await?,
+            scene.releases(round).await?,
+            scene.firings().await?,
+        ];
+        for ((_, best), times) in kinds.iter_mut().zip(times) {
+            if best.as_ref().is_none_or(|best: &Samples| times.quantile(1.0) < best.quantile(1.0)) {
+                *best = Some(times);
+            }
+        }
+    }
+    let kinds: Vec<(&str, Samples)> =
+        kinds.into_iter().filter_map(|(name, best)| Some((name, best?))).collect();
     scene.store.close().await?;
     let worst = kinds.iter().map(|(_, times)| times.quantile(1.0)).fold(0.0, f64::max);
     let words: Vec<String> = kinds
@@ -94,7 +109,7 @@ async fn commands(data: &Path) -> Result<Metric> {
         })
         .collect();
     let note = format!(
-        "CPU of the writer's thread per command, the most of {COMMANDS} of each kind, behind {LEDGER} rows of the \
+        "CPU of the writer's thread per command, the most of {COMMANDS} of each kind in the best of {ROUNDS} rounds, behind {LEDGER} rows of the \
          ledger, {SPACES} spaces and {PAYLOADS} payloads of {PAYLOAD_BYTES} B; {}; {read}",
         words.join("; ")
     );
@@ -218,9 +233,9 @@ impl Scene {
         Ok(life)
     }
 
-    async fn decisions(&self) -> Result<Samples> {
+    async fn decisions(&self, round: usize) -> Result<Samples> {
         let mut times = Samples::default();
-        for n in 0..COMMANDS {
+        for n in round * COMMANDS..(round + 1) * COMMANDS {
             let mut life = self.life().await?;
             let mut changes = life.changes(CommitKind::Decide, self.clock.now());
             let first = (n as u64 * 97) % (LEDGER - NAMED);
@@ -279,9 +294,9 @@ impl Scene {
     }
 
     /// A person's word in a space in which much is held.
-    async fn releases(&self) -> Result<Samples> {
+    async fn releases(&self, round: usize) -> Result<Samples> {
         let mut times = Samples::default();
-        for space in self.spaces.iter().take(COMMANDS) {
+        for space in self.spaces.iter().skip(round * COMMANDS).take(COMMANDS) {
             times.push(self.say_in(*space).await?);
         }
         Ok(times)
@@ -320,7 +335,7 @@ fn fill(data: &Path, agent: AgentId, spaces: usize) -> Result<()> {
     let db = Connection::open(data.join("vivarium.db"))?;
     let row: i64 =
         db.query_row("SELECT id FROM entity WHERE uuid = ?", [agent.0.into_bytes()], |row| row.get(0))?;
-    let held = COMMANDS.min(spaces) as u64 * HELD;
+    let held = (ROUNDS * COMMANDS).min(spaces) as u64 * HELD;
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
                INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, principal_kind, principal, \
                channel, trust, root, hop, data) SELECT ?1, i, 'old-' || (i - 1), 2, 0, 1000, 2, zeroblob(16), 0, 1, 'c', \

@@ -98,7 +98,7 @@ pub const PLAN_SLOTS_MAX: usize = 100;
 /// How long a plan waits that finds its agent's inbox full.
 pub const PLAN_POSTPONED_MS: i64 = 60_000;
 /// Held events that one command lets go; the next sweep lets go of more.
-pub const RELEASE_MAX: u32 = 100;
+pub const RELEASE_MAX: u32 = 50;
 /// Agent-to-agent messages per causal root up to which time alone lets held ones go, as a multiple of
 /// `hop_limit`: what is beyond that waits for a person, so that two agents end some time.
 pub const HELD_RELEASES: u32 = 2;

@@ -156,4 +156,25 @@ mod tests {
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
         assert!(error.to_string().contains("some other program"), "{error}");
     }
+
+    #[test]
+    fn a_table_whose_rows_may_be_long_has_a_rowid() {
+        let db = open_memory().unwrap();
+        let sql = "SELECT t.name || '.' || c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c \
+                   WHERE t.schema = 'main' AND t.wr = 1 AND c.type = 'TEXT' ORDER BY 1";
+        let mut texts = db.prepare(sql).unwrap();
+        let texts: Vec<String> =
+            texts.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        // Names, kinds and keys, of bounded length.
+        let short = [
+            "commits.kind",
+            "credential.label",
+            "credential.secret_hash",
+            "member.role",
+            "meta.key",
+            "request.body_hash",
+            "request.key",
+        ];
+        assert_eq!(texts, short);
+    }
 }

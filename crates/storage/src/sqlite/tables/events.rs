@@ -65,6 +65,12 @@ impl Head {
         crate::sqlite::tables::rows::first(db, &sql, [agent], |row| Self::at(row, 0))?
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
     }
+
+    /// Writes what accepting and letting go have changed: once for a command's events, however many they are.
+    pub(crate) fn write(&self, db: &Connection) -> Outcome<()> {
+        let sql = "UPDATE inbox_head SET head_seq = ?, waiting = ?, held = ?, due_at = ? WHERE agent = ?";
+        run(db, sql, params![self.head_seq, self.waiting, self.held, self.due_at, self.agent]).map(drop)
+    }
 }
 
 /// Whether the ledger has the event already.
@@ -90,17 +96,17 @@ pub(crate) fn admit(
         return Ok(None);
     }
     head.head_seq = seq;
-    if *fate != Fate::Waiting {
-        let sql = "UPDATE inbox_head SET head_seq = ? WHERE agent = ?";
-        run(db, sql, params![seq, head.agent])?;
-        return Ok(None);
+    let mut wake = None;
+    if *fate == Fate::Waiting {
+        let row = (seq, event.urgent, &event.envelope.principal);
+        wake = put_waiting(db, session, head, row, ms(event.at) + head.debounce)?;
     }
-    let row = (seq, event.urgent, &event.envelope.principal);
-    put_waiting(db, session, head, row, ms(event.at) + head.debounce)
+    head.write(db)?;
+    Ok(wake)
 }
 
 /// Puts an event of the ledger into the inbox, its attempts begin at none: its seq, whether it is urgent, and whose
-/// it is. Returns from when on the agent is due because of it.
+/// it is. Returns from when on the agent is due because of it. Who calls this writes the head behind it.
 pub(crate) fn put_waiting(
     db: &Connection,
     session: &Session,
@@ -122,8 +128,6 @@ pub(crate) fn put_waiting(
         run(db, sql, [head.agent])?;
     }
     head.due_at = [head.due_at, wake].into_iter().flatten().min();
-    let sql = "UPDATE inbox_head SET head_seq = ?, waiting = waiting + 1, due_at = ? WHERE agent = ?";
-    run(db, sql, params![head.head_seq, head.due_at, head.agent])?;
     Ok(wake)
 }
 

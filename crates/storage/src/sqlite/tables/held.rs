@@ -16,7 +16,7 @@ pub(crate) const HELD: &str = "SELECT seq, urgent, principal_kind, principal FRO
 /// Counts the event that was just written as held, and notes when time alone lets it go.
 pub(crate) fn keep(db: &Connection, head: &mut Head, release_at: Option<Timestamp>) -> Outcome<()> {
     head.held += 1;
-    run(db, "UPDATE inbox_head SET held = held + 1 WHERE agent = ?", [head.agent])?;
+    head.write(db)?;
     let sql = "UPDATE event SET release_at = ? WHERE agent = ? AND seq = ?";
     run(db, sql, params![release_at.map(ms), head.agent, head.head_seq]).map(drop)
 }
@@ -37,24 +37,20 @@ pub(crate) fn release(
         Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, principal_at(row, 2)?))
     })?;
     let left = if held.len() > *room as usize { held.pop() } else { None };
+    let newest = held.last().map_or(0, |(seq, ..)| *seq);
+    let sql = "UPDATE event INDEXED BY event_held_in SET state = 0, release_at = NULL \
+               WHERE agent = ? AND space = ? AND state = 1 AND seq <= ?";
+    run(db, sql, params![head.agent, space, newest])?;
     let mut wake = None;
-    for (seq, urgent, speaker) in held {
-        let sql = "UPDATE event SET state = 0, release_at = NULL WHERE agent = ? AND seq = ?";
-        run(db, sql, params![head.agent, seq])?;
-        wake = put_waiting(db, session, head, (seq, urgent, &speaker), ms(at) + head.debounce)?;
+    for (seq, urgent, speaker) in &held {
+        wake = put_waiting(db, session, head, (*seq, *urgent, speaker), ms(at) + head.debounce)?;
         head.held = head.held.saturating_sub(1);
         *room -= 1;
     }
-    let sql = "UPDATE inbox_head SET held = ? WHERE agent = ?";
-    run(db, sql, params![head.held, head.agent])?;
+    head.write(db)?;
     if let Some((seq, ..)) = left {
         let sql = "UPDATE event SET release_at = ? WHERE agent = ? AND seq = ?";
         run(db, sql, params![ms(at) + 1, head.agent, seq])?;
     }
     Ok(wake)
-}
-
-/// One held event less.
-pub(crate) fn forget(db: &Connection, agent: i64) -> Outcome<()> {
-    run(db, "UPDATE inbox_head SET held = held - 1 WHERE agent = ?", [agent]).map(drop)
 }

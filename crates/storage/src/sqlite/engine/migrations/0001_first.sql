@@ -1,6 +1,8 @@
 -- The first schema. Times are milliseconds since the epoch, ids of ours are 16 bytes. Ids that are
 -- usually UUIDs but may be other text (event, root) are ANY: 16 bytes where they are a UUID.
--- An agent has the rowid of its entity, so that rows that refer to either stay small.
+-- An agent has the rowid of its entity, so that rows that refer to either stay small. Only tables of narrow
+-- rows are WITHOUT ROWID: to find a row in one, SQLite reads whole rows on the way, and a text of some 100 KB
+-- would be paid by whoever looks for its neighbour.
 
 CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
 
@@ -34,7 +36,7 @@ CREATE TABLE config_rev (
   at INTEGER NOT NULL,
   config TEXT NOT NULL,
   PRIMARY KEY (agent, rev)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE space (
   id INTEGER PRIMARY KEY,
@@ -80,7 +82,7 @@ CREATE TABLE message (
   data TEXT,
   crc INTEGER NOT NULL,                -- CRC-32 of what was said, see `sums.rs`
   PRIMARY KEY (space, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX message_uuid ON message(uuid);
 CREATE INDEX message_rev ON message(space, rev);
 CREATE INDEX message_cycle ON message(cycle) WHERE cycle IS NOT NULL;
@@ -110,7 +112,7 @@ CREATE TABLE event (
   release_at INTEGER,                  -- held: when time alone lets it go
   addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
   PRIMARY KEY (agent, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX event_id ON event(agent, id);
 CREATE INDEX event_held ON event(agent, seq) WHERE state = 1;
 CREATE INDEX event_held_in ON event(agent, space, seq) WHERE state = 1;
@@ -184,7 +186,7 @@ CREATE TABLE entry (
   crc INTEGER NOT NULL,                -- CRC-32 of the message's bytes
   message TEXT NOT NULL,
   PRIMARY KEY (agent, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE call (
   agent INTEGER NOT NULL,
@@ -204,7 +206,7 @@ CREATE TABLE call (
   hop INTEGER,                         --   and the hop that they carry
   attempts INTEGER NOT NULL DEFAULT 0, -- detached: times that a later start took it up
   PRIMARY KEY (agent, cycle, step, idx)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX call_id ON call(id);
 CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1;
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
@@ -217,7 +219,7 @@ CREATE TABLE step (
   step INTEGER NOT NULL,
   receipt TEXT NOT NULL,
   PRIMARY KEY (agent, cycle, step)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE view (
   agent INTEGER NOT NULL,
@@ -229,7 +231,7 @@ CREATE TABLE view (
   ranges TEXT NOT NULL,
   summary TEXT,
   PRIMARY KEY (agent, rev)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- The audit of commits; tokens beside, so that skipped cycles cost honestly.
 CREATE TABLE commits (
@@ -267,7 +269,7 @@ CREATE TABLE run (
   reason TEXT,
   summary TEXT,
   PRIMARY KEY (agent, ordinal)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE UNIQUE INDEX run_cycle ON run(cycle);
 
 -- Versioned: valid from one commit of the agent's life up to (not including) another, so that a
@@ -280,7 +282,7 @@ CREATE TABLE memory (
   at INTEGER NOT NULL,
   value TEXT NOT NULL,
   PRIMARY KEY (agent, key, from_commit)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX memory_now ON memory(agent, at) WHERE to_commit IS NULL;
 
 CREATE TABLE goal (
@@ -293,7 +295,7 @@ CREATE TABLE goal (
   status TEXT NOT NULL,
   description TEXT NOT NULL,
   PRIMARY KEY (agent, id, from_commit)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX goal_id ON goal(id);
 CREATE INDEX goal_now ON goal(agent) WHERE to_commit IS NULL;
 
@@ -312,7 +314,7 @@ CREATE TABLE plan (
   fire_at INTEGER,                     -- when to look at it; NULL: over, or its agent may not live
   fired INTEGER,                       -- its last event, since it was set
   PRIMARY KEY (agent, id, from_commit)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX plan_id ON plan(id);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
 CREATE INDEX plan_due ON plan(fire_at) WHERE to_commit IS NULL AND fire_at IS NOT NULL;
@@ -326,7 +328,7 @@ CREATE TABLE layer (
   after INTEGER NOT NULL,              -- stands right behind this entry
   text TEXT NOT NULL,
   PRIMARY KEY (agent, request, idx)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX layer_cycle ON layer(agent, cycle);
 
 -- Idempotency keys, for ever.

@@ -52,20 +52,18 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
     registry::cancel_event(event, &found.fate, taken_by)?;
     set_fate(db, row, found.seq, &Fate::Canceled { reason: None })?;
+    let mut head = Head::read(db, row)?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
-        return held::forget(db, row);
+        head.held = head.held.saturating_sub(1);
+        return head.write(db);
     }
-    let head = Head::read(db, row)?;
+    head.waiting = head.waiting.saturating_sub(1);
     // An open cycle is due by itself, whatever waits.
-    let due = match found.open {
-        Some(_) => head.due_at,
-        None => {
-            let hold = head.hold_until.map(time).transpose()?;
-            due_at(db, session.boot, row, head.standing, hold, session.clock.now())?.map(ms)
-        }
-    };
-    let sql = "UPDATE inbox_head SET waiting = waiting - 1, due_at = ? WHERE agent = ?";
-    run(db, sql, params![due, row]).map(drop)
+    if found.open.is_none() {
+        let hold = head.hold_until.map(time).transpose()?;
+        head.due_at = due_at(db, session.boot, row, head.standing, hold, session.clock.now())?.map(ms);
+    }
+    head.write(db)
 }
 
 /// Gives a dead event up.
@@ -108,6 +106,7 @@ pub(super) fn send_again(
             run(db, sql, params![row, found.seq])?;
             let again = (found.seq, old.urgent, &old.envelope.principal);
             let wake = put_waiting(db, session, &mut head, again, ms(at))?;
+            head.write(db)?;
             SentAgain::Waits(waken(wake)?)
         }
         Resend::Release => {
