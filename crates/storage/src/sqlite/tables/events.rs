@@ -227,9 +227,13 @@ pub(crate) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
 /// how many wait no more.
 pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
     let state = State::of(&retired());
-    let sql = "UPDATE event SET state = ?, reason = ?, release_at = NULL WHERE agent = ? \
-               AND (state = 1 OR seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0))";
-    run(db, sql, params![state.code, state.reason, agent])?;
+    // Two statements, each by its index: one would read the whole ledger.
+    for which in ["state = 1", "seq IN (SELECT seq FROM waiting WHERE agent = ?3 AND taken = 0)"] {
+        let sql = format!(
+            "UPDATE event SET state = ?1, reason = ?2, release_at = NULL WHERE agent = ?3 AND {which}"
+        );
+        run(db, &sql, params![state.code, state.reason, agent])?;
+    }
     let gone = run(db, "DELETE FROM waiting WHERE agent = ? AND taken = 0", [agent])?;
     let gone = u32::try_from(gone).unwrap_or(u32::MAX);
     let sql = "UPDATE inbox_head SET waiting = waiting - ?, held = 0 WHERE agent = ?";

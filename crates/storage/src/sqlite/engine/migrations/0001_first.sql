@@ -296,7 +296,7 @@ CREATE TABLE goal (
   description TEXT NOT NULL,
   PRIMARY KEY (agent, id, from_commit)
 ) STRICT;
-CREATE INDEX goal_id ON goal(id);
+CREATE INDEX goal_id ON goal(id, agent);
 CREATE INDEX goal_now ON goal(agent) WHERE to_commit IS NULL;
 
 CREATE TABLE plan (
@@ -315,7 +315,7 @@ CREATE TABLE plan (
   fired INTEGER,                       -- its last event, since it was set
   PRIMARY KEY (agent, id, from_commit)
 ) STRICT;
-CREATE INDEX plan_id ON plan(id);
+CREATE INDEX plan_id ON plan(id, agent);
 CREATE INDEX plan_now ON plan(agent) WHERE to_commit IS NULL;
 CREATE INDEX plan_due ON plan(fire_at) WHERE to_commit IS NULL AND fire_at IS NOT NULL;
 
