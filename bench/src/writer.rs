@@ -35,7 +35,8 @@ const PAYLOAD_BYTES: usize = 250_000;
 /// Commands of each kind and round.
 const COMMANDS: usize = 1_000;
 /// Rounds, of which the best counts: where the host of a machine gives its processor to others for some
-/// milliseconds, the kernel counts them to whatever ran. What is ours to pay comes in every round.
+/// milliseconds, the kernel counts them to whatever ran. What each command pays comes in every round; what is
+/// paid once (an inbox that becomes deep) may hide in the dearest of them.
 const ROUNDS: usize = 3;
 /// Events that one `done` names.
 const NAMED: u64 = 200;

@@ -2,7 +2,7 @@
 
 use agent::event::{EventKind, Principal, Trust};
 use agent::id::{EventId, RootId};
-use agent::life::Requester;
+use agent::life::{Requester, Standing};
 use agent::limits::{HELD_MS, RELEASE_MAX, URGENT_LOOK_MAX};
 use agent::port::{Accepted, SentAgain, Waken};
 use agent::space::NewMessage;
@@ -168,6 +168,21 @@ pub async fn a_long_release_goes_on_with_the_next_sweep(b: Backend) {
     let waiting = w.b.reader.inbox(w.ada, Some("waiting".into()), everything()).await.unwrap().items;
     assert_eq!(waiting.len(), all as usize + 1);
     assert_eq!((w.counts().await, w.b.store.fire_due(at(60), 10).await.unwrap()), ((all + 1, 1), vec![]));
+}
+
+/// It could not read them, and whatever is broken of it must not leave half of them nowhere.
+pub async fn nothing_is_let_go_to_an_agent_that_is_set_apart(b: Backend) {
+    let w = world(b).await;
+    w.chain(11).await;
+    w.b.store.set_apart(w.ada, "torn".into()).await.unwrap();
+    w.say(w.team, "and I?").await;
+    assert_eq!(
+        (w.counts().await, w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap()),
+        ((9, 3), vec![])
+    );
+    w.b.registry.set_standing(w.ada, Standing::Active, at(50)).await.unwrap();
+    w.say(w.team, "and now?").await;
+    assert_eq!(w.counts().await, (13, 0));
 }
 
 /// Operators have a word there too.

@@ -130,6 +130,7 @@ macro_rules! contract_tests {
             held::time_lets_go_what_was_held_and_wakes_whom_it_was_held_from,
             held::time_alone_lets_go_only_so_much_of_one_root,
             held::a_long_release_goes_on_with_the_next_sweep,
+            held::nothing_is_let_go_to_an_agent_that_is_set_apart,
             held::what_is_let_go_before_a_persons_words_hides_none_of_them,
             held::a_held_event_is_taken_back_or_let_go_by_hand,
             letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,

@@ -66,7 +66,7 @@ impl Head {
             .ok_or_else(|| damaged(format!("agent {agent} has no inbox")))
     }
 
-    /// Writes what accepting and letting go have changed: once for a command's events, however many they are.
+    /// Writes what accepting and letting go have changed: once for all that one release lets go.
     pub(crate) fn write(&self, db: &Connection) -> Outcome<()> {
         let sql = "UPDATE inbox_head SET head_seq = ?, waiting = ?, held = ?, due_at = ? WHERE agent = ?";
         run(db, sql, params![self.head_seq, self.waiting, self.held, self.due_at, self.agent]).map(drop)

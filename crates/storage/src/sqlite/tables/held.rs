@@ -54,3 +54,8 @@ pub(crate) fn release(
     }
     Ok(wake)
 }
+
+/// One held event less. Its head need not be readable for that.
+pub(crate) fn forget(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, "UPDATE inbox_head SET held = held - 1 WHERE agent = ?", [agent]).map(drop)
+}

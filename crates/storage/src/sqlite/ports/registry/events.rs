@@ -52,11 +52,10 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
     registry::cancel_event(event, &found.fate, taken_by)?;
     set_fate(db, row, found.seq, &Fate::Canceled { reason: None })?;
-    let mut head = Head::read(db, row)?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
-        head.held = head.held.saturating_sub(1);
-        return head.write(db);
+        return held::forget(db, row);
     }
+    let mut head = Head::read(db, row)?;
     head.waiting = head.waiting.saturating_sub(1);
     // An open cycle is due by itself, whatever waits.
     if found.open.is_none() {

@@ -92,7 +92,8 @@ pub(super) fn hand_over(
     for HandOver { delivery, by, space, head, apart } in events {
         let mut head = last.take().filter(|last| last.agent == head.agent).unwrap_or(head);
         let at = delivery.event.at;
-        let released = match releases(by, head.held) {
+        // An agent that is apart cannot read what is let go, and a fault on the way would leave half of it nowhere.
+        let released = match releases(by, head.held) && !apart {
             true => held::release(db, session, &mut head, space, at, &mut room).map(drop),
             false => Ok(()),
         };
