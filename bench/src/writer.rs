@@ -36,7 +36,7 @@ const PAYLOAD_BYTES: usize = 250_000;
 const COMMANDS: usize = 1_000;
 /// Rounds, of which the best counts: where the host of a machine gives its processor to others for some
 /// milliseconds, the kernel counts them to whatever ran. What each command pays comes in every round; what is
-/// paid once (an inbox that becomes deep) may hide in the dearest of them.
+/// paid once (an inbox that becomes deep) may hide in one of them, so that the most of any round is told beside it.
 const ROUNDS: usize = 3;
 /// Events that one `done` names.
 const NAMED: u64 = 200;
@@ -86,6 +86,7 @@ async fn commands(data: &Path) -> Result<Metric> {
     let names =
         ["decide with done(200 ids)", "accept into a full inbox", "release of held events", "fire_due"];
     let mut kinds = names.map(|name| (name, None));
+    let mut dearest = 0.0_f64;
     for round in 0..ROUNDS {
         let times = [
             scene.decisions(round).await?,
@@ -94,6 +95,7 @@ async fn commands(data: &Path) -> Result<Metric> {
             scene.firings().await?,
         ];
         for ((_, best), times) in kinds.iter_mut().zip(times) {
+            dearest = dearest.max(times.quantile(1.0));
             if best.as_ref().is_none_or(|best: &Samples| times.quantile(1.0) < best.quantile(1.0)) {
                 *best = Some(times);
             }
@@ -111,8 +113,9 @@ async fn commands(data: &Path) -> Result<Metric> {
         .collect();
     let note = format!(
         "CPU of the writer's thread per command, the most of {COMMANDS} of each kind in the best of {ROUNDS} rounds, behind {LEDGER} rows of the \
-         ledger, {SPACES} spaces and {PAYLOADS} payloads of {PAYLOAD_BYTES} B; {}; {read}",
-        words.join("; ")
+         ledger, {SPACES} spaces and {PAYLOADS} payloads of {PAYLOAD_BYTES} B; {}; in any round at most {} us; {read}",
+        words.join("; "),
+        short(dearest)
     );
     Ok(Metric::new("fair.writer", (worst, "us"), MOST_US, Goal::ValueAtMost(MOST_US), note))
 }

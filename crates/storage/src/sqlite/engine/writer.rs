@@ -21,8 +21,7 @@ use crate::sqlite::engine::fault::{Fault, Outcome, again, classify};
 use crate::sqlite::engine::schema;
 
 /// Frames of the write-ahead log above which it is copied back into the database, so that its file
-/// is used again from the start. The next command waits for that, some milliseconds: half as many would cost
-/// every command a tenth more.
+/// is used again from the start. The next command waits for that, some milliseconds.
 const CHECKPOINT_FRAMES: i64 = 2_000;
 
 /// Figures of the writer since the store was opened.

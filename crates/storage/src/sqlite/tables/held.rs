@@ -37,11 +37,12 @@ pub(crate) fn release(
         Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, principal_at(row, 2)?))
     })?;
     let left = if held.len() > *room as usize { held.pop() } else { None };
-    let newest = held.last().map_or(0, |(seq, ..)| *seq);
-    let sql = "UPDATE event INDEXED BY event_held_in SET state = 0, release_at = NULL \
-               WHERE agent = ? AND space = ? AND state = 1 AND seq <= ?";
-    run(db, sql, params![head.agent, space, newest])?;
     let mut wake = None;
+    if let Some((newest, ..)) = held.last() {
+        let sql = "UPDATE event INDEXED BY event_held_in SET state = 0, release_at = NULL \
+                   WHERE agent = ? AND space = ? AND state = 1 AND seq <= ?";
+        run(db, sql, params![head.agent, space, newest])?;
+    }
     for (seq, urgent, speaker) in &held {
         wake = put_waiting(db, session, head, (*seq, *urgent, speaker), ms(at) + head.debounce)?;
         head.held = head.held.saturating_sub(1);
