@@ -29,8 +29,8 @@ const ROUNDS: usize = 6;
 const TEXT_BYTES: usize = 256;
 /// The name of the store's writer thread.
 const WRITER: &str = "viv-writer";
-/// In how many spaces they speak, each with an agent: all in one, where rows lie close together and
-/// bare inserts cost least, and each in its own, where they cost most.
+/// In how many spaces they speak, each with an agent: all in one, where entries of the
+/// indexes lie close together and bare inserts cost least, and each in its own, where they cost most.
 const CROWDS: [(usize, &str); 2] = [(1, "all in one space"), (PRODUCERS, "each in its own space")];
 
 /// What one round came to.

@@ -334,7 +334,7 @@ impl Scene {
     }
 }
 
-/// Rows that took years to come: a long ledger, held events in the first spaces, plans that are due.
+/// Rows that took years to come: a long ledger, and held events in the first spaces.
 fn fill(data: &Path, agent: AgentId, spaces: usize) -> Result<()> {
     let db = Connection::open(data.join("vivarium.db"))?;
     let row: i64 =

@@ -89,18 +89,18 @@ fn handles_in_line(line: &str, found: &mut Vec<String>) {
         if index % 2 == 1 {
             continue;
         }
-        let mut before = None;
-        for (at, c) in piece.char_indices() {
-            if c == '@' && !before.is_some_and(|b: char| b.is_alphanumeric() || b == '_' || b == '.') {
-                let handle: String = piece[at + 1..].chars().take_while(|c| is_handle_char(*c)).collect();
-                // "@ops-" at the end of a clause still names `ops`.
-                let handle = handle.to_lowercase();
-                if !handle.is_empty() {
-                    found.push(handle.trim_end_matches('-').to_owned());
-                    found.push(handle);
-                }
+        for (at, _) in piece.match_indices('@') {
+            let before = piece[..at].chars().next_back();
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.') {
+                continue;
             }
-            before = Some(c);
+            let handle: String = piece[at + 1..].chars().take_while(|c| is_handle_char(*c)).collect();
+            // "@ops-" at the end of a clause still names `ops`.
+            let handle = handle.to_lowercase();
+            if !handle.is_empty() {
+                found.push(handle.trim_end_matches('-').to_owned());
+                found.push(handle);
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What can stop a command inside its transaction, and what each port makes of it. Whatever is
-//! returned as an error here undoes the command's savepoint.
+//! returned as an error here undoes what the command wrote.
 
 use agent::call::Outcome as Answer;
 use agent::changes::Refusal;

@@ -207,11 +207,11 @@ impl Sqlite {
         }
     }
 
-    /// Runs `work` in a transaction; done, it is on disk.
+    /// Runs `work` in a transaction; done, it is on disk. It may run again, after what it wrote was taken back.
     pub(crate) fn write<T, F>(&self, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
+        F: Fn(&Connection, &Session) -> Outcome<T> + Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {

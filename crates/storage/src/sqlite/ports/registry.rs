@@ -75,16 +75,16 @@ impl Registry for Sqlite {
             if self.look(Who::Doors, |db, _| is_founded(db)).await? {
                 return Ok(false);
             }
-            self.administer(move |db| found(db, founding)).await
+            self.administer(move |db| found(db, founding.clone())).await
         })
     }
 
     fn create_human(&self, new: NewHuman) -> BoxFuture<'_, Result<Entity, RegistryError>> {
-        self.administer(move |db| agents::create_human(db, new))
+        self.administer(move |db| agents::create_human(db, new.clone()))
     }
 
     fn create_agent(&self, new: NewAgent) -> BoxFuture<'_, Result<Entity, RegistryError>> {
-        self.administer(move |db| agents::create_agent(db, new))
+        self.administer(move |db| agents::create_agent(db, new.clone()))
     }
 
     fn amend_agent(
@@ -144,7 +144,7 @@ impl Registry for Sqlite {
         at: Timestamp,
     ) -> BoxFuture<'_, Result<SentAgain, RegistryError>> {
         let done = self.write(move |db, session| {
-            events::send_again(db, session, agent, &event, fresh, request.as_ref(), at)
+            events::send_again(db, session, agent, &event, fresh.clone(), request.as_ref(), at)
         });
         Box::pin(async move { Ok(done.await?) })
     }
@@ -154,7 +154,7 @@ impl Registry for Sqlite {
     }
 
     fn open_space(&self, new: NewSpace) -> BoxFuture<'_, Result<Space, RegistryError>> {
-        self.administer(move |db| spaces::open(db, new))
+        self.administer(move |db| spaces::open(db, new.clone()))
     }
 
     fn amend_space(
@@ -196,7 +196,7 @@ impl Registry for Sqlite {
 impl Sqlite {
     fn administer<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+        work: impl Fn(&Connection) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, RegistryError>> {
         let done = self.write(move |db, _| work(db));
         Box::pin(async move { Ok(done.await?) })

@@ -114,13 +114,14 @@ pub(crate) fn count_detached(db: &Connection, agent: i64) -> Outcome<u32> {
     Ok(first(db, sql, [agent], |row| u32_at(row, 0))?.unwrap_or(0))
 }
 
-/// Calls without an answer: those of the open cycle, and those that go on beyond theirs.
+/// Calls without an answer, in the order in which they were decided (ids of cycles grow with time): those of the
+/// open cycle, and those that go on beyond theirs.
 pub(crate) fn open(db: &Connection, agent: AgentId) -> Outcome<Vec<CallRow>> {
     let limit = limits::PAGE_MAX;
     let sql = format!(
         "SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state = 'detached' UNION ALL \
          SELECT {CALL} FROM call c WHERE c.agent = ?1 AND c.state IN ('planned', 'started') \
-         AND c.cycle = (SELECT open_cycle FROM life WHERE agent = ?1) LIMIT {limit}"
+         AND c.cycle = (SELECT open_cycle FROM life WHERE agent = ?1) ORDER BY cycle, step, idx LIMIT {limit}"
     );
     match agent_row(db, agent.0)? {
         Some(row) => all(db, &sql, [row], |row| call_at(row, 0)),

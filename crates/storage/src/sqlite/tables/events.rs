@@ -31,6 +31,8 @@ pub(crate) struct Head {
     pub(crate) hold_until: Option<i64>,
     pub(crate) held: u32,
     pub(crate) urgency: Urgency,
+    /// `due_at` as it stands in the store: whoever names it in an update pays for the index over it.
+    stored_due_at: Option<i64>,
 }
 
 /// Columns of [`Head::at`], for an `agent a` and its `inbox_head h`.
@@ -57,6 +59,7 @@ impl Head {
                 Some(text) => from_json(&text, "an urgency")?,
                 None => Urgency::default(),
             },
+            stored_due_at: row.get(at + 6)?,
         })
     }
 
@@ -67,9 +70,16 @@ impl Head {
     }
 
     /// Writes what accepting and letting go have changed: once for all that one release lets go.
-    pub(crate) fn write(&self, db: &Connection) -> Outcome<()> {
+    pub(crate) fn write(&mut self, db: &Connection) -> Outcome<()> {
+        let Self { agent, head_seq, waiting, held, due_at, .. } = *self;
+        if due_at == self.stored_due_at {
+            let sql = "UPDATE inbox_head SET head_seq = ?, waiting = ?, held = ? WHERE agent = ?";
+            return run(db, sql, params![head_seq, waiting, held, agent]).map(drop);
+        }
         let sql = "UPDATE inbox_head SET head_seq = ?, waiting = ?, held = ?, due_at = ? WHERE agent = ?";
-        run(db, sql, params![self.head_seq, self.waiting, self.held, self.due_at, self.agent]).map(drop)
+        run(db, sql, params![head_seq, waiting, held, due_at, agent])?;
+        self.stored_due_at = due_at;
+        Ok(())
     }
 }
 
@@ -97,9 +107,13 @@ pub(crate) fn admit(
     }
     head.head_seq = seq;
     let mut wake = None;
-    if *fate == Fate::Waiting {
-        let row = (seq, event.urgent, &event.envelope.principal);
-        wake = put_waiting(db, session, head, row, ms(event.at) + head.debounce)?;
+    match fate {
+        Fate::Waiting => {
+            let row = (seq, event.urgent, &event.envelope.principal);
+            wake = put_waiting(db, session, head, row, ms(event.at) + head.debounce)?;
+        }
+        Fate::Held => head.held += 1,
+        _ => {}
     }
     head.write(db)?;
     Ok(wake)

@@ -13,10 +13,8 @@ use crate::sqlite::engine::fault::Outcome;
 pub(crate) const HELD: &str = "SELECT seq, urgent, principal_kind, principal FROM event INDEXED BY event_held_in \
     WHERE agent = ? AND space = ? AND state = 1 ORDER BY seq LIMIT ?";
 
-/// Counts the event that was just written as held, and notes when time alone lets it go.
-pub(crate) fn keep(db: &Connection, head: &mut Head, release_at: Option<Timestamp>) -> Outcome<()> {
-    head.held += 1;
-    head.write(db)?;
+/// Notes when time alone lets the newest event of an inbox go.
+pub(crate) fn keep(db: &Connection, head: &Head, release_at: Option<Timestamp>) -> Outcome<()> {
     let sql = "UPDATE event SET release_at = ? WHERE agent = ? AND seq = ?";
     run(db, sql, params![release_at.map(ms), head.agent, head.head_seq]).map(drop)
 }
