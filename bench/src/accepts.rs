@@ -165,7 +165,7 @@ fn bare_inserts(data: &Path, group: usize, rounds: usize) -> Result<Samples> {
     for (name, value) in [("journal_mode", "WAL"), ("synchronous", "FULL")] {
         db.pragma_update(None, name, value)?;
     }
-    for (name, value) in [("wal_autocheckpoint", 2_000), ("cache_size", -16_384)] {
+    for (name, value) in [("wal_autocheckpoint", 1_000), ("cache_size", -16_384)] {
         db.pragma_update(None, name, value)?;
     }
     let mut message = db.prepare(

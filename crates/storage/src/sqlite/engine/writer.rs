@@ -22,7 +22,7 @@ use crate::sqlite::engine::schema;
 
 /// Frames of the write-ahead log above which it is copied back into the database, so that its file
 /// is used again from the start. The next command waits for that, some milliseconds.
-const CHECKPOINT_FRAMES: i64 = 2_000;
+const CHECKPOINT_FRAMES: i64 = 1_000;
 
 /// Figures of the writer since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

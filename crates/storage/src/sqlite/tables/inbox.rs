@@ -102,16 +102,16 @@ pub(crate) fn waiting(
     limit: u32,
     bytes: &mut usize,
 ) -> Outcome<Vec<Waiting>> {
-    let (condition, given) = match which {
-        Which::Taken => ("w.taken = 1 AND ?2 = 0", Value::Integer(0)),
-        Which::Others => ("w.taken = 0 AND ?2 = 0", Value::Integer(0)),
+    let (index, condition, given) = match which {
+        Which::Taken => ("INDEXED BY waiting_taken", "w.taken = 1 AND ?2 = 0", Value::Integer(0)),
+        Which::Others => ("", "w.taken = 0 AND ?2 = 0", Value::Integer(0)),
         Which::Urgent => {
             let seqs = urgent::seqs(db, agent, limit)?;
-            ("w.seq IN (SELECT value FROM json_each(?2))", Value::Text(to_json(&seqs)?))
+            ("", "w.seq IN (SELECT value FROM json_each(?2))", Value::Text(to_json(&seqs)?))
         }
     };
     let sql = format!(
-        "SELECT {COLUMNS}, w.attempts, w.deaths FROM waiting w JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
+        "SELECT {COLUMNS}, w.attempts, w.deaths FROM waiting w {index} JOIN event e ON e.agent = w.agent AND e.seq = w.seq \
          {JOINS} WHERE w.agent = ?1 AND {condition} ORDER BY w.seq LIMIT ?3"
     );
     let mut ask = db.prepare_cached(&sql)?;

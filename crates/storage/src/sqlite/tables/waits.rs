@@ -7,9 +7,9 @@ use agent::life::Standing;
 use agent::port::Clock;
 use agent::waits::{self, Waits};
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, ToSql, params};
 
-use super::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_or_none};
+use super::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_at, time_or_none};
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
 /// How far the wall clock is ahead of the one that never jumps, as of the last look at both.
@@ -50,6 +50,16 @@ const AT_START: &str = "SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
     UNION ALL SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
     (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h \
     WHERE h.rest_reason = 0 AND NOT coalesce(h.due_at > ?1, 0)";
+/// The first of what waits, by the index over it: what was accepted before this start comes first.
+const FIRST: &str = "SELECT not_before, boot < ? FROM waiting INDEXED BY waiting_first WHERE agent = ? \
+    ORDER BY boot, not_before LIMIT 1";
+const FROM_BEFORE: &str =
+    "SELECT 1 FROM waiting INDEXED BY waiting_first WHERE agent = ? AND boot < ? LIMIT 1";
+const DUE_BEFORE: &str =
+    "SELECT 1 FROM waiting INDEXED BY waiting_first WHERE agent = ? AND boot < ? AND taken = 0 LIMIT 1";
+const DUE_SINCE: &str = "SELECT 1 FROM waiting INDEXED BY waiting_first WHERE agent = ? AND boot = ? \
+    AND not_before <= ? AND taken = 0 LIMIT 1";
+const GIVE_BACK: &str = "UPDATE waiting INDEXED BY waiting_taken SET taken = 0 WHERE agent = ? AND taken = 1";
 /// Held events that time would let go too late, by the index over those.
 const HELD_AT_START: &str = "UPDATE event SET release_at = ?1 WHERE release_at > ?1";
 
@@ -114,12 +124,26 @@ pub(crate) fn due_at(
     hold: Option<Timestamp>,
     now: Timestamp,
 ) -> Outcome<Option<Timestamp>> {
-    let sql = "SELECT min(not_before), min(boot) < ? FROM waiting WHERE agent = ?";
-    let waits_from = first(db, sql, params![boot, agent], |row| {
-        let before = row.get::<_, Option<bool>>(1)?.unwrap_or(false);
-        Ok(time_or_none(row, 0)?.map(|not_before| waits::first_due(not_before, before, now)))
+    let waits_from = first(db, FIRST, params![boot, agent], |row| {
+        Ok(waits::first_due(time_at(row, 0)?, row.get(1)?, now))
     })?;
-    Ok(waits::due(standing, waits_from.flatten(), hold))
+    Ok(waits::due(standing, waits_from, hold))
+}
+
+/// Whether something that no cycle has taken is due, as [`due_at`] finds it.
+pub(crate) fn is_due(db: &Connection, boot: i64, agent: i64, now: Timestamp) -> Outcome<bool> {
+    let due = |sql, params: &[&dyn ToSql]| db.prepare_cached(sql)?.exists(params);
+    Ok(due(DUE_BEFORE, &[&agent, &boot])? || due(DUE_SINCE, &[&agent, &boot, &ms(now)])?)
+}
+
+/// Whether something waits that was accepted before this start of the store.
+pub(crate) fn is_from_before(db: &Connection, boot: i64, agent: i64) -> Outcome<bool> {
+    Ok(db.prepare_cached(FROM_BEFORE)?.exists(params![agent, boot])?)
+}
+
+/// What the open cycle took is given back.
+pub(crate) fn give_back(db: &Connection, agent: i64) -> Outcome<()> {
+    run(db, GIVE_BACK, [agent]).map(drop)
 }
 
 #[cfg(test)]
@@ -247,6 +271,20 @@ mod tests {
 
         fn jump(&self, ms: i64) {
             self.clock.jump_wall(SignedDuration::from_millis(ms));
+        }
+    }
+
+    #[test]
+    fn what_is_due_and_what_is_taken_is_found_by_index_behind_any_backlog() {
+        let db = crate::sqlite::engine::schema::open_memory().unwrap();
+        let first = [FIRST, FROM_BEFORE, DUE_BEFORE, DUE_SINCE].map(|sql| (sql, "waiting_first"));
+        for (sql, index) in first.into_iter().chain([(GIVE_BACK, "waiting_taken")]) {
+            let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let blanks = vec![1i64; plan.parameter_count()];
+            let steps = plan.query_map(rusqlite::params_from_iter(blanks), |row| row.get(3)).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            assert!(steps[0].contains(index), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step.contains("SCAN") || step.contains("TEMP")), "{steps:?}");
         }
     }
 

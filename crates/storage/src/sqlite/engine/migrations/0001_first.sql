@@ -133,6 +133,8 @@ CREATE TABLE waiting (
   boot INTEGER NOT NULL,               -- the start of the store during which it was accepted
   PRIMARY KEY (agent, seq)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX waiting_first ON waiting(agent, boot, not_before);
+CREATE INDEX waiting_taken ON waiting(agent, seq) WHERE taken = 1;
 CREATE INDEX waiting_urgent ON waiting(agent, seq) WHERE urgent = 1;
 CREATE INDEX waiting_deep ON waiting(agent, speaker, seq) WHERE deep = 1;
 

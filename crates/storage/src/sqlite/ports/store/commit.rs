@@ -21,7 +21,7 @@ use crate::sqlite::tables::messages::places;
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::stages::{Stages, settle};
-use crate::sqlite::tables::waits::due_at;
+use crate::sqlite::tables::waits::{due_at, give_back};
 use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
 
 /// Writes all of `changes` or nothing.
@@ -152,7 +152,7 @@ fn speak(
 /// A cycle begins or is taken over: its events are marked, and what failed before is counted.
 fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages<'_>) -> Outcome<()> {
     if life.inbox.taken > 0 {
-        run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
+        give_back(db, life.agent)?;
     }
     for tried in &changes.tried {
         let sql = "UPDATE waiting SET attempts = ?, deaths = ? WHERE agent = ? AND seq = ?";
@@ -198,7 +198,7 @@ fn rest(
     let now = session.now();
     let (mut inbox, due) = fencing::inbox_after(&life.inbox, &row, changes, now);
     if inbox.taken < life.inbox.taken {
-        run(db, "UPDATE waiting SET taken = 0 WHERE agent = ? AND taken = 1", [life.agent])?;
+        give_back(db, life.agent)?;
     }
     // What came between its last decision and its end, or was given back with it.
     if fencing::closes(changes) && row.standing == Standing::Retired {

@@ -5,7 +5,7 @@ use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::life::{Life, Waking, Window};
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::Outcome;
 use crate::sqlite::tables::calls;
@@ -14,10 +14,11 @@ use crate::sqlite::tables::facts::facts;
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::open_at;
 use crate::sqlite::tables::rows::{
-    ENTITY, bytes, entity_at, first, ms, standing_at, time_or_none, u32_at, u64_at, uuid_or_none,
+    ENTITY, bytes, entity_at, first, standing_at, time_or_none, u32_at, u64_at, uuid_or_none,
 };
 use crate::sqlite::tables::runs::steps;
 use crate::sqlite::tables::session::Session;
+use crate::sqlite::tables::waits::{is_due, is_from_before};
 
 struct Found {
     agent: i64,
@@ -85,7 +86,8 @@ pub(super) fn wake(
     if found.taken > 0 {
         events = waiting(db, row, &Which::Taken, found.taken, &mut bytes)?;
     }
-    if found.waiting > found.taken && !life.is_kept_back(now) && is_due(db, session, row, now)? {
+    if found.waiting > found.taken && !life.is_kept_back(now) && is_due(db, session.boot, row, now)? {
+        // All that waits rides along: that is what was waited for, and nothing is overtaken by what came later.
         events.extend(waiting(db, row, &Which::Others, limit, &mut bytes)?);
         events.sort_by_key(|event| event.seq);
     }
@@ -97,7 +99,7 @@ pub(super) fn wake(
     }
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
     Ok(Some(Waking {
-        clean: session.clean || !(before || stale(db, session, row)?),
+        clean: session.clean || !(before || is_from_before(db, session.boot, row)?),
         died: before && !session.clean,
         facts: facts(db, row)?,
         life,
@@ -111,17 +113,4 @@ pub(super) fn wake(
         layers: layers_,
         cancel,
     }))
-}
-
-/// Whether the first of what waits is due, as [`crate::sqlite::tables::waits::due_at`] finds it. Then all that waits rides along:
-/// that is what was waited for, and nothing is overtaken by what came later.
-fn is_due(db: &Connection, session: &Session, agent: i64, now: Timestamp) -> Outcome<bool> {
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND taken = 0 AND (not_before <= ? OR boot < ?) LIMIT 1";
-    Ok(db.prepare_cached(sql)?.exists(params![agent, ms(now), session.boot])?)
-}
-
-/// Whether something waits that was accepted before this start of a store that had crashed.
-fn stale(db: &Connection, session: &Session, agent: i64) -> Outcome<bool> {
-    let sql = "SELECT 1 FROM waiting WHERE agent = ? AND boot < ? LIMIT 1";
-    Ok(db.prepare_cached(sql)?.exists(params![agent, session.boot])?)
 }
