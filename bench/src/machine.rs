@@ -12,7 +12,7 @@ use crate::measure::{Samples, timed};
 /// One frame of a write-ahead log: a page and its header.
 const FRAME: usize = 4096 + 24;
 /// Frames of the file that is written over and over, as a recycled log is.
-const FRAMES: usize = 2_000;
+const FRAMES: usize = 1_000;
 
 /// Writes as the store's log does, and nothing else: the floor of everything durable.
 pub(crate) struct Disk {

@@ -35,6 +35,24 @@ pub(crate) enum Fault {
     Gone(Vec<u64>),
 }
 
+impl Fault {
+    /// Whether a command of ours found it out by itself, between two statements; any other may have come in the middle
+    /// of one.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Sql(_) | Self::Store(_) | Self::Torn(..) => false,
+            Self::Denied(_)
+            | Self::Config(_)
+            | Self::Refused(_)
+            | Self::Lost
+            | Self::Canceled
+            | Self::Barred
+            | Self::Answered(_)
+            | Self::Gone(_) => true,
+        }
+    }
+}
+
 /// What a command comes to.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 

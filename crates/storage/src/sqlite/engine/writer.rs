@@ -83,14 +83,33 @@ impl Counters {
     }
 }
 
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// What it wrote is to be kept.
+    Done,
+    /// By a refusal of its own: what it wrote until then has been counted.
+    Refused,
+    /// By an error: nobody knows what it wrote. SQLite counts no row of a statement that failed in the middle.
+    Failed,
+}
+
 /// One command, whatever it does.
 pub(crate) trait Work: Send {
-    /// Does it; whether what it wrote is to be kept. It may be asked again, after all of that was taken back.
-    fn run(&mut self, db: &Connection) -> bool;
+    /// Does it. It may be asked again, after all that it wrote was taken back.
+    fn run(&mut self, db: &Connection) -> End;
     /// The store's error that it ended with, if it did.
     fn error(&self) -> Option<StoreError>;
     /// Answers: as it ended, or with the error of the group.
     fn finish(self: Box<Self>, group: Result<(), StoreError>);
+}
+
+/// What commands change in memory along with what they write.
+pub(crate) trait Memory: Send {
+    /// What was written is on disk.
+    fn kept(&self);
+    /// What was written was taken back.
+    fn taken_back(&self);
 }
 
 /// A command and who waits for it.
@@ -115,14 +134,18 @@ where
     T: Send + 'static,
     F: Fn(&Connection) -> Outcome<T> + Send + 'static,
 {
-    fn run(&mut self, db: &Connection) -> bool {
+    fn run(&mut self, db: &Connection) -> End {
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(db))).unwrap_or_else(|_| {
             let text = "a command panicked; nothing of it was written";
             Err(Fault::Store(StoreError::Damaged(text.into())))
         });
-        let keep = outcome.is_ok();
+        let end = match &outcome {
+            Ok(_) => End::Done,
+            Err(fault) if fault.is_refusal() => End::Refused,
+            Err(_) => End::Failed,
+        };
         self.outcome = Some(outcome);
-        keep
+        end
     }
 
     fn error(&self) -> Option<StoreError> {
@@ -143,83 +166,94 @@ where
     }
 }
 
-/// Runs one group and answers its commands. The error is that of the group, once they know it.
+/// Runs commands in one transaction and answers them. There are no savepoints: for each, SQLite would copy every page
+/// before it is changed, a quarter of what an accept costs. Where a command fails after it may have written, which is
+/// rare, all is taken back: those before it run again and are committed, it is answered, and those behind it follow.
+/// So each failure costs one more commit at most, and no command runs more than twice for the failure of another.
+///
+/// The error is that of a commit or of the file; whom it concerns has been told.
 pub(crate) fn serve(
     db: &Connection,
     counters: &Counters,
+    memory: &dyn Memory,
     mut group: Vec<Box<dyn Work>>,
 ) -> Result<(), StoreError> {
-    let before = db.total_changes();
-    let result = transact(db, &mut group);
-    counters.commands.fetch_add(group.len() as u64, Ordering::Relaxed);
-    let rows = db.total_changes().saturating_sub(before);
-    if result.is_ok() && rows > 0 {
-        counters.rows.fetch_add(rows, Ordering::Relaxed);
-        counters.groups.fetch_add(1, Ordering::Relaxed);
-        failpoint::hit!("group.committed");
+    while !group.is_empty() {
+        let failed = match transact(db, counters, memory, &mut group) {
+            Ok(Some(failed)) => failed,
+            done => return answer(counters, group, done.map(drop)),
+        };
+        let behind = group.split_off(failed + 1);
+        let failed = group.split_off(failed);
+        let before = serve(db, counters, memory, group);
+        answer(counters, failed, Ok(()))?;
+        if before.is_err() {
+            return answer(counters, behind, before);
+        }
+        group = behind;
     }
-    for work in group {
+    Ok(())
+}
+
+fn answer(
+    counters: &Counters,
+    works: Vec<Box<dyn Work>>,
+    result: Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    counters.commands.fetch_add(works.len() as u64, Ordering::Relaxed);
+    for work in works {
         work.finish(result.as_ref().copied().map_err(again));
     }
     result
 }
 
-fn transact(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
-    let done = step(db, "BEGIN IMMEDIATE").and_then(|()| match group {
-        [only] => alone(db, only.as_mut()),
-        group => {
-            together(db, group)?;
-            failpoint::hit!("group.before_commit");
-            step(db, "COMMIT")
-        }
+/// Runs and commits them all, or none where one failed: which one.
+fn transact(
+    db: &Connection,
+    counters: &Counters,
+    memory: &dyn Memory,
+    group: &mut [Box<dyn Work>],
+) -> Result<Option<usize>, StoreError> {
+    let before = db.total_changes();
+    let done = step(db, "BEGIN IMMEDIATE").and_then(|()| {
+        let failed = first_failed(db, group)?;
+        failpoint::hit!("group.before_commit");
+        step(db, if failed.is_none() { "COMMIT" } else { "ROLLBACK" })?;
+        Ok(failed)
     });
-    if done.is_err() && !db.is_autocommit() {
-        // Nothing of a group that failed may stay; if even this fails the file is not ours to mend.
-        step(db, "ROLLBACK")?;
+    let rows = db.total_changes().saturating_sub(before);
+    counters.rows.fetch_add(rows, Ordering::Relaxed);
+    if !matches!(done, Ok(None)) {
+        memory.taken_back();
+        if !db.is_autocommit() {
+            // Nothing of a group that failed may stay; if even this fails the file is not ours to mend.
+            step(db, "ROLLBACK")?;
+        }
+        return done;
+    }
+    memory.kept();
+    if rows > 0 {
+        counters.groups.fetch_add(1, Ordering::Relaxed);
+        failpoint::hit!("group.committed");
     }
     done
 }
 
-/// A command without company: the transaction is its own.
-fn alone(db: &Connection, work: &mut dyn Work) -> Result<(), StoreError> {
-    let keep = work.run(db);
-    still_open(db, work)?;
-    step(db, if keep { "COMMIT" } else { "ROLLBACK" })
-}
-
-/// SQLite takes a whole transaction back by itself (disk full, IO error): then no command happened.
-fn still_open(db: &Connection, work: &dyn Work) -> Result<(), StoreError> {
-    if db.is_autocommit() {
-        return Err(work.error().unwrap_or_else(|| StoreError::Broken("a transaction was lost".into())));
-    }
-    Ok(())
-}
-
-/// Runs commands one behind the other without savepoints: for each, SQLite would copy every page before it is changed,
-/// which costs a quarter of an accept. Only where one fails after it has written, which is rare, all is taken back and
-/// all run again, each in a savepoint of its own.
-fn together(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<(), StoreError> {
-    for at in 0..group.len() {
-        let (work, before) = (group[at].as_mut(), db.total_changes());
-        let keep = work.run(db);
-        still_open(db, work)?;
-        if !keep && db.total_changes() != before {
-            step(db, "ROLLBACK")?;
-            step(db, "BEGIN IMMEDIATE")?;
-            return group.iter_mut().try_for_each(|work| in_savepoint(db, work.as_mut()));
+/// Runs them until one fails that may have written.
+fn first_failed(db: &Connection, group: &mut [Box<dyn Work>]) -> Result<Option<usize>, StoreError> {
+    for (at, work) in group.iter_mut().enumerate() {
+        let before = db.total_changes();
+        let end = work.run(db);
+        if db.is_autocommit() {
+            // SQLite takes a whole transaction back by itself (disk full, IO error): then no command happened.
+            let lost = || StoreError::Broken("a transaction was lost".into());
+            return Err(work.error().unwrap_or_else(lost));
+        }
+        if end == End::Failed || (end == End::Refused && db.total_changes() != before) {
+            return Ok(Some(at));
         }
     }
-    Ok(())
-}
-
-fn in_savepoint(db: &Connection, work: &mut dyn Work) -> Result<(), StoreError> {
-    step(db, "SAVEPOINT command")?;
-    let keep = work.run(db);
-    still_open(db, work)?;
-    if !keep {
-        step(db, "ROLLBACK TO command")?;
-    }
-    step(db, "RELEASE command")
+    Ok(None)
 }
 
 fn step(db: &Connection, sql: &str) -> Result<(), StoreError> {
@@ -236,9 +270,10 @@ fn step(db: &Connection, sql: &str) -> Result<(), StoreError> {
 pub(crate) type Note = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
 /// What the writer thread works with.
-pub(crate) struct Writing {
+pub(crate) struct Writing<M> {
     pub(crate) db: Connection,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) memory: Arc<M>,
     /// Where the write-ahead log is.
     pub(crate) log: PathBuf,
     /// Noted before anything is written, as soon as there is room for it.
@@ -251,7 +286,7 @@ pub(crate) struct Writing {
     pub(crate) bound: i64,
 }
 
-impl Writing {
+impl<M: Memory> Writing<M> {
     /// Writes until every sender is gone.
     pub(crate) fn all(
         mut self,
@@ -309,7 +344,7 @@ impl Writing {
             return Err(error);
         }
         let groups = self.counters.groups.load(Ordering::Relaxed);
-        let served = serve(&self.db, &self.counters, group);
+        let served = serve(&self.db, &self.counters, &*self.memory, group);
         if self.counters.groups.load(Ordering::Relaxed) != groups {
             self.wrote = Instant::now();
         }
@@ -362,6 +397,14 @@ mod tests {
     use super::*;
     use crate::sqlite::engine::file::{FILE, open_dir};
 
+    /// Commands that change nothing in memory.
+    struct Nothing;
+
+    impl Memory for Nothing {
+        fn kept(&self) {}
+        fn taken_back(&self) {}
+    }
+
     fn db() -> Connection {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY)").unwrap();
@@ -385,14 +428,14 @@ mod tests {
             panic!("on purpose")
         });
         let (last, mut last_answer) = insert(2);
-        serve(&db, &counters, vec![good, twin, panics, last]).unwrap();
+        serve(&db, &counters, &Nothing, vec![good, twin, panics, last]).unwrap();
         assert!(good_answer.try_recv().unwrap().is_ok());
         assert!(twin_answer.try_recv().unwrap().is_err());
         assert!(panics_answer.try_recv().unwrap().is_err());
         assert!(last_answer.try_recv().unwrap().is_ok());
         let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 3);
-        assert_eq!(counters.stats(), Stats { groups: 1, commands: 4, rows: 5, ..Stats::default() });
+        assert_eq!(counters.stats(), Stats { groups: 2, commands: 4, rows: 4, ..Stats::default() });
     }
 
     #[test]
@@ -406,25 +449,55 @@ mod tests {
             })
         };
         let write = |db: &Connection, x| Ok(db.execute("INSERT INTO t VALUES (?)", [x]).map(drop)?);
-        let refuse = |_: &Connection, _| Err(Fault::Store(StoreError::Busy("by a test".into())));
+        let refuse = |_: &Connection, _| Err(Fault::Lost);
         let write_and_refuse = |db: &Connection, x| {
             db.execute("INSERT INTO t VALUES (?)", [x])?;
-            Err(Fault::Store(StoreError::Busy("by a test".into())))
+            Err(Fault::Lost)
         };
         let serve_three = |numbers: [i64; 3], second: fn(&Connection, i64) -> Outcome<()>| {
             let outcomes = [write, second, write];
             let group = std::array::from_fn::<_, 3, _>(|at| note(numbers[at], outcomes[at]));
             let (works, answers): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            serve(&db, &Counters::default(), works).unwrap();
+            serve(&db, &Counters::default(), &Nothing, works).unwrap();
             let done = answers.into_iter().map(|mut answer| answer.try_recv().unwrap().is_ok());
             (done.collect::<Vec<_>>(), ran.swap(0, Ordering::Relaxed))
         };
         assert_eq!(serve_three([1, 2, 3], write), (vec![true; 3], 3));
         assert_eq!(serve_three([4, 5, 6], refuse), (vec![true, false, true], 3));
-        assert_eq!(serve_three([7, 8, 9], write_and_refuse), (vec![true, false, true], 5));
+        assert_eq!(serve_three([7, 8, 9], write_and_refuse), (vec![true, false, true], 4));
         let mut rows = db.prepare("SELECT x FROM t ORDER BY rowid").unwrap();
         let rows: Vec<i64> = rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
         assert_eq!(rows, [1, 2, 3, 4, 6, 7, 9]);
+    }
+
+    #[test]
+    fn nothing_stays_of_a_statement_that_fails_in_the_middle_and_the_rest_of_its_group_is_written() {
+        let (db, counters) = (db(), Counters::default());
+        db.execute_batch(
+            "CREATE TABLE n (x INTEGER PRIMARY KEY, y INTEGER NOT NULL) STRICT; \
+             INSERT INTO n VALUES (1, 0), (2, -9223372036854775808); \
+             CREATE TABLE torn (x INTEGER, y INTEGER); CREATE INDEX torn_y ON torn (y); \
+             INSERT INTO torn VALUES (1, 1); PRAGMA writable_schema = ON; \
+             UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'n') \
+             WHERE name = 'torn_y'; PRAGMA writable_schema = RESET",
+        )
+        .unwrap();
+        let fails = |sql: &'static str| command(move |db| Ok(db.execute(sql, []).map(drop)?));
+        let ((first, mut first_answer), (last, mut last_answer)) = (insert(1), insert(2));
+        let (middle, mut middle_answer) = fails("UPDATE n SET y = y - 1");
+        let (corrupt, mut corrupt_answer) = fails("UPDATE torn SET y = 2, x = 2");
+        serve(&db, &counters, &Nothing, vec![first, middle, corrupt, last]).unwrap();
+        assert!(middle_answer.try_recv().unwrap().is_err());
+        let corrupt = corrupt_answer.try_recv().unwrap().unwrap_err();
+        assert!(
+            matches!(corrupt, Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt))
+        );
+        first_answer.try_recv().unwrap().unwrap();
+        last_answer.try_recv().unwrap().unwrap();
+        let sum = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(sum("SELECT y FROM n WHERE x = 1"), 0);
+        assert_eq!(sum("SELECT x FROM torn NOT INDEXED"), 1);
+        assert_eq!(sum("SELECT sum(x) FROM t"), 3);
     }
 
     #[test]
@@ -434,10 +507,10 @@ mod tests {
             db.execute("INSERT INTO t VALUES (7)", [])?;
             panic!("on purpose")
         });
-        serve(&db, &counters, vec![panics]).unwrap();
+        serve(&db, &counters, &Nothing, vec![panics]).unwrap();
         assert!(panics_answer.try_recv().unwrap().is_err());
         let (good, mut good_answer) = insert(1);
-        serve(&db, &counters, vec![good]).unwrap();
+        serve(&db, &counters, &Nothing, vec![good]).unwrap();
         assert!(good_answer.try_recv().unwrap().is_ok());
         let rows: i64 = db.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 1);
@@ -454,7 +527,7 @@ mod tests {
             }
             Ok(())
         });
-        let error = serve(&db, &counters, vec![small, big]);
+        let error = serve(&db, &counters, &Nothing, vec![small, big]);
         let full = |outcome: Outcome<()>| matches!(outcome, Err(Fault::Store(StoreError::Full(_))));
         let big_full = match big_answer.try_recv().unwrap() {
             Err(Fault::Sql(error)) => matches!(classify(&error), StoreError::Full(_)),
@@ -468,13 +541,14 @@ mod tests {
     }
 
     /// A writer of a store in a file, and what its log measures.
-    fn writing(dir: &std::path::Path) -> (Writing, impl Fn() -> u64 + use<>) {
+    fn writing(dir: &std::path::Path) -> (Writing<Nothing>, impl Fn() -> u64 + use<>) {
         let opened = open_dir(dir).unwrap();
         opened.db.execute_batch("CREATE TABLE t (x)").unwrap();
         let log = crate::sqlite::engine::log::of(&opened.file);
         let (db, counters, unnoted, bound) = (opened.db, Arc::default(), None, i64::MAX);
         let (quiet, wrote) = (Duration::ZERO, Instant::now());
-        let writing = Writing { db, counters, log: log.clone(), unnoted, quiet, wrote, bound };
+        let memory = Arc::new(Nothing);
+        let writing = Writing { db, counters, memory, log: log.clone(), unnoted, quiet, wrote, bound };
         (writing, move || std::fs::metadata(&log).unwrap().len())
     }
 

@@ -79,12 +79,14 @@ impl Sqlite {
         .map_err(|error| unreadable(&opened.file, &error))?;
         let (sender, queue) = mpsc::sync_channel(limits::WRITER_QUEUE);
         let (tell_broken, broken) = watch::channel(None);
-        let lock = opened.lock;
+        let (lock, unnoted) = (opened.lock, opening.unnoted());
+        let session = Arc::new(Session::new(opening, clock));
         let writing = Writing {
             db,
             counters: Arc::clone(&counters),
+            memory: Arc::clone(&session),
             log: log::of(&opened.file),
-            unnoted: opening.unnoted(),
+            unnoted,
             quiet: Duration::from_millis(limits::LOG_QUIET_MS),
             wrote: Instant::now(),
             // What an earlier life left in the log is copied back behind the first group.
@@ -104,8 +106,7 @@ impl Sqlite {
             living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
             doors: Readers::new(opened.file, limits::READERS_DOORS),
         };
-        let (session, lost) = (Arc::new(Session::new(opening, clock)), opened.lost);
-        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost }) })
+        Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost: opened.lost }) })
     }
 
     /// An empty store in memory, gone with its last clone. No threads: every command runs on its
@@ -278,7 +279,7 @@ impl Inner {
                 let db = lock(db);
                 let db = db.as_ref().ok_or(Fault::Store(StoreError::Closed))?;
                 // The command has its own answer, the group's error included.
-                let _ = writer::serve(db, &self.counters, vec![work]);
+                let _ = writer::serve(db, &self.counters, &*self.session, vec![work]);
                 Ok(())
             }
             Mode::Threaded { queue, .. } => {

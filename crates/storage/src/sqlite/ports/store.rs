@@ -6,9 +6,6 @@ pub(crate) mod due;
 pub(crate) mod say;
 pub(crate) mod wake;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use agent::changes::{Changes, CommitOutcome, Echo, News};
 use agent::id::AgentId;
 use agent::life::{Lease, Waking};
@@ -106,32 +103,21 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
-        let session = Arc::clone(&self.inner.session);
-        let followed = Arc::new(AtomicI64::new(0));
-        let by = Arc::clone(&followed);
         let done = self.among(Way::Write, move |db, session| {
-            // Where it runs again, what it did before was taken back.
-            session.lead.followed(-by.swap(0, Ordering::Relaxed));
             if let Some(back) = session.lead.set_back(&*session.clock) {
                 waits::follow(db, back)?;
-                // Whatever is written behind it goes by the new time.
                 session.lead.followed(back);
-                by.store(back, Ordering::Relaxed);
             }
             due::fire_due(db, session, now, limit)
         });
-        Box::pin(async move {
-            let woken = done.await;
-            if woken.is_err() {
-                session.lead.followed(-followed.load(Ordering::Relaxed));
-            }
-            Ok(woken?)
-        })
+        Box::pin(async move { Ok(done.await?) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use agent::config::AgentConfig;
     use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
     use agent::id::{EventId, RootId};

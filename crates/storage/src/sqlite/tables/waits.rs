@@ -1,7 +1,7 @@
 //! Times that keep agents waiting, where the clock that they are told by is changed: at a start, when it is set
 //! back, and when somebody says to wait no longer. What becomes of them is decided by `agent::waits`.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
 
 use agent::life::Standing;
 use agent::port::Clock;
@@ -11,24 +11,46 @@ use rusqlite::{Connection, Row, ToSql, params};
 
 use super::rows::{REASONS, first, ms, place_of, reason_or_none, run, time_at, time_or_none};
 use crate::sqlite::engine::fault::{Outcome, damaged};
+use crate::sqlite::engine::mutex::lock;
 
 /// How far the wall clock is ahead of the one that never jumps, as of the last look at both.
-pub(crate) struct Lead(AtomicI64);
+pub(crate) struct Lead(Mutex<Ahead>);
+
+/// In milliseconds.
+struct Ahead {
+    /// As what is on disk goes by.
+    on_disk: i64,
+    /// What the open transaction has moved it back by.
+    moved: i64,
+}
 
 impl Lead {
     pub(crate) fn new(clock: &dyn Clock) -> Self {
-        Self(AtomicI64::new(clock.lead()))
+        Self(Mutex::new(Ahead { on_disk: clock.lead(), moved: 0 }))
     }
 
     /// How far the wall clock was set back since, where it was. Until that is [`Lead::followed`] it is told again.
     pub(crate) fn set_back(&self, clock: &dyn Clock) -> Option<i64> {
-        let lead = clock.lead();
-        waits::set_back(self.0.fetch_max(lead, Ordering::Relaxed), lead)
+        let (mut ahead, lead) = (lock(&self.0), clock.lead());
+        let before = ahead.on_disk - ahead.moved;
+        ahead.on_disk += (lead - before).max(0);
+        waits::set_back(before, lead)
     }
 
-    /// What is stored has followed the clock.
+    /// What is stored has followed the clock: whatever is written behind it goes by the new time.
     pub(crate) fn followed(&self, by: i64) {
-        self.0.fetch_sub(by, Ordering::Relaxed);
+        lock(&self.0).moved += by;
+    }
+
+    /// That is on disk.
+    pub(crate) fn kept(&self) {
+        let mut ahead = lock(&self.0);
+        ahead.on_disk -= std::mem::take(&mut ahead.moved);
+    }
+
+    /// That was taken back.
+    pub(crate) fn taken_back(&self) {
+        lock(&self.0).moved = 0;
     }
 }
 
@@ -333,6 +355,12 @@ mod tests {
         assert_eq!((lead.set_back(&clock), lead.set_back(&clock)), (Some(5_000), Some(5_000)));
         lead.followed(5_000);
         assert_eq!(lead.set_back(&clock), None);
+        lead.taken_back();
+        assert_eq!(lead.set_back(&clock), Some(5_000));
+        lead.followed(5_000);
+        lead.kept();
+        lead.taken_back();
+        assert_eq!(lead.set_back(&clock), None, "on disk it stays");
     }
 
     #[tokio::test]

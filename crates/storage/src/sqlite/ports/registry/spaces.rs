@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::Outcome;
-use crate::sqlite::tables::facts::touch_space;
+use crate::sqlite::tables::facts::{touch, touch_space};
 use crate::sqlite::tables::rows::{
     SPACE, bytes, entity_row, first, ms, run, space_at, space_row, u64_at, wake_on_code,
 };
@@ -89,10 +89,11 @@ pub(super) fn add_member(
 
 pub(super) fn remove_member(db: &Connection, space: SpaceId, entity: EntityId) -> Outcome<u64> {
     let (place, who) = rows(db, space, entity)?;
-    touch_space(db, place)?;
     if run(db, "DELETE FROM member WHERE space = ? AND entity = ?", params![place, who])? == 0 {
         return Err(Denial::NotMember { entity, space }.into());
     }
+    touch_space(db, place)?;
+    touch(db, who)?;
     raise(db, place)
 }
 
