@@ -48,7 +48,9 @@ chat: viv ## Speak to the agent that `make run` started
 run-local: viv ## Start it with a real small model, fetched once; no key needed
 	@VIV=$(VIV) exec scripts/run-local.sh $(ARGS)
 
-# Each test in a process of its own where there is nextest for it.
+# Each test in a process of its own where there is nextest for it. Two on each core: most of them wait for
+# another process or a disk.
+export NEXTEST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 TEST = $(if $(shell $(CARGO) nextest --version 2>/dev/null),nextest run,test --tests)
 
 test: check ## Check everything, then run every test
