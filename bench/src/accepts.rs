@@ -41,7 +41,7 @@ struct Round {
 }
 
 /// What the rounds of one crowd came to.
-struct Crowd {
+struct Rounds {
     words: &'static str,
     grouped: Samples,
     cpu: Samples,
@@ -49,7 +49,7 @@ struct Crowd {
     bare: Samples,
 }
 
-impl Crowd {
+impl Rounds {
     fn ratio(&self) -> f64 {
         self.cpu.median() / self.bare.median()
     }
@@ -91,7 +91,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![shared, ratio])
 }
 
-fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Crowd> {
+fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Rounds> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
     let rounds = house::threads()?.block_on(accept_all(&data, spaces))?;
@@ -100,13 +100,13 @@ fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Crowd> {
     // A group of the same size; rounded, and never none.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let group = grouped.median().round().max(1.0) as usize;
-    Ok(Crowd { words, grouped, cpu, speed, bare: bare_inserts(&data, group, ROUNDS)? })
+    Ok(Rounds { words, grouped, cpu, speed, bare: bare_inserts(&data, group, ROUNDS)? })
 }
 
 async fn accept_all(data: &Path, spaces: usize) -> Result<Vec<Round>> {
     // Nobody tells the keeper, and nobody lives: its sweeps come after the rounds.
     let house =
-        Arc::new(House::build(data, |clock| instant::voices(clock, |_| Script::new().text("Noted.")))?);
+        Arc::new(House::build(data, |clock| instant::models(clock, |_| Script::new().text("Noted.")))?);
     let mut homes = Vec::new();
     for n in 0..spaces {
         homes.push(house.home(&format!("agent{n}"), patient()).await?);
@@ -232,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let threads = house::threads().unwrap();
         threads.block_on(async {
-            let house = House::build(dir.path(), |clock| instant::voices(clock, |_| Script::new())).unwrap();
+            let house = House::build(dir.path(), |clock| instant::models(clock, |_| Script::new())).unwrap();
             house.home("ada", patient()).await.unwrap();
             house.stop().await.unwrap();
         });

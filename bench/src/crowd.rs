@@ -14,7 +14,7 @@ use agent::config::AgentConfig;
 use agent::id::{CallId, CycleId, MessageId};
 use agent::update::{Topic, Update};
 use anyhow::{Context, Result, bail};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -47,12 +47,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = house::threads()?;
     let _in = threads.enter();
     let house = House::build(&dir.path().join("data"), |clock| {
-        Arc::new(VoiceBook::new(VoiceConfig::named("rehearsal"), KeyRing::default(), clock))
+        Arc::new(ModelBook::new(ModelConfig::named("rehearsal"), KeyRing::default(), clock))
     })?;
     let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
     let (address, key) = threads.block_on(house.open_doors(&home))?;
     let mut crowd = Crowd::gather(address, &format!("/v1/spaces/{}/stream", home.space), &key, CROWD)?;
-    let mut floor = Floor::gather(frame(&home)?)?;
+    let mut floor = SocketFloor::gather(frame(&home)?)?;
     let (mut ours, mut bare) = (Samples::default(), Samples::default());
     for _ in 0..TURNS {
         for _ in 0..ROUNDS / TURNS {
@@ -120,13 +120,13 @@ fn drafts(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
 }
 
 /// The floor: one thread that writes the same bytes to as many sockets.
-struct Floor {
+struct SocketFloor {
     crowd: Crowd,
     sockets: Vec<std::net::TcpStream>,
     frame: Vec<u8>,
 }
 
-impl Floor {
+impl SocketFloor {
     fn gather(frame: Vec<u8>) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("no loopback port")?;
         let address = listener.local_addr()?;

@@ -58,7 +58,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 }
 
 async fn run(dir: &std::path::Path) -> Result<(Samples, Samples, Samples)> {
-    let house = Arc::new(House::build(&dir.join("data"), |clock| instant::voices(clock, two_steps))?);
+    let house = Arc::new(House::build(&dir.join("data"), |clock| instant::models(clock, two_steps))?);
     let (over, lived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut speakers = JoinSet::new();
     for n in 0..AGENTS {

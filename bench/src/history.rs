@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::changes::CommitKind;
 use agent::config::{AgentConfig, Limits};
 use anyhow::{Context, Result};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -31,7 +31,7 @@ const CYCLES: usize = 20;
 const WARM_UP: usize = 3;
 
 /// An agent with a past.
-struct Life {
+struct AgentHistory {
     home: Home,
     ears: Ears,
     cpu: Samples,
@@ -69,17 +69,17 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<House> {
     let _in = threads.enter();
     House::build(&dir.join("data"), |clock| {
-        let voice = VoiceConfig {
+        let model = ModelConfig {
             base_url: Some(stub.url()),
             context_window: Some(1_000_000),
-            ..VoiceConfig::named("openai-compatible/stub")
+            ..ModelConfig::named("openai-compatible/stub")
         };
-        Arc::new(VoiceBook::new(voice, KeyRing::default(), clock))
+        Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })
 }
 
 /// Lives until so many thousand tokens are behind the agent.
-fn life(threads: &Runtime, house: &House, stub: &Stub, name: &str, thousands: usize) -> Result<Life> {
+fn life(threads: &Runtime, house: &House, stub: &Stub, name: &str, thousands: usize) -> Result<AgentHistory> {
     let limits = Limits { max_steps: 1_000, token_budget: 10_000_000, ..Limits::default() };
     let tools = Some(vec!["put".to_owned()]);
     let config = AgentConfig { limits, tools, ..AgentConfig::default() };
@@ -91,7 +91,7 @@ fn life(threads: &Runtime, house: &House, stub: &Stub, name: &str, thousands: us
         threads.block_on(ears.ended())?;
         stub.arrival()?;
     }
-    Ok(Life { home, ears, cpu: Samples::default(), wall: Samples::default() })
+    Ok(AgentHistory { home, ears, cpu: Samples::default(), wall: Samples::default() })
 }
 
 /// So many plain words, never the same twice.
@@ -105,7 +105,7 @@ pub(crate) fn prose(seed: usize, words: usize) -> String {
 }
 
 /// One cycle of tool steps, each of them measured.
-fn steps(threads: &Runtime, house: &House, stub: &Stub, life: &mut Life, counts: bool) -> Result<()> {
+fn steps(threads: &Runtime, house: &House, stub: &Stub, life: &mut AgentHistory, counts: bool) -> Result<()> {
     let call = Say::Call("put", json!({"note": "written down"}));
     stub.script((1..STEPS).map(|_| call.clone()).chain([Say::Text("That is all.".to_owned())]));
     drop(house.marks.take());

@@ -8,8 +8,8 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::id::{AgentId, CredentialId, EntityId, MessageId, SpaceId};
 use agent::port::{
-    Accept, Accepted, Clock, Credential, CredentialKind, Heard, Listener, NewAgent, NewCredential, NewHuman,
-    NewSpace, Reader, Registry, Store, Voices, Waken,
+    Accept, Accepted, Clock, Credential, CredentialKind, Delivered, Listener, Models, NewAgent,
+    NewCredential, NewHuman, NewSpace, Reader, Registry, Store, Wakeup,
 };
 use agent::run::Ending;
 use agent::space::NewMessage;
@@ -23,7 +23,7 @@ use testkit::hands::{Counters, TestToolbox, fire, look, put};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::watched::{Marks, Watched, WatchedVoices};
+use crate::watched::{Marks, Watched, WatchedModels};
 
 /// Longest wait for anything that must come: a measure ends with a word for what it missed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,15 +58,15 @@ pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
 
 impl House {
     /// Opens the store in `dir` and starts the keeper. Called within a runtime.
-    pub(crate) fn build(dir: &Path, voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>) -> Result<Self> {
-        Self::within(dir, Bounds::default(), voices)
+    pub(crate) fn build(dir: &Path, models: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>) -> Result<Self> {
+        Self::within(dir, Bounds::default(), models)
     }
 
     /// The same within these bounds.
     pub(crate) fn within(
         dir: &Path,
         bounds: Bounds,
-        voices: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>,
+        models: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>,
     ) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Sqlite::open(dir, Arc::clone(&clock)).context("the store does not open")?;
@@ -75,9 +75,9 @@ impl House {
         let counters = Counters::new();
         let toolbox = TestToolbox::new(Arc::new(tools::prebuilt()));
         let toolbox = toolbox.with(look(&counters)).with(put(&counters)).with(fire(&counters));
-        let voices = Arc::new(WatchedVoices { inner: voices(Arc::clone(&clock)), marks: Arc::clone(&marks) });
+        let models = Arc::new(WatchedModels { inner: models(Arc::clone(&clock)), marks: Arc::clone(&marks) });
         let shared = Arc::new(store.clone());
-        let ports = Ports::new(shared, voices, Arc::new(toolbox), clock, Arc::new(SystemIds));
+        let ports = Ports::new(shared, models, Arc::new(toolbox), clock, Arc::new(SystemIds));
         let ports = Ports { store: watched.clone(), bounds, ..ports };
         let keeper = runtime::start(ports.clone());
         Ok(Self { watched, marks, store, keeper, ports, shutdown: CancellationToken::new() })
@@ -132,7 +132,7 @@ impl House {
     }
 
     /// Tells the keeper who has something to do.
-    pub(crate) fn signal(&self, wake: &[Waken]) {
+    pub(crate) fn signal(&self, wake: &[Wakeup]) {
         self.keeper.node().signal(wake);
     }
 
@@ -205,14 +205,14 @@ impl Ears {
     async fn ended_at_last(&mut self) -> Result<()> {
         loop {
             match self.0.next().await {
-                Some(Heard::Update(update)) => match &**update {
-                    Update::CycleEnded { ending: Ending::Rested, .. } => return Ok(()),
+                Some(Delivered::Update(update)) => match &**update {
+                    Update::CycleEnded { ending: Ending::Completed, .. } => return Ok(()),
                     Update::CycleEnded { ending, reason, .. } => {
                         bail!("wanted a cycle that rests, got {ending:?}: {reason:?}")
                     }
                     _ => {}
                 },
-                Some(Heard::Missed(_)) => {}
+                Some(Delivered::Missed(_)) => {}
                 None => bail!("the bus is gone"),
             }
         }

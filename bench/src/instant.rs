@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use agent::entry::EntryKind;
 use agent::port::{
-    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, Voices,
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
 };
 use agent::prompt::{Item, Prompt};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use models::scripted::Script;
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
 
 const NAME: &str = "instant";
 
@@ -20,11 +20,11 @@ struct Instant {
     author: Box<Author>,
 }
 
-/// Voices of which the only one answers at once, step by step as `author` says.
-pub(crate) fn voices(
+/// Models of which the only one answers at once, step by step as `author` says.
+pub(crate) fn models(
     clock: Arc<dyn Clock>,
     author: impl Fn(usize) -> Script + Send + Sync + 'static,
-) -> Arc<dyn Voices> {
+) -> Arc<dyn Models> {
     let info = ModelInfo {
         name: NAME.to_owned(),
         provider: NAME.to_owned(),
@@ -36,7 +36,7 @@ pub(crate) fn voices(
         rehearsal: true,
     };
     let model = Arc::new(Instant { info, author: Box::new(author) });
-    let book = VoiceBook::new(VoiceConfig::named(NAME), KeyRing::default(), clock);
+    let book = ModelBook::new(ModelConfig::named(NAME), KeyRing::default(), clock);
     Arc::new(book.with_model(NAME, model))
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use agent::config::AgentConfig;
 use agent::port::Accepted;
 use anyhow::{Context, Result, bail};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use serde_json::json;
 
 use crate::Bench;
@@ -41,8 +41,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();
     let house = House::build(&dir.path().join("data"), |clock| {
-        let voice = VoiceConfig { base_url, ..VoiceConfig::named("openai-compatible/stub") };
-        Arc::new(VoiceBook::new(voice, KeyRing::default(), clock))
+        let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
+        Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;
     let config: AgentConfig = serde_json::from_value(json!({"awareness": "interrupt"}))?;
     let home = threads.block_on(house.home("ada", config))?;

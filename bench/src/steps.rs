@@ -96,7 +96,7 @@ async fn run(dir: &Path, mut disk: Disk) -> Result<Vec<Cost>> {
         }
         tool => Script::new().call(tool, &json!({"note": "a note of some length that is written down"})),
     };
-    let house = House::build(&dir.join("data"), |clock| instant::voices(clock, author))?;
+    let house = House::build(&dir.join("data"), |clock| instant::models(clock, author))?;
     let names = TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let config = AgentConfig { tools: Some(names), ..AgentConfig::default() };
     let home = house.home("ada", config).await?;

@@ -12,7 +12,7 @@ use agent::id::{AgentId, MessageId, SpaceId};
 use agent::port::Piece;
 use agent::update::Update;
 use anyhow::{Context, Result, bail};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode};
 use models::wire::{Feed, Wire};
 use serde_json::{Value, json};
@@ -89,8 +89,8 @@ fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) 
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();
     let house = House::build(dir, |clock| {
-        let voice = VoiceConfig { base_url, ..VoiceConfig::named("openai-compatible/stub") };
-        Arc::new(VoiceBook::new(voice, KeyRing::default(), clock))
+        let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
+        Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;
     let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
     let (address, key) = threads.block_on(house.open_doors(&home))?;

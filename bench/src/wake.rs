@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::config::AgentConfig;
 use anyhow::{Context, Result};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -31,7 +31,7 @@ const FRAMES: usize = 9;
 /// Longest way of the non-disk part, in floors.
 const RATIO: f64 = 4.0;
 
-struct Scene<'a> {
+struct WakeStore<'a> {
     threads: &'a Runtime,
     house: House,
     stub: Stub,
@@ -58,7 +58,7 @@ struct Stages([Samples; STAGES.len()]);
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
-    let mut scene = Scene::set(&threads, dir.path())?;
+    let mut scene = WakeStore::set(&threads, dir.path())?;
     for _ in 0..WARM_UP {
         scene.wake()?;
     }
@@ -68,14 +68,14 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![fsyncs, ratio])
 }
 
-impl<'a> Scene<'a> {
+impl<'a> WakeStore<'a> {
     fn set(threads: &'a Runtime, dir: &std::path::Path) -> Result<Self> {
         let stub = Stub::start()?;
         let base_url = Some(stub.url());
         let _in = threads.enter();
         let house = House::build(&dir.join("data"), |clock| {
-            let voice = VoiceConfig { base_url, ..VoiceConfig::named("openai-compatible/stub") };
-            std::sync::Arc::new(VoiceBook::new(voice, KeyRing::default(), clock))
+            let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
+            std::sync::Arc::new(ModelBook::new(model, KeyRing::default(), clock))
         })?;
         let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
         let Home { agent, space, .. } = home;
@@ -120,7 +120,7 @@ fn message() -> String {
 
 /// Openings are held back until the request is at the model: so what it did not wait for cannot be
 /// counted, and what it waited for cannot be missed.
-fn fsyncs(scene: &mut Scene<'_>) -> Result<Metric> {
+fn fsyncs(scene: &mut WakeStore<'_>) -> Result<Metric> {
     let mut counts = Samples::default();
     for _ in 0..COUNTED {
         scene.house.watched.hold_openings(true);
@@ -139,7 +139,7 @@ fn fsyncs(scene: &mut Scene<'_>) -> Result<Metric> {
     Ok(Metric::new("core.wake_fsyncs", (counts.quantile(1.0), "fsyncs"), 1.0, Goal::ValueIs(1.0), note))
 }
 
-fn ratio(scene: &mut Scene<'_>, dir: &std::path::Path) -> Result<Metric> {
+fn ratio(scene: &mut WakeStore<'_>, dir: &std::path::Path) -> Result<Metric> {
     let mut disk = Disk::open(dir)?;
     let mut floor = Floor::start(scene.threads, &message())?;
     let (mut wakes, mut fsyncs) = (Samples::default(), Samples::default());

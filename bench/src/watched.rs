@@ -1,16 +1,16 @@
-//! A store and voices that notice when something passes them: the stages of a waking, and the
+//! A store and models that notice when something passes them: the stages of a waking, and the
 //! openings held back to prove that no request waits for them. They change nothing else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
+use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
-use agent::life::{Lease, Waking};
+use agent::life::{Activation, Lease};
 use agent::port::{
-    Accept, Accepted, BoxFuture, BoxStream, Due, Model, ModelError, ModelInfo, ModelRequest, Piece,
-    RequestKey, Store, StoreError, Voices, Waken,
+    Accept, Accepted, BoxFuture, BoxStream, Due, Model, ModelError, ModelInfo, ModelRequest, Models, Piece,
+    RequestKey, Store, StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use storage::sqlite::Sqlite;
@@ -101,27 +101,27 @@ impl Watched {
     }
 }
 
-/// The voices in between.
-pub(crate) struct WatchedVoices {
-    /// The voices themselves.
-    pub(crate) inner: Arc<dyn Voices>,
+/// The models in between.
+pub(crate) struct WatchedModels {
+    /// The models themselves.
+    pub(crate) inner: Arc<dyn Models>,
     /// Where it is noted.
     pub(crate) marks: Arc<Marks>,
 }
 
-impl Voices for WatchedVoices {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        let inner = self.inner.voice(name)?;
-        Ok(Arc::new(WatchedVoice { inner, marks: Arc::clone(&self.marks) }))
+impl Models for WatchedModels {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let inner = self.inner.model(name)?;
+        Ok(Arc::new(WatchedModel { inner, marks: Arc::clone(&self.marks) }))
     }
 }
 
-struct WatchedVoice {
+struct WatchedModel {
     inner: Arc<dyn Model>,
     marks: Arc<Marks>,
 }
 
-impl Model for WatchedVoice {
+impl Model for WatchedModel {
     fn info(&self) -> &ModelInfo {
         self.inner.info()
     }
@@ -166,12 +166,12 @@ impl Store for Watched {
         agent: AgentId,
         now: Timestamp,
         known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Option<Activation>, StoreError>> {
         Box::pin(async move {
             self.marks.add(Point::WakeAsked);
-            let waking = self.inner.wake(agent, now, known).await;
+            let activation = self.inner.wake(agent, now, known).await;
             self.marks.add(Point::Woken);
-            waking
+            activation
         })
     }
 
@@ -179,7 +179,7 @@ impl Store for Watched {
         &self,
         lease: Lease,
         changes: Changes,
-    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
         Box::pin(async move {
             if self.refuses.load(Ordering::SeqCst) {
                 return Err(StoreError::Full("on purpose".to_owned()));
@@ -207,7 +207,7 @@ impl Store for Watched {
         self.inner.set_apart(agent, why)
     }
 
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
         self.inner.fire_due(now, limit)
     }
 }

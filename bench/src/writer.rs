@@ -51,7 +51,7 @@ const MOST_US: f64 = 5_000.0;
 const WRITER: &str = "viv-writer";
 
 /// A store with one agent and one person.
-struct Scene {
+struct WriterStore {
     store: Sqlite,
     clock: Arc<dyn Clock>,
     ids: SystemIds,
@@ -70,13 +70,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 
 async fn commands(data: &Path) -> Result<Metric> {
     let (spaces, agent) = {
-        let scene = Scene::open(data, None).await?;
+        let scene = WriterStore::open(data, None).await?;
         let scene = scene.with_spaces(SPACES).await?;
         scene.store.close().await?;
         (scene.spaces, (scene.you, scene.agent))
     };
     fill(data, agent.1, spaces.len())?;
-    let mut scene = Scene::open(data, Some(agent)).await?;
+    let mut scene = WriterStore::open(data, Some(agent)).await?;
     scene.spaces = spaces;
     for n in 0..PAYLOADS {
         scene.payload(n).await?;
@@ -122,7 +122,7 @@ async fn commands(data: &Path) -> Result<Metric> {
 
 /// Resuming a cycle reads the outcomes of its last step, and of none before.
 async fn resumed(data: &Path) -> Result<Metric> {
-    let scene = Scene::open(data, None).await?.with_spaces(1).await?;
+    let scene = WriterStore::open(data, None).await?.with_spaces(1).await?;
     let outcome = "x".repeat(OUTCOME_BYTES);
     scene.payload(0).await?;
     let mut life = scene.life().await?;
@@ -149,8 +149,9 @@ async fn resumed(data: &Path) -> Result<Metric> {
         changes.open = Some(life.open.clone());
         life.commit(&scene.store, changes).await?;
     }
-    let waking = scene.store.wake(scene.agent, scene.clock.now(), None).await?.context("an agent")?;
-    let bytes: usize = waking.calls.iter().filter_map(|row| row.outcome.as_ref()).map(|o| o.text.len()).sum();
+    let activation = scene.store.wake(scene.agent, scene.clock.now(), None).await?.context("an agent")?;
+    let bytes: usize =
+        activation.calls.iter().filter_map(|row| row.outcome.as_ref()).map(|o| o.text.len()).sum();
     scene.store.close().await?;
     let note = format!(
         "bytes of outcomes read by resuming a cycle of {STEPS} steps with an outcome of {OUTCOME_BYTES} B each; \
@@ -161,13 +162,13 @@ async fn resumed(data: &Path) -> Result<Metric> {
 }
 
 /// A cycle of the agent as its commits go on.
-struct Life {
+struct AgentAtWork {
     lease: Lease,
     n: u64,
     open: OpenCycle,
 }
 
-impl Life {
+impl AgentAtWork {
     fn changes(&self, kind: CommitKind, at: Timestamp) -> Changes {
         let mut changes = Changes::new(kind, self.open.id, self.open.step, self.n, at);
         changes.open = Some(self.open.clone());
@@ -183,7 +184,7 @@ impl Life {
     }
 }
 
-impl Scene {
+impl WriterStore {
     async fn open(data: &Path, known: Option<(EntityId, AgentId)>) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Sqlite::open(data, Arc::clone(&clock)).context("the store does not open")?;
@@ -226,12 +227,12 @@ impl Scene {
     }
 
     /// A cycle that is opened over nothing that waits.
-    async fn life(&self) -> Result<Life> {
-        let waking = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
-        let lease = Lease { agent: self.agent, epoch: waking.life.epoch + 1 };
+    async fn life(&self) -> Result<AgentAtWork> {
+        let activation = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
+        let lease = Lease { agent: self.agent, epoch: activation.life.epoch + 1 };
         let id = CycleId(self.ids.uuid());
-        let open = OpenCycle::new(id, waking.config_rev, self.clock.now());
-        let mut life = Life { lease, n: waking.life.commit_n, open };
+        let open = OpenCycle::new(id, activation.config_rev, self.clock.now());
+        let mut life = AgentAtWork { lease, n: activation.life.commit_n, open };
         let changes = life.changes(CommitKind::Open, self.clock.now());
         life.commit(&self.store, changes).await?;
         Ok(life)
@@ -254,7 +255,7 @@ impl Scene {
         Ok(times)
     }
 
-    fn run(&self, life: &Life, ordinal: u64) -> Run {
+    fn run(&self, life: &AgentAtWork, ordinal: u64) -> Run {
         let at = self.clock.now();
         Run {
             id: life.open.id,
@@ -269,7 +270,7 @@ impl Scene {
             cost_micros: None,
             model: "none".into(),
             config_rev: 1,
-            ending: Ending::Rested,
+            ending: Ending::Completed,
             reason: None,
             summary: None,
         }
@@ -318,11 +319,11 @@ impl Scene {
 
     /// What waking and glancing read.
     async fn reads(&self) -> Result<String> {
-        let waking = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
+        let activation = self.store.wake(self.agent, self.clock.now(), None).await?.context("an agent")?;
         let bytes = |waiting: &[agent::event::Waiting]| -> usize {
             waiting.iter().map(|waiting| format!("{:?}", waiting.event.data).len()).sum()
         };
-        let woken = (waking.waiting.len(), bytes(&waking.waiting), waking.facts.spaces.len());
+        let woken = (activation.waiting.len(), bytes(&activation.waiting), activation.facts.spaces.len());
         let life = self.life().await?;
         let news = self.store.glance(life.lease, None).await?.context("a lease")?;
         let spaces = news.facts.map_or(0, |facts| facts.spaces.len());

@@ -38,7 +38,7 @@ pub type Faults = Vec<(&'static str, String)>;
 
 /// What the binary prints once it serves.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Ready {
+pub struct ReadyLine {
     /// Whether it does.
     pub ready: bool,
     /// Its address.
@@ -49,7 +49,7 @@ pub struct Ready {
 
 /// A running process. Dropping it kills it.
 #[derive(Debug)]
-pub struct Life {
+pub struct ServerLife {
     child: Child,
     line: Option<oneshot::Receiver<String>>,
     started: Instant,
@@ -95,7 +95,7 @@ fn there(viv: PathBuf) -> Result<PathBuf> {
 
 impl Launch {
     /// Starts it; it is not ready yet.
-    pub fn start(&self, faults: &Faults) -> Result<Life> {
+    pub fn start(&self, faults: &Faults) -> Result<ServerLife> {
         let trouble = |what: &str, error: std::io::Error| Trouble::new(format!("{what}: {error}"));
         let log = append(&self.log).map_err(|error| trouble("cannot open the log", error))?;
         let mut child = Command::new(&self.viv)
@@ -125,7 +125,7 @@ impl Launch {
                 }
             });
         }
-        Ok(Life { child, line: Some(line), started, log: self.log.clone() })
+        Ok(ServerLife { child, line: Some(line), started, log: self.log.clone() })
     }
 }
 
@@ -145,10 +145,10 @@ fn append(log: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }
 
-impl Life {
+impl ServerLife {
     /// Waits for the line that says it serves; how long it took since the start. `None` where it
     /// ended before.
-    pub async fn ready(&mut self) -> Result<Option<(Ready, Duration)>> {
+    pub async fn ready(&mut self) -> Result<Option<(ReadyLine, Duration)>> {
         let line = self.line.take().ok_or_else(|| Trouble::new("its readiness was asked for twice"))?;
         let line = match tokio::time::timeout(START, line).await {
             Ok(Ok(line)) => line,
@@ -156,7 +156,7 @@ impl Life {
             Err(_) => return Err(self.trouble("it was not ready in time")),
         };
         let took = self.started.elapsed();
-        let ready: Ready = serde_json::from_str(&line)
+        let ready: ReadyLine = serde_json::from_str(&line)
             .map_err(|error| self.trouble(&format!("its ready line `{}` is none: {error}", line.trim())))?;
         if !ready.ready {
             return Err(self.trouble(&format!("it is not ready: `{}`", line.trim())));
@@ -212,7 +212,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for ServerLife {
     fn drop(&mut self) {
         // Fails only where it is gone already.
         let _ = self.child.kill();

@@ -76,7 +76,7 @@ impl Sabotage {
 
 /// How long a life is under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum LoadLength {
     /// So many milliseconds.
     Ms(u64),
     /// Until so many commits were heard, within so many milliseconds, and so many milliseconds more.
@@ -100,7 +100,7 @@ pub struct Blow {
     /// It is killed so many milliseconds after its start, ready or not.
     pub early: Option<u64>,
     /// Its time under load.
-    pub load: Load,
+    pub load: LoadLength,
     /// In the middle of it, it stands still for so many milliseconds.
     pub halted: Option<u64>,
     /// Its end from outside, where it comes to that.
@@ -124,10 +124,10 @@ impl Blow {
         let mut dice = Dice::of(seed, &[life, 99]);
         let early = (life > 0 && dice.one_in(EARLY.0)).then(|| dice.between(0, EARLY.1));
         let load = if dice.one_in(2) {
-            Load::Ms(dice.between(LOAD_MS.0, LOAD_MS.1))
+            LoadLength::Ms(dice.between(LOAD_MS.0, LOAD_MS.1))
         } else {
             let (most, patience, blow) = COMMITS;
-            Load::Commits(dice.between(1, most) as usize, patience, dice.between(0, blow))
+            LoadLength::Commits(dice.between(1, most) as usize, patience, dice.between(0, blow))
         };
         let halted = dice.one_in(HALTED.0).then(|| dice.between(HALTED.1.0, HALTED.1.1));
         let end = if life > 0 && dice.one_in(PEACEFUL) { End::Term } else { End::Kill };
@@ -176,8 +176,8 @@ impl Blow {
         self.early = None;
         self.halted = None;
         (self.load, self.end) = match point {
-            "shutdown" => (Load::Ms(dice.between(30, 200)), End::Term),
-            _ => (Load::UntilItDies(2_500), End::Kill),
+            "shutdown" => (LoadLength::Ms(dice.between(30, 200)), End::Term),
+            _ => (LoadLength::UntilItDies(2_500), End::Kill),
         };
         self.mishap = match point {
             "park.before" | "park.committed" => Some((Mishap::Overloaded, false)),

@@ -22,7 +22,7 @@ pub struct Client {
 
 /// What a server said to a request that changes something.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum HttpAnswer {
     /// 201: it was not there before.
     Fresh(Value),
     /// 200: it was.
@@ -55,7 +55,7 @@ impl Client {
 
     /// Asks for something to be done. `None` where there was no whole answer: whether it was done is
     /// unknown then.
-    pub async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> Option<Answer> {
+    pub async fn post(&self, path: &str, body: &Value, key: Option<&str>) -> Option<HttpAnswer> {
         let mut request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
@@ -65,17 +65,17 @@ impl Client {
         let body = response.bytes().await.ok()?;
         let json = || serde_json::from_slice(&body).ok();
         match status {
-            201 => json().map(Answer::Fresh),
-            200 => json().map(Answer::Known),
-            429 | 503 => Some(Answer::Later),
-            _ => Some(Answer::Refused(format!("{status}: {}", String::from_utf8_lossy(&body)))),
+            201 => json().map(HttpAnswer::Fresh),
+            200 => json().map(HttpAnswer::Known),
+            429 | 503 => Some(HttpAnswer::Later),
+            _ => Some(HttpAnswer::Refused(format!("{status}: {}", String::from_utf8_lossy(&body)))),
         }
     }
 
     /// Asks for something to be done that must be.
     pub async fn make(&self, path: &str, body: &Value) -> Result<Value> {
         match self.post(path, body, None).await {
-            Some(Answer::Fresh(value) | Answer::Known(value)) => Ok(value),
+            Some(HttpAnswer::Fresh(value) | HttpAnswer::Known(value)) => Ok(value),
             other => Err(Trouble::new(format!("wanted `{path}` to be done, got {other:?}"))),
         }
     }

@@ -27,13 +27,13 @@ struct Effect {
     key: String,
 }
 
-type Shared = Arc<Mutex<Effects>>;
+type CounterState = Arc<Mutex<Effects>>;
 
 /// A running counter. Dropping it stops it.
 #[derive(Debug)]
 pub struct Counter {
     url: String,
-    effects: Shared,
+    effects: CounterState,
     task: JoinHandle<()>,
 }
 
@@ -44,7 +44,7 @@ impl Counter {
             |error: std::io::Error| Trouble::new(format!("no loopback port for the counter: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(trouble)?;
         let url = format!("http://{}/effects", listener.local_addr().map_err(trouble)?);
-        let effects = Shared::default();
+        let effects = CounterState::default();
         let router = Router::new().route("/effects", post(count)).with_state(Arc::clone(&effects));
         let task = tokio::spawn(async move {
             // Ends with the counter; an error before that shows as refused connections.
@@ -70,11 +70,11 @@ impl Drop for Counter {
     }
 }
 
-fn lock(effects: &Shared) -> MutexGuard<'_, Effects> {
+fn lock(effects: &CounterState) -> MutexGuard<'_, Effects> {
     effects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn count(State(effects): State<Shared>, Json(effect): Json<Effect>) -> StatusCode {
+async fn count(State(effects): State<CounterState>, Json(effect): Json<Effect>) -> StatusCode {
     // Somewhere on the way there and back a kill must find it; how long it takes follows from the key.
     let takes = effect.key.bytes().map(u64::from).sum::<u64>();
     tokio::time::sleep(Duration::from_millis(takes % TAKES_MS)).await;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use agent::event::{EventData, Fate};
+use agent::event::{EventData, EventState};
 use agent::message::Part;
 use agent::run::Ending;
 use serde::de::DeserializeOwned;
-use server::api::{Agent, Consciousness, Facts, LogEntry, LoggedEvent, Message, Page, Run, Space};
+use server::api::{
+    Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, PageJson, RunJson, SpaceJson,
+};
 
 use crate::Result;
 use crate::client::Client;
@@ -37,12 +39,12 @@ pub struct Timeline {
     /// Handles of its agents.
     pub agents: Vec<String>,
     /// Its messages, as they come.
-    pub messages: Vec<Words>,
+    pub messages: Vec<Wording>,
 }
 
 /// One message.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Words {
+pub struct Wording {
     /// Identity.
     pub id: String,
     /// Place in the space.
@@ -65,7 +67,7 @@ pub struct Lived {
     /// Its ledger, newest first.
     pub events: Vec<Happened>,
     /// Its log.
-    pub log: Vec<Entry>,
+    pub log: Vec<HistoryEntry>,
     /// Its runs, newest first.
     pub runs: Vec<Receipt>,
     /// Its notes.
@@ -95,7 +97,7 @@ pub struct Happened {
 
 /// One entry of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// Place in the log.
     pub seq: u64,
     /// The cycle.
@@ -121,7 +123,7 @@ pub struct Receipt {
     pub ordinal: u64,
     /// Events that it lived.
     pub events: u64,
-    /// How it ended; with the reason where it is not `rested`.
+    /// How it ended; with the reason where it is not `completed`.
     pub ending: String,
 }
 
@@ -129,10 +131,10 @@ pub struct Receipt {
 pub async fn read(client: &Client) -> Result<History> {
     let mut history = History::default();
     for place in SPACES {
-        let space: Space = client.get(&format!("/v1/spaces/{}", place.name)).await?;
+        let space: SpaceJson = client.get(&format!("/v1/spaces/{}", place.name)).await?;
         let agents = place.agents.iter().map(|name| (*name).to_owned()).collect();
         let messages = messages(client, place.name).await?;
-        let Space { id, name, head_seq: head, .. } = space;
+        let SpaceJson { id, name, head_seq: head, .. } = space;
         history.spaces.push(Timeline { id: id.to_string(), name, head, agents, messages });
     }
     for name in AGENTS {
@@ -145,8 +147,8 @@ pub async fn read(client: &Client) -> Result<History> {
 pub async fn lived(client: &Client, name: &str) -> Result<Lived> {
     let agent: Agent = client.get(&format!("/v1/agents/{name}")).await?;
     let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
-    let runs: Vec<Run> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
-    let facts: Facts = client.get(&format!("/v1/agents/{name}/facts")).await?;
+    let runs: Vec<RunJson> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
+    let facts: FactsJson = client.get(&format!("/v1/agents/{name}/facts")).await?;
     let after = agent.commit_n.saturating_sub(REPLAY);
     Ok(Lived {
         id: agent.id.to_string(),
@@ -161,21 +163,27 @@ pub async fn lived(client: &Client, name: &str) -> Result<Lived> {
 }
 
 /// Reads the messages of one space.
-pub async fn messages(client: &Client, space: &str) -> Result<Vec<Words>> {
+pub async fn messages(client: &Client, space: &str) -> Result<Vec<Wording>> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let path = format!("/v1/spaces/{space}/messages?limit=200&after={after}");
-        let page: Page<Message> = client.get(&path).await?;
+        let page: PageJson<MessageJson> = client.get(&path).await?;
         let Some(last) = page.items.last() else { return Ok(found) };
         after = last.seq;
         found.extend(page.items.into_iter().map(|message| {
-            let Message { id, seq, sender, text, call, .. } = message;
-            Words { id: id.to_string(), seq, sender: sender.to_string(), text, call: call.map(|call| call.0) }
+            let MessageJson { id, seq, sender, text, call, .. } = message;
+            Wording {
+                id: id.to_string(),
+                seq,
+                sender: sender.to_string(),
+                text,
+                call: call.map(|call| call.0),
+            }
         }));
     }
 }
 
-async fn log(client: &Client, agent: &str) -> Result<Vec<Entry>> {
+async fn log(client: &Client, agent: &str) -> Result<Vec<HistoryEntry>> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let path = format!("/v1/agents/{agent}/consciousness?limit=200&after={after}");
@@ -189,7 +197,7 @@ async fn log(client: &Client, agent: &str) -> Result<Vec<Entry>> {
 async fn pages<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page: Page<T> = client.get(&format!("{path}?limit=200{cursor}")).await?;
+        let page: PageJson<T> = client.get(&format!("{path}?limit=200{cursor}")).await?;
         found.extend(page.items);
         match page.next {
             Some(next) => cursor = format!("&cursor={next}"),
@@ -199,9 +207,9 @@ async fn pages<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T
 }
 
 fn happened(event: LoggedEvent) -> Happened {
-    let state = event.fate.as_str().to_owned();
-    let cycle = match event.fate {
-        Fate::Lived { cycle, .. } => Some(cycle.to_string()),
+    let state = event.state.as_str().to_owned();
+    let cycle = match event.state {
+        EventState::Processed { cycle, .. } => Some(cycle.to_string()),
         _ => None,
     };
     let (message, payload) = match event.data {
@@ -212,7 +220,7 @@ fn happened(event: LoggedEvent) -> Happened {
     Happened { id: event.id.0, seq: event.seq, state, cycle, message, payload }
 }
 
-fn entry(entry: LogEntry) -> Entry {
+fn entry(entry: LogEntry) -> HistoryEntry {
     let LogEntry { seq, cycle, kind, message, .. } = entry;
     let calls =
         message.calls().map(|(id, name, arguments)| (id.0.clone(), name.to_owned(), arguments.to_owned()));
@@ -221,7 +229,7 @@ fn entry(entry: LogEntry) -> Entry {
         _ => None,
     });
     let (outcomes, words) = results.unzip();
-    Entry {
+    HistoryEntry {
         seq,
         cycle: cycle.to_string(),
         kind: kind.as_str().to_owned(),
@@ -232,9 +240,9 @@ fn entry(entry: LogEntry) -> Entry {
     }
 }
 
-fn receipt(run: Run) -> Receipt {
+fn receipt(run: RunJson) -> Receipt {
     let ending = match run.ending {
-        Ending::Rested => "rested".to_owned(),
+        Ending::Completed => "completed".to_owned(),
         other => format!("{}: {}", other.as_str(), run.reason.unwrap_or_default()),
     };
     Receipt { cycle: run.id.to_string(), ordinal: run.ordinal, events: run.events.into(), ending }

@@ -14,15 +14,15 @@ use serde::Deserialize;
 use server::api::Agent;
 use tokio::task::JoinHandle;
 
-use crate::binary::{self, Faults, Launch, Life};
-use crate::blow::{Blow, End, Load as Time, Sabotage, Variant};
-use crate::check::{self, Breach, Kind};
+use crate::binary::{self, Faults, Launch, ServerLife};
+use crate::blow::{Blow, End, LoadLength, Sabotage, Variant};
+use crate::check::{self, Breach, WorldKind};
 use crate::client::Client;
 use crate::counter::Counter;
 use crate::follow::{Followers, Told};
 use crate::history::{self, History};
 use crate::load::{Load, Turn};
-use crate::stub::Stub;
+use crate::stub::ModelServer;
 use crate::tally::Tally;
 use crate::world::{self, AGENTS, SPACES};
 use crate::{Result, Trouble};
@@ -70,7 +70,7 @@ pub struct Report {
 struct House<'a> {
     torture: &'a Torture,
     launch: Launch,
-    stub: Stub,
+    stub: ModelServer,
     counter: Counter,
     load: Arc<Load>,
     followers: Followers,
@@ -101,7 +101,8 @@ pub async fn run(torture: &Torture, before: &BTreeMap<&'static str, u64>) -> Res
     };
     let mut breaches = house.judge(&history);
     let wrong = house.launch.verify()?;
-    breaches.extend(wrong.map(|wrong| Breach::new(Kind::Invalid, format!("`viv verify` finds: {wrong}"))));
+    breaches
+        .extend(wrong.map(|wrong| Breach::new(WorldKind::Invalid, format!("`viv verify` finds: {wrong}"))));
     house.tally.count(&breaches);
     house.tally.took = begun.elapsed();
     let left = (!breaches.is_empty()).then(|| dir.keep());
@@ -114,7 +115,7 @@ impl<'a> House<'a> {
         dir: &Path,
         before: &'a BTreeMap<&'static str, u64>,
     ) -> Result<House<'a>> {
-        let (stub, counter) = (Stub::start().await?, Counter::start().await?);
+        let (stub, counter) = (ModelServer::start().await?, Counter::start().await?);
         let launch = Launch {
             viv: torture.viv.clone(),
             data_dir: dir.join("data"),
@@ -216,14 +217,14 @@ impl<'a> House<'a> {
     }
 
     /// Its time under load.
-    async fn live(&mut self, life: &mut Life, blow: &Blow) -> Result<()> {
+    async fn live(&mut self, life: &mut ServerLife, blow: &Blow) -> Result<()> {
         match blow.load {
-            Time::Ms(ms) => pause(ms).await,
-            Time::Commits(commits, patience, after) => {
+            LoadLength::Ms(ms) => pause(ms).await,
+            LoadLength::Commits(commits, patience, after) => {
                 self.followers.hear(commits, Duration::from_millis(patience)).await;
                 pause(after).await;
             }
-            Time::UntilItDies(ms) => drop(life.gone(Duration::from_millis(ms)).await?),
+            LoadLength::UntilItDies(ms) => drop(life.gone(Duration::from_millis(ms)).await?),
         }
         if let Some(ms) = blow.halted {
             life.halt()?;
@@ -256,7 +257,7 @@ impl<'a> House<'a> {
     /// SIGKILL, where it has not died at its point before.
     async fn kill(
         &mut self,
-        life: &mut Life,
+        life: &mut ServerLife,
         following: Vec<JoinHandle<()>>,
         point: Option<&'static str>,
     ) -> Result<()> {
@@ -272,7 +273,7 @@ impl<'a> House<'a> {
     /// SIGTERM: it must end by itself, in time and in peace, or at its point.
     async fn stop(
         &mut self,
-        life: &mut Life,
+        life: &mut ServerLife,
         following: Vec<JoinHandle<()>>,
         point: Option<&'static str>,
     ) -> Result<()> {
@@ -289,7 +290,7 @@ impl<'a> House<'a> {
     }
 
     /// It ended by itself: at its point, else it is trouble.
-    fn died(&mut self, life: &Life, status: ExitStatus, point: Option<&'static str>) -> Result<()> {
+    fn died(&mut self, life: &ServerLife, status: ExitStatus, point: Option<&'static str>) -> Result<()> {
         match point {
             Some(point) if status.signal() == Some(Signal::ABORT.as_raw()) => {
                 *self.tally.points.entry(point).or_default() += 1;
@@ -366,7 +367,7 @@ impl<'a> House<'a> {
         let (ledger, heard, effects) = (self.load.ledger(), self.stub.heard(), self.counter.effects());
         let mut breaches = check::check(&ledger, history, &self.followers.told(), &effects);
         let asked = heard.wrong.iter().map(|why| format!("the model was asked {why}"));
-        breaches.extend(asked.map(|why| Breach::new(Kind::Invalid, why)));
+        breaches.extend(asked.map(|why| Breach::new(WorldKind::Invalid, why)));
         let events = |state: &str| {
             let all = history.agents.iter().flat_map(|agent| &agent.events);
             all.filter(|event| event.state == state).count() as u64
@@ -378,7 +379,7 @@ impl<'a> House<'a> {
         tally.known = ledger.known() as u64;
         tally.cycles = history.agents.iter().map(|agent| agent.runs.len() as u64).sum();
         tally.resumed = self.followers.told().values().map(Told::resumed).sum::<usize>() as u64;
-        (tally.lived, tally.skipped, tally.dead) = (events("lived"), events("skipped"), events("dead"));
+        (tally.lived, tally.skipped, tally.dead) = (events("processed"), events("skipped"), events("dead"));
         tally.replies = words.filter(|words| words.call.is_some()).count() as u64;
         (tally.effects, tally.repeats) = (had as u64, (had - effects.len()) as u64);
         tally.unknown = check::unknown(history) as u64;
@@ -390,13 +391,13 @@ impl<'a> House<'a> {
 /// What came of a start.
 enum Begun {
     /// It serves, and is followed.
-    Ready(Life, Client, Vec<JoinHandle<()>>),
+    Ready(ServerLife, Client, Vec<JoinHandle<()>>),
     /// It ended before.
-    Dead(Life, ExitStatus),
+    Dead(ServerLife, ExitStatus),
 }
 
 impl Begun {
-    fn ready(self) -> Result<(Life, Client, Vec<JoinHandle<()>>)> {
+    fn ready(self) -> Result<(ServerLife, Client, Vec<JoinHandle<()>>)> {
         match self {
             Self::Ready(life, client, following) => Ok((life, client, following)),
             Self::Dead(life, status) => {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::client::Answer;
+use crate::client::HttpAnswer;
 
 /// Where something was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Promise {
 
 /// One thing that was sent, maybe several times.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct LedgerItem {
     /// What its text contains and no other's.
     pub token: String,
     /// Where it went.
@@ -44,7 +44,7 @@ pub struct Item {
     pub refused: Vec<String>,
 }
 
-impl Item {
+impl LedgerItem {
     /// The path of its route.
     pub fn path(&self) -> String {
         match &self.door {
@@ -54,19 +54,19 @@ impl Item {
     }
 
     /// Writes an answer down. Whether it was a promise.
-    pub fn heard(&mut self, answer: Answer) -> bool {
+    pub fn heard(&mut self, answer: HttpAnswer) -> bool {
         let promise = |fresh, value: &Value| {
             let id = value["id"].as_str().or(value["event_id"].as_str()).unwrap_or_default().to_owned();
             Promise { fresh, id, seq: value["seq"].as_u64() }
         };
         match answer {
-            Answer::Fresh(value) => self.promises.push(promise(true, &value)),
-            Answer::Known(value) => self.promises.push(promise(false, &value)),
-            Answer::Refused(why) => {
+            HttpAnswer::Fresh(value) => self.promises.push(promise(true, &value)),
+            HttpAnswer::Known(value) => self.promises.push(promise(false, &value)),
+            HttpAnswer::Refused(why) => {
                 self.refused.push(why);
                 return false;
             }
-            Answer::Later => return false,
+            HttpAnswer::Later => return false,
         }
         true
     }
@@ -81,13 +81,13 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// In the order in which they were made.
-    pub items: Vec<Item>,
+    pub items: Vec<LedgerItem>,
 }
 
 impl Ledger {
     /// Places of those that were promised nothing yet.
     pub fn unanswered(&self) -> Vec<usize> {
-        let open = |item: &Item| item.promises.is_empty() && item.refused.is_empty();
+        let open = |item: &LedgerItem| item.promises.is_empty() && item.refused.is_empty();
         let open = self.items.iter().enumerate().filter(|(_, item)| open(item));
         open.map(|(place, _)| place).collect()
     }

@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::client::Client;
 use crate::dice::Dice;
 use crate::inbox;
-use crate::ledger::{Door, Item, Ledger};
-use crate::world::{AGENTS, Place, SPACES};
+use crate::ledger::{Door, Ledger, LedgerItem};
+use crate::world::{AGENTS, SPACES, WorldSpace};
 
 /// Producers at once.
 const PRODUCERS: u64 = 16;
@@ -63,7 +63,7 @@ impl Load {
     }
 
     /// A person says in that space that there is nothing to do.
-    pub async fn speak(&self, client: &Client, place: &Place, seed: u64) {
+    pub async fn speak(&self, client: &Client, place: &WorldSpace, seed: u64) {
         let number = self.number();
         let item = words(number, "SKIP", place, &mut Dice::of(seed, &[number, 55]));
         let place = self.note(item);
@@ -120,7 +120,7 @@ impl Load {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn note(&self, item: Item) -> usize {
+    fn note(&self, item: LedgerItem) -> usize {
         let mut ledger = self.ledger();
         ledger.items.push(item);
         ledger.items.len() - 1
@@ -137,7 +137,7 @@ impl Load {
     }
 }
 
-fn said(number: u64, dice: &mut Dice, turn: Turn) -> Item {
+fn said(number: u64, dice: &mut Dice, turn: Turn) -> LedgerItem {
     let place = dice.pick(&SPACES);
     // Nobody's business are all of a space's messages in a life or none: else they would hardly
     // ever be a whole inbox.
@@ -147,8 +147,8 @@ fn said(number: u64, dice: &mut Dice, turn: Turn) -> Item {
 }
 
 /// Somebody's words in that space.
-fn words(number: u64, word: &str, place: &Place, dice: &mut Dice) -> Item {
-    let Place { name, people, agents } = place;
+fn words(number: u64, word: &str, place: &WorldSpace, dice: &mut Dice) -> LedgerItem {
+    let WorldSpace { name, people, agents } = place;
     let token = inbox::token(number);
     let filler = "x".repeat(dice.between(0, 200) as usize);
     let mention = if dice.one_in(6) { format!(" @{}", dice.pick(agents)) } else { String::new() };
@@ -164,7 +164,7 @@ fn words(number: u64, word: &str, place: &Place, dice: &mut Dice) -> Item {
         body["id"] = json!(id);
     }
     let key = with_key.then(|| format!("key-{number}"));
-    Item {
+    LedgerItem {
         token,
         door: Door::Space((*name).to_owned()),
         body,
@@ -175,7 +175,7 @@ fn words(number: u64, word: &str, place: &Place, dice: &mut Dice) -> Item {
     }
 }
 
-fn service(number: u64, dice: &mut Dice) -> Item {
+fn service(number: u64, dice: &mut Dice) -> LedgerItem {
     let token = inbox::token(number);
     let agent = *dice.pick(&AGENTS);
     let spaces: Vec<&str> =
@@ -183,7 +183,7 @@ fn service(number: u64, dice: &mut Dice) -> Item {
     let payload = json!({"token": token, "space": dice.pick(&spaces)});
     let body = json!({"service": "kill", "payload": payload});
     let key = Some(format!("key-{number}"));
-    Item {
+    LedgerItem {
         token,
         door: Door::Agent(agent.to_owned()),
         body,

@@ -35,7 +35,7 @@ const PIECE: usize = 24;
 
 /// What happened at the stub.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct ReceivedRequest {
     /// Requests.
     pub requests: u64,
     /// Streams that were broken off on purpose.
@@ -65,8 +65,8 @@ const TOO_LATE_S: u64 = agent::limits::BACKOFF_MAX_MS / 1_000 + 1;
 const LONG: usize = 4;
 
 #[derive(Debug, Default)]
-struct Shared {
-    heard: Mutex<Heard>,
+struct StubState {
+    heard: Mutex<ReceivedRequest>,
     /// How requests fail: all of them, or only the next one.
     mishap: Mutex<Option<(Mishap, bool)>>,
     /// Hashes that were broken off once.
@@ -75,20 +75,20 @@ struct Shared {
 
 /// A running stub. Dropping it stops it.
 #[derive(Debug)]
-pub struct Stub {
+pub struct ModelServer {
     url: String,
-    shared: Arc<Shared>,
+    shared: Arc<StubState>,
     task: JoinHandle<()>,
 }
 
-impl Stub {
+impl ModelServer {
     /// On a free loopback port.
     pub async fn start() -> Result<Self> {
         let trouble =
             |error: std::io::Error| Trouble::new(format!("no loopback port for the model: {error}"));
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(trouble)?;
         let url = format!("http://{}/v1", listener.local_addr().map_err(trouble)?);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(StubState::default());
         let router =
             Router::new().route("/v1/chat/completions", post(answer)).with_state(Arc::clone(&shared));
         // Prompts of a whole window are larger than the framework's usual bound.
@@ -111,12 +111,12 @@ impl Stub {
     }
 
     /// What happened so far.
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> ReceivedRequest {
         lock(&self.shared.heard).clone()
     }
 }
 
-impl Drop for Stub {
+impl Drop for ModelServer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -126,7 +126,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+async fn answer(State(shared): State<Arc<StubState>>, body: Bytes) -> Response {
     lock(&shared.heard).requests += 1;
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -173,7 +173,7 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     ([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()
 }
 
-impl Shared {
+impl StubState {
     /// How this request fails, if it does: as the harness wants it, else once by chance.
     fn mishap(&self, dice: u64, hash: u64, fits: impl Fn(Mishap) -> bool) -> Option<Mishap> {
         let mut wanted = lock(&self.mishap);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use failpoint::POINTS;
 
-use crate::check::{Breach, Kind};
-use crate::stub::Heard;
+use crate::check::{Breach, WorldKind};
+use crate::stub::ReceivedRequest;
 
 /// Counts of one world or of many.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ pub struct Tally {
     /// How long each start took.
     pub ready: Vec<Duration>,
     /// Broken promises of each kind.
-    pub broken: BTreeMap<Kind, u64>,
+    pub broken: BTreeMap<WorldKind, u64>,
     /// How long it all took.
     pub took: Duration,
 }
@@ -102,7 +102,7 @@ impl Tally {
     }
 
     /// Counts what the model met.
-    pub fn hear(&mut self, heard: &Heard) {
+    pub fn hear(&mut self, heard: &ReceivedRequest) {
         self.requests += heard.requests;
         self.mishaps += heard.cut + heard.failed;
     }
@@ -136,10 +136,10 @@ impl fmt::Display for Tally {
              repeated, {unknown} told as unknown); {requests} model requests ({mishaps} failed on purpose); ready in {median} ms \
              (median; at most {most}); lost {}, doubled {}, unsafe repeated {}, invalid histories {}; {:.0} s",
             POINTS.len(),
-            broken(Kind::Lost),
-            broken(Kind::Doubled),
-            broken(Kind::Repeated),
-            broken(Kind::Invalid),
+            broken(WorldKind::Lost),
+            broken(WorldKind::Doubled),
+            broken(WorldKind::Repeated),
+            broken(WorldKind::Invalid),
             self.took.as_secs_f64(),
         )
     }

@@ -37,7 +37,7 @@ pub struct Orders {
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct TortureOutcome {
     /// In numbers.
     pub tally: Tally,
     /// Promises that were broken, each with where the data was left.
@@ -81,9 +81,9 @@ fn named<T>(name: &str, wanted: &str, read: impl Fn(&str) -> Option<T>) -> Resul
 }
 
 /// Does it; `say` is told of each world and each broken promise.
-pub async fn run(orders: &Orders, mut say: impl FnMut(&str)) -> Result<Outcome> {
+pub async fn run(orders: &Orders, mut say: impl FnMut(&str)) -> Result<TortureOutcome> {
     let begun = Instant::now();
-    let mut outcome = Outcome::default();
+    let mut outcome = TortureOutcome::default();
     let kinds = LIVES.iter().filter(|(variant, _)| orders.only.is_none_or(|only| only == *variant));
     for (world, (variant, lives)) in kinds.cycle().enumerate() {
         let enough = match orders.minutes {

@@ -8,15 +8,15 @@ use crate::client::Client;
 /// Handles of the agents.
 pub const AGENTS: [&str; 3] = ["ada", "ben", "cora"];
 /// The spaces, with the people in them and the agents.
-pub const SPACES: [Place; 3] = [
-    Place { name: "home", people: &["you", "mia"], agents: &["ada"] },
-    Place { name: "pair", people: &["you"], agents: &["ben", "cora"] },
-    Place { name: "desk", people: &["you", "mia"], agents: &["ada", "cora"] },
+pub const SPACES: [WorldSpace; 3] = [
+    WorldSpace { name: "home", people: &["you", "mia"], agents: &["ada"] },
+    WorldSpace { name: "pair", people: &["you"], agents: &["ben", "cora"] },
+    WorldSpace { name: "desk", people: &["you", "mia"], agents: &["ada", "cora"] },
 ];
 
 /// A space.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct WorldSpace {
     /// Handle.
     pub name: &'static str,
     /// People in it.
@@ -51,7 +51,7 @@ pub async fn found(client: &Client, counted: bool) -> Result<()> {
         client.make("/v1/agents", &json!({"name": agent, "config": config})).await?;
     }
     client.make("/v1/spaces/home/members", &json!({"entity": "mia"})).await?;
-    for Place { name, people, agents } in &SPACES[1..] {
+    for WorldSpace { name, people, agents } in &SPACES[1..] {
         let members: Vec<_> = people.iter().chain(agents.iter()).collect();
         client.make("/v1/spaces", &json!({"name": name, "members": members})).await?;
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use e2e::client::{Answer, Client};
+use e2e::client::{Client, HttpAnswer};
 
 use crate::house::{House, at_home, say, settled, until, words};
 
@@ -31,7 +31,7 @@ impl Load {
         while !self.over.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
             let said = say(&client, &spoken(number)).await;
-            if matches!(said, Some(Answer::Fresh(_))) {
+            if matches!(said, Some(HttpAnswer::Fresh(_))) {
                 self.answered.lock().unwrap().insert(number);
             }
         }
@@ -76,7 +76,7 @@ async fn a_backup_of_a_busy_house_has_all_that_was_answered_before_it_began_and_
     let (mut life, client) = house.start(&vec![]).await;
     for number in &before {
         let again = say(&client, &spoken(*number)).await;
-        assert!(matches!(again, Some(Answer::Known(_))), "{number} was answered before: {again:?}");
+        assert!(matches!(again, Some(HttpAnswer::Known(_))), "{number} was answered before: {again:?}");
     }
     let there = at_home(&client).await.iter().filter(|words| words.call.is_none()).count();
     assert!(there >= before.len());

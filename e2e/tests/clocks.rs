@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use e2e::binary::Faults;
-use e2e::client::{Answer, Client};
+use e2e::client::{Client, HttpAnswer};
 use e2e::history;
 use e2e::stub::Mishap;
 use jiff::{SignedDuration, Timestamp};
@@ -64,13 +64,13 @@ async fn let_all_wait(house: &House, client: &Client, off: SignedDuration) {
     client.make("/v1/agents", &json!({"name": "cleo", "config": limits})).await.unwrap();
     client.make("/v1/spaces", &json!({"name": "lab", "members": ["you", "ben"]})).await.unwrap();
     let said = client.post("/v1/spaces/lab/messages", &words("note t-000001-t", 1), None).await;
-    assert!(matches!(said, Some(Answer::Fresh(_))), "{said:?}");
+    assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
     let waits = |ben: &Value| rests(ben, "debounce", off).is_some_and(|left| left.as_secs() > 30);
     until("ben", async || agent(client, "ben").await, waits).await;
 
     // What a model refuses that has never answered anything would be its provider's failure.
     say(client, &words("note t-000050-t", 50)).await;
-    let served = |states: &Vec<String>| !states.is_empty() && states.iter().all(|state| state == "lived");
+    let served = |states: &Vec<String>| !states.is_empty() && states.iter().all(|state| state == "processed");
     until("ada is served", async || states(client, "ada").await, served).await;
     // What the model cannot read it refuses, again and again.
     let event = json!({"service": "bell", "payload": {"nothing": "to be read"}});
@@ -106,8 +106,9 @@ async fn nobody_waits_for_a_clock(first: SignedDuration, second: SignedDuration)
     let (mut life, client) = house.start(&by(&library, second)).await;
     let begun = Instant::now();
     let said = say(&client, &words("note t-000099-t", 99)).await;
-    assert!(matches!(said, Some(Answer::Fresh(_))), "{said:?}");
-    let none_waits = |states: &Vec<String>| !states.is_empty() && states.iter().all(|state| state == "lived");
+    assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
+    let none_waits =
+        |states: &Vec<String>| !states.is_empty() && states.iter().all(|state| state == "processed");
     until("ada is served", async || states(&client, "ada").await, none_waits).await;
     until("ben is served", async || states(&client, "ben").await, none_waits).await;
     let rests_not = |ada: &Value| ada["state"] == "sleeping" && ada["not_before"].is_null();

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
-use e2e::client::Answer;
+use e2e::client::HttpAnswer;
 use e2e::mind::DEADLY;
 use e2e::world::TOOLS;
 use serde_json::json;
@@ -16,12 +16,12 @@ async fn a_tool_that_kills_its_server_is_not_run_again() {
     let (mut life, client) = house.start(&vec![]).await;
     client.amend("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
     let said = say(&client, &words(&format!("note t-000001-t {DEADLY}"), 1)).await;
-    assert!(matches!(said, Some(Answer::Fresh(_))), "{said:?}");
+    assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
     let ended = life.gone(PATIENCE).await.unwrap().expect("the tool kills the server");
     assert_eq!(ended.signal(), Some(9), "{}", house.log());
     let (mut life, client) = house.start(&vec![]).await;
     let events = settled(&client, 1).await;
-    assert_eq!(events[0].state, "lived");
+    assert_eq!(events[0].state, "processed");
     let told = async || ada(&client).await.log.into_iter().flat_map(|entry| entry.words).collect();
     let unknown = |told: &Vec<String>| told.iter().any(|words| words.contains("unknown whether it happened"));
     until("what she is told", told, unknown).await;
@@ -65,12 +65,16 @@ async fn an_event_that_aborts_the_process_ends_as_a_dead_letter_and_all_others_a
         let event = events.iter().find(|event| event.message.as_ref() == id);
         event.map_or_else(|| format!("{number} is gone"), |event| event.state.clone())
     };
-    assert_eq!([1, 2, 3, 4].map(state), ["lived", "dead", "lived", "lived"], "after {lives} lives");
+    assert_eq!(
+        [1, 2, 3, 4].map(state),
+        ["processed", "dead", "processed", "processed"],
+        "after {lives} lives"
+    );
 }
 
 /// All events of ada settled, or `None` where the process died before.
 async fn settled_or_dead(
-    life: &mut e2e::binary::Life,
+    life: &mut e2e::binary::ServerLife,
     client: &e2e::client::Client,
 ) -> Option<Vec<e2e::history::Happened>> {
     for _ in 0..600 {
@@ -91,10 +95,10 @@ async fn with_every_signal_lost_the_sweep_finds_the_work() {
     let (mut life, client) = house.start(&vec![("VIV_FAULTS", "signals-lost".to_owned())]).await;
     for number in 1..=3 {
         let said = say(&client, &words(&format!("note t-00000{number}-t"), number)).await;
-        assert!(matches!(said, Some(Answer::Fresh(_))), "{said:?}");
+        assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
     }
     let events = settled(&client, 3).await;
-    assert!(events.iter().all(|event| event.state == "lived"), "{events:?}");
+    assert!(events.iter().all(|event| event.state == "processed"), "{events:?}");
     life.kill().unwrap();
 }
 
@@ -108,8 +112,8 @@ async fn an_event_whose_signal_died_with_the_process_is_lived_by_the_next_one() 
     assert_eq!(life.gone(PATIENCE).await.unwrap().and_then(|ended| ended.signal()), Some(6));
     let (mut life, client) = house.start(&vec![]).await;
     let again = say(&client, &body).await;
-    assert!(matches!(again, Some(Answer::Known(_))), "{again:?}");
+    assert!(matches!(again, Some(HttpAnswer::Known(_))), "{again:?}");
     let events = settled(&client, 1).await;
-    assert_eq!((events.len(), events[0].state.as_str()), (1, "lived"));
+    assert_eq!((events.len(), events[0].state.as_str()), (1, "processed"));
     life.kill().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::client::{Answer, Client};
+use e2e::client::{Client, HttpAnswer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -20,7 +20,7 @@ async fn spoken(client: &Client, from: u128) -> Duration {
     for number in from..from + SAID {
         let begun = Instant::now();
         let said = say(client, &words(&format!("SKIP t-{number:06}-t {filler}"), number)).await;
-        assert!(matches!(said, Some(Answer::Fresh(_))), "{said:?}");
+        assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
         took.push(begun.elapsed());
     }
     took.sort_unstable();

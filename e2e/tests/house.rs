@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::binary::{self, Faults, Launch, Life};
-use e2e::client::{Answer, Client};
+use e2e::binary::{self, Faults, Launch, ServerLife};
+use e2e::client::{Client, HttpAnswer};
 use e2e::counter::Counter;
-use e2e::history::{self, Happened, Lived, Words};
-use e2e::stub::Stub;
+use e2e::history::{self, Happened, Lived, Wording};
+use e2e::stub::ModelServer;
 use serde_json::{Value, json};
 
 /// How long anything may take before the story counts as stuck.
@@ -14,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct House {
     /// Answers as long as it is kept.
-    pub(crate) stub: Stub,
+    pub(crate) stub: ModelServer,
     pub(crate) counter: Counter,
     pub(crate) launch: Launch,
     pub(crate) dir: tempfile::TempDir,
@@ -24,7 +24,7 @@ pub(crate) struct House {
 impl House {
     pub(crate) async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (stub, counter) = (Stub::start().await.unwrap(), Counter::start().await.unwrap());
+        let (stub, counter) = (ModelServer::start().await.unwrap(), Counter::start().await.unwrap());
         let launch = Launch {
             viv: binary::find_failpoints().unwrap_or_else(|why| panic!("{why}")),
             data_dir: dir.path().join("data"),
@@ -36,12 +36,12 @@ impl House {
     }
 
     /// One more life, ready.
-    pub(crate) async fn start(&mut self, faults: &Faults) -> (Life, Client) {
+    pub(crate) async fn start(&mut self, faults: &Faults) -> (ServerLife, Client) {
         self.try_start(faults).await.expect("it lives until it is ready")
     }
 
     /// The same; `None` where it died before it was ready.
-    pub(crate) async fn try_start(&mut self, faults: &Faults) -> Option<(Life, Client)> {
+    pub(crate) async fn try_start(&mut self, faults: &Faults) -> Option<(ServerLife, Client)> {
         let mut life = self.launch.start(faults).unwrap();
         let (ready, _) = life.ready().await.unwrap_or_else(|why| panic!("{why}"))?;
         if let Some(key) = ready.admin_key {
@@ -63,7 +63,7 @@ pub(crate) fn words(text: &str, id: u128) -> Value {
 }
 
 /// Says it at home.
-pub(crate) async fn say(client: &Client, body: &Value) -> Option<Answer> {
+pub(crate) async fn say(client: &Client, body: &Value) -> Option<HttpAnswer> {
     client.post("/v1/spaces/home/messages", body, None).await
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn ada(client: &Client) -> Lived {
     history::lived(client, "ada").await.unwrap()
 }
 
-pub(crate) async fn at_home(client: &Client) -> Vec<Words> {
+pub(crate) async fn at_home(client: &Client) -> Vec<Wording> {
     history::messages(client, "home").await.unwrap()
 }
 

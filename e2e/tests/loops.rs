@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use e2e::binary;
-use e2e::blow::{Blow, Load, Sabotage, Variant};
-use e2e::check::Kind;
+use e2e::blow::{Blow, LoadLength, Sabotage, Variant};
+use e2e::check::WorldKind;
 use e2e::kill::{self, Report, Torture};
 
 async fn tortured(variant: Variant, lives: u64, change: impl FnOnce(&mut Torture)) -> Report {
@@ -35,7 +35,7 @@ fn assert_kept(report: &Report) {
 }
 
 /// The breaches of a world that was sabotaged; its data is not kept.
-fn caught(report: Report) -> BTreeMap<Kind, u64> {
+fn caught(report: Report) -> BTreeMap<WorldKind, u64> {
     if let Some(left) = report.left {
         std::fs::remove_dir_all(left).unwrap();
     }
@@ -57,7 +57,7 @@ async fn death_at_every_named_point_loses_nothing_and_doubles_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_forgets_one_life_is_caught() {
     // One that is long enough for something to be accepted in it.
-    let long = |blow: Blow| blow.early.is_none() && matches!(blow.load, Load::Ms(ms) if ms > 250);
+    let long = |blow: Blow| blow.early.is_none() && matches!(blow.load, LoadLength::Ms(ms) if ms > 250);
     let seed = (1..).find(|seed| long(Blow::of(Variant::Plain, None, (*seed, 1), &BTreeMap::new())));
     let found = caught(
         tortured(Variant::Plain, 3, |torture| {
@@ -66,14 +66,14 @@ async fn a_store_that_forgets_one_life_is_caught() {
         })
         .await,
     );
-    assert!(found.contains_key(&Kind::Lost), "{found:?}");
+    assert!(found.contains_key(&WorldKind::Lost), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_protocol_that_drains_first_and_saves_later_is_caught_losing_events() {
     let found =
         caught(tortured(Variant::Points, 12, |torture| torture.sabotage = Some(Sabotage::DrainFirst)).await);
-    assert!(found.contains_key(&Kind::Lost), "{found:?}");
+    assert!(found.contains_key(&WorldKind::Lost), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,5 +85,5 @@ async fn loss_of_power_loses_nothing_that_was_answered() {
 async fn commits_that_are_answered_before_they_are_synced_are_caught_at_the_loss_of_power() {
     let found =
         caught(tortured(Variant::Power, 6, |torture| torture.sabotage = Some(Sabotage::SyncNormal)).await);
-    assert!(found.contains_key(&Kind::Lost), "{found:?}");
+    assert!(found.contains_key(&WorldKind::Lost), "{found:?}");
 }

@@ -50,7 +50,7 @@ struct Speeds {
 
 async fn all(dir: &Path) -> Result<Speeds> {
     let house =
-        House::build(&dir.join("data"), |clock| instant::voices(clock, |_| Script::new().text("Noted.")))?;
+        House::build(&dir.join("data"), |clock| instant::models(clock, |_| Script::new().text("Noted.")))?;
     let house = Arc::new(house);
     let limits = Limits { inbox_max: 1_000_000, ..Limits::default() };
     // About as long as all rounds together: an alarm is set, and it does not come.

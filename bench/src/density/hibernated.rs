@@ -10,7 +10,7 @@ use std::time::Instant;
 use agent::config::{AgentConfig, Limits};
 use agent::message::ModelMessage;
 use anyhow::{Context, Result};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use rusqlite::Connection;
 use rustix::fs::{Advice, fadvise};
 use tokio::runtime::Runtime;
@@ -98,12 +98,12 @@ struct Old {
 fn build(threads: &Runtime, stub: &Stub, data: &Path) -> Result<House> {
     let _in = threads.enter();
     House::build(data, |clock| {
-        let voice = VoiceConfig {
+        let model = ModelConfig {
             base_url: Some(stub.url()),
             context_window: Some(1_000_000),
-            ..VoiceConfig::named("openai-compatible/stub")
+            ..ModelConfig::named("openai-compatible/stub")
         };
-        Arc::new(VoiceBook::new(voice, KeyRing::default(), clock))
+        Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })
 }
 

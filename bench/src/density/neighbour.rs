@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use agent::config::AgentConfig;
-use agent::port::{BoxStream, Model, ModelError, ModelInfo, ModelRequest, Piece, Voices};
+use agent::port::{BoxStream, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
 use anyhow::{Context, Result};
 use models::scripted::Script;
 use tokio::task::JoinSet;
@@ -41,24 +41,24 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![Metric::new("density.neighbour", (value, "us"), floor, Goal::RatioAtMost(2.0), note)])
 }
 
-/// Voices that tell when the quiet agent's model is asked.
+/// Models that tell when the quiet agent's model is asked.
 struct Overheard {
-    inner: Arc<dyn Voices>,
+    inner: Arc<dyn Models>,
     heard: Sender<Instant>,
 }
 
-impl Voices for Overheard {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        Ok(Arc::new(OverheardVoice { inner: self.inner.voice(name)?, heard: self.heard.clone() }))
+impl Models for Overheard {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(OverheardModel { inner: self.inner.model(name)?, heard: self.heard.clone() }))
     }
 }
 
-struct OverheardVoice {
+struct OverheardModel {
     inner: Arc<dyn Model>,
     heard: Sender<Instant>,
 }
 
-impl Model for OverheardVoice {
+impl Model for OverheardModel {
     fn info(&self) -> &ModelInfo {
         self.inner.info()
     }
@@ -83,7 +83,7 @@ struct Found {
 async fn all(dir: &Path) -> Result<Found> {
     let (heard, hears) = channel();
     let house = House::build(&dir.join("data"), |clock| {
-        let inner = instant::voices(clock, |_| Script::new().text("That is all for now."));
+        let inner = instant::models(clock, |_| Script::new().text("That is all for now."));
         Arc::new(Overheard { inner, heard })
     })?;
     let house = Arc::new(house);

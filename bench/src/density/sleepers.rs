@@ -39,7 +39,7 @@ const ERLANG_PROCESS: f64 = 2_616.0;
 /// What a warm actor of a well-known engine weighs, in bytes: the reference of one that is warm.
 const WARM_ACTOR: f64 = 72_400.0;
 
-struct Scene {
+struct SleeperStore {
     viv: PathBuf,
     stub: Stub,
     /// A data directory with nobody but who is founded, one with few, one with all.
@@ -54,7 +54,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let place = |name: &str| dir.path().join(name).join("data");
     let skip = Say::Call("skip", json!({"reason": "nothing of it is mine"}));
     let (viv, stub) = (process::viv(bench)?, Stub::saying(skip)?);
-    let scene = Scene { viv, stub, empty: place("empty"), few: place("few"), all: place("all") };
+    let scene = SleeperStore { viv, stub, empty: place("empty"), few: place("few"), all: place("all") };
     for data in [&scene.empty, &scene.few, &scene.all] {
         std::fs::create_dir_all(data.parent().context("a place")?)?;
         drop(scene.up(data)?);
@@ -77,7 +77,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(metrics)
 }
 
-impl Scene {
+impl SleeperStore {
     fn up(&self, data: &Path) -> Result<Running> {
         let url = self.stub.url();
         let model = ["--model", "openai-compatible/stub", "--base-url", &url, "--context-window", "100000"];
@@ -91,7 +91,7 @@ impl Scene {
 }
 
 /// Makes agents; microseconds for each.
-fn made(threads: &Runtime, scene: &Scene, from: usize, to: usize) -> Result<f64> {
+fn made(threads: &Runtime, scene: &SleeperStore, from: usize, to: usize) -> Result<f64> {
     let town = Town::open(threads, &scene.all)?;
     let began = Instant::now();
     town.settle(from, to)?;
@@ -101,7 +101,7 @@ fn made(threads: &Runtime, scene: &Scene, from: usize, to: usize) -> Result<f64>
 }
 
 /// After a death among very many that sleep and some that have something to do, against one with nobody.
-fn restarts(threads: &Runtime, scene: &Scene) -> Result<Vec<Metric>> {
+fn restarts(threads: &Runtime, scene: &SleeperStore) -> Result<Vec<Metric>> {
     let (mut alone, mut among) = (Samples::default(), Samples::default());
     let (mut first, mut last) = (Samples::default(), Samples::default());
     for round in 0..STARTS {
@@ -143,7 +143,7 @@ fn restarts(threads: &Runtime, scene: &Scene) -> Result<Vec<Metric>> {
 }
 
 /// What one that sleeps weighs.
-fn asleep(scene: &Scene, made: &str) -> Result<Metric> {
+fn asleep(scene: &SleeperStore, made: &str) -> Result<Metric> {
     let (mut none, mut all, mut ready) = (Samples::default(), Samples::default(), Samples::default());
     let (mut threads, mut threads_all) = (0, 0);
     for _ in 0..LOOKS {
@@ -172,7 +172,7 @@ fn asleep(scene: &Scene, made: &str) -> Result<Metric> {
 }
 
 /// A waking of a random agent among all against one among few.
-fn wake_among(scene: &Scene) -> Result<Metric> {
+fn wake_among(scene: &SleeperStore) -> Result<Metric> {
     let mut wakes = [Samples::default(), Samples::default()];
     let mut bells = [Bells::at(scene, &scene.few, FEW)?, Bells::at(scene, &scene.all, ALL)?];
     scene.nobody_asks();
@@ -207,7 +207,7 @@ struct Bells {
 }
 
 impl Bells {
-    fn at(scene: &Scene, data: &Path, agents: usize) -> Result<Self> {
+    fn at(scene: &SleeperStore, data: &Path, agents: usize) -> Result<Self> {
         let running = scene.up(data)?;
         let file = std::fs::read_to_string(data.join("credentials.json")).context("no credentials")?;
         let file: Value = serde_json::from_str(&file)?;
@@ -231,7 +231,7 @@ impl Bells {
 }
 
 /// Very many that are due at once, and what those who are warm afterwards weigh.
-fn rush(threads: &Runtime, scene: &Scene) -> Result<Vec<Metric>> {
+fn rush(threads: &Runtime, scene: &SleeperStore) -> Result<Vec<Metric>> {
     let (_, before) = served(threads, scene, ALL / 2, BEFORE)?;
     let (waits, after) = served(threads, scene, ALL / 2 + BEFORE, BEFORE + RUSH)?;
     let note = format!(
@@ -257,7 +257,7 @@ fn rush(threads: &Runtime, scene: &Scene) -> Result<Vec<Metric>> {
 
 /// So many agents from `from` on are due when the server starts: when each was served, in seconds since
 /// the start, and the memory afterwards.
-fn served(threads: &Runtime, scene: &Scene, from: usize, count: usize) -> Result<(Samples, f64)> {
+fn served(threads: &Runtime, scene: &SleeperStore, from: usize, count: usize) -> Result<(Samples, f64)> {
     let town = Town::open(threads, &scene.all)?;
     town.ring(from, from + count)?;
     town.close()?;

@@ -45,9 +45,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = house::threads()?;
     let house = {
         let _in = threads.enter();
-        House::build(&data, |clock| instant::voices(clock, |_| Script::new().text(prose(7, WORDS))))?
+        House::build(&data, |clock| instant::models(clock, |_| Script::new().text(prose(7, WORDS))))?
     };
-    let mut old = Life::begin(&threads, &house, "old")?;
+    let mut old = LongLife::begin(&threads, &house, "old")?;
     let db = Connection::open(data.join("vivarium.db"))?;
     let (mut looks, mut before) = (Vec::new(), None);
     for n in 1..=CYCLES {
@@ -60,14 +60,14 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         }
     }
     let mut metrics = written(&looks)?;
-    metrics.push(late(&mut old, &mut Life::begin(&threads, &house, "young")?)?);
+    metrics.push(late(&mut old, &mut LongLife::begin(&threads, &house, "young")?)?);
     threads.block_on(house.stop())?;
     Ok(metrics)
 }
 
 /// The last cycles of a long life against the first ones of another, in turns, so that whatever else the
 /// machine does falls on both alike.
-fn late(old: &mut Life<'_>, young: &mut Life<'_>) -> Result<Metric> {
+fn late(old: &mut LongLife<'_>, young: &mut LongLife<'_>) -> Result<Metric> {
     let mut times = [Samples::default(), Samples::default(), Samples::default(), Samples::default()];
     for n in 1..=COMPARED {
         let (late, early) = (old.cycle(CYCLES + n)?, young.cycle(n)?);
@@ -129,7 +129,7 @@ fn written(looks: &[Look]) -> Result<Vec<Metric>> {
 }
 
 /// An agent that lives for long.
-struct Life<'a> {
+struct LongLife<'a> {
     threads: &'a Runtime,
     house: &'a House,
     home: Home,
@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-impl<'a> Life<'a> {
+impl<'a> LongLife<'a> {
     fn begin(threads: &'a Runtime, house: &'a House, name: &str) -> Result<Self> {
         let limits = Limits { token_budget: 10_000_000, ..Limits::default() };
         let home = threads.block_on(house.home(name, AgentConfig { limits, ..AgentConfig::default() }))?;

@@ -33,8 +33,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let (house, hears) = threads.block_on(async {
         let end = Instant::now() + PATIENCE;
         loop {
-            let (voices, hears) = paced(Some(THOUGHT));
-            match House::build(&data, voices) {
+            let (models, hears) = paced(Some(THOUGHT));
+            match House::build(&data, models) {
                 Ok(house) => return anyhow::Ok((house, hears)),
                 // The first life may hold the directory for a moment.
                 Err(error) if Instant::now() > end => return Err(error),
@@ -69,9 +69,9 @@ fn hello(line: &Line, home: &Home, key: &str) -> Vec<u8> {
 fn die(data: &Path) -> Result<(Home, Duration)> {
     let threads = house::threads()?;
     let _in = threads.enter();
-    let (voices, hears) = paced(None);
+    let (models, hears) = paced(None);
     let bounds = Bounds { awake: 2 * OPEN, requests_per_provider: 2 * OPEN };
-    let house = House::within(data, bounds, voices)?;
+    let house = House::within(data, bounds, models)?;
     let config = AgentConfig { model: Some(super::HEALTHY.to_owned()), ..AgentConfig::default() };
     let home = threads.block_on(house.home(HEALTHY, config))?;
     let (address, key) = threads.block_on(house.open_doors(&home))?;

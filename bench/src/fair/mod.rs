@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use agent::port::{
-    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, Voices,
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
 };
 use anyhow::{Context, Result};
 use models::scripted::Script;
@@ -27,7 +27,7 @@ struct Asked {
     at: Instant,
 }
 
-/// Voices that tell when they are asked, and answer after a while, or never.
+/// Models that tell when they are asked, and answer after a while, or never.
 struct Paced {
     clock: Arc<dyn Clock>,
     /// How long the model of whoever names none takes; `None` for ever.
@@ -35,23 +35,23 @@ struct Paced {
     asked: Sender<Asked>,
 }
 
-struct PacedVoice {
+struct PacedModel {
     info: ModelInfo,
     thought: Option<Script>,
     asked: Sender<Asked>,
 }
 
-/// Makes voices on a clock.
-type Maker = Box<dyn FnOnce(Arc<dyn Clock>) -> Arc<dyn Voices>>;
+/// Makes models on a clock.
+type Maker = Box<dyn FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>>;
 
-/// Voices of which the one that nobody names takes that long, or for ever, and who asked them when.
+/// Models of which the one that nobody names takes that long, or for ever, and who asked them when.
 fn paced(thought: Option<Duration>) -> (Maker, Receiver<Asked>) {
     let (asked, hears) = channel();
     (Box::new(move |clock| Arc::new(Paced { clock, thought, asked })), hears)
 }
 
-impl Voices for Paced {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for Paced {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or("own");
         let thought = if name == HEALTHY { Some(Duration::from_millis(20)) } else { self.thought };
         let answer = |thought| Script::new().pause(&self.clock, thought).text("That is all for now.");
@@ -65,11 +65,11 @@ impl Voices for Paced {
             price: None,
             rehearsal: true,
         };
-        Ok(Arc::new(PacedVoice { info, thought: thought.map(answer), asked: self.asked.clone() }))
+        Ok(Arc::new(PacedModel { info, thought: thought.map(answer), asked: self.asked.clone() }))
     }
 }
 
-impl Model for PacedVoice {
+impl Model for PacedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }

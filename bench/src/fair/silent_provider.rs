@@ -20,9 +20,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
-    let (voices, hears) = paced(None);
+    let (models, hears) = paced(None);
     let _in = threads.enter();
-    let house = House::build(&dir.path().join("data"), voices)?;
+    let house = House::build(&dir.path().join("data"), models)?;
     let (alone, beside) = threads.block_on(async {
         let config = AgentConfig { model: Some(HEALTHY.to_owned()), ..AgentConfig::default() };
         let home = house.home("quick", config).await?;

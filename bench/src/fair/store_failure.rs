@@ -25,9 +25,9 @@ const SERVED_S: f64 = 5.0;
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
-    let (voices, hears) = paced(Some(THOUGHT));
+    let (models, hears) = paced(Some(THOUGHT));
     let _in = threads.enter();
-    let house = House::build(&dir.path().join("data"), voices)?;
+    let house = House::build(&dir.path().join("data"), models)?;
     let served = threads.block_on(async {
         let (mut homes, mut ears) = (Vec::new(), Vec::new());
         for n in 0..AGENTS {

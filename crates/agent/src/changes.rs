@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
-use crate::event::{Cause, Fate, Stage, Waiting};
+use crate::event::{Cause, EventProgress, EventState, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
 use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
 use crate::run::{Run, Usage};
@@ -67,8 +67,8 @@ impl CommitKind {
 pub struct Settlement {
     /// Its place in the inbox.
     pub seq: u64,
-    /// Its new state in the ledger. [`Fate::Waiting`] gives it back untouched.
-    pub fate: Fate,
+    /// Its new state in the ledger. [`EventState::Waiting`] gives it back untouched.
+    pub state: EventState,
 }
 
 /// How often a waiting event has failed.
@@ -341,7 +341,7 @@ pub struct Refusal {
 
 /// An agent that an accept made due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waken {
+pub struct Wakeup {
     /// Which.
     pub agent: AgentId,
     /// Not before this time (its `debounce`, or it is kept back).
@@ -353,33 +353,36 @@ pub struct Waken {
 /// What a commit caused outside its agent, for watchers and signals only, never for the machine. Whoever
 /// misses it finds it in the store; empty where the commit turned out to have been done before.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Echo {
+pub struct Notifications {
     /// Messages as stored, in order: what was said, visible calls and changes of these.
     pub said: Vec<Spoken>,
     /// Agents that have something to do, this one included where more waits for it.
-    pub wake: Vec<Waken>,
+    pub wake: Vec<Wakeup>,
     /// How far events of the cycle have come with it, in order.
-    pub stages: Vec<Staged>,
+    pub stages: Vec<EventMoved>,
 }
 
 /// An event of a cycle that has come further.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Staged {
+pub struct EventMoved {
     /// Which.
     pub event: EventId,
     /// How far.
-    pub stage: Stage,
+    pub progress: EventProgress,
     /// The cycle, as long as it has the event.
     pub cycle: Option<CycleId>,
     /// The step at which it was shown.
     pub step: Option<u32>,
 }
 
-impl Staged {
+impl EventMoved {
     /// An event that comes so far with a commit of that cycle.
-    pub fn new(event: EventId, stage: Stage, cycle: CycleId, step: Option<u32>) -> Self {
-        let has = matches!(stage, Stage::Taken | Stage::Shown | Stage::Addressed | Stage::Read);
-        Self { event, stage, cycle: has.then_some(cycle), step }
+    pub fn new(event: EventId, progress: EventProgress, cycle: CycleId, step: Option<u32>) -> Self {
+        let has = matches!(
+            progress,
+            EventProgress::Taken | EventProgress::Shown | EventProgress::Addressed | EventProgress::Read
+        );
+        Self { event, progress, cycle: has.then_some(cycle), step }
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-pub use keys::{Bound, ConfigKey, KEYS, Kind, Live};
+pub use keys::{Bound, ConfigKey, KEYS, TakesEffect, ValueKind};
 pub use policy::{Awareness, Gate, Gates, Route, Triage, Urgency, WantedChoice};
 pub use read::{BadConfig, nearest};
 

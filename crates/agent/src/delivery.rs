@@ -5,7 +5,7 @@
 
 use crate::config::{Urgency, WakeOn};
 use crate::entity::EntityKind;
-use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal};
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, EventState, Principal};
 use crate::id::{AgentId, EntityId, EventId, SpaceId};
 use crate::life::{Requester, Standing};
 use crate::limits;
@@ -48,8 +48,8 @@ pub struct Delivery {
     pub agent: AgentId,
     /// The event.
     pub event: Event,
-    /// [`Fate::Waiting`], [`Fate::Held`], or [`Fate::Skipped`] for what `wake_on` keeps out.
-    pub fate: Fate,
+    /// [`EventState::Waiting`], [`EventState::Held`], or [`EventState::Skipped`] for what `wake_on` keeps out.
+    pub state: EventState,
     /// When time alone lets a held one go; `None` where only a person's word does.
     pub release_at: Option<Timestamp>,
 }
@@ -130,14 +130,14 @@ pub fn deliver(
         .filter(|(_, agent)| agent.standing != Standing::Retired)
         .map(|(member, agent)| {
             let named = mentioned.contains(&member.entity);
-            let fate = if by_agent { fate(agent, wake_on, named, spoken) } else { Fate::Waiting };
+            let state = if by_agent { state(agent, wake_on, named, spoken) } else { EventState::Waiting };
             let said = !by_agent && (message.urgent || asked_by(agent, message));
             let urgent = said || by_rules(&agent.urgency, message, handle, named && !by_agent, by_agent);
             Delivery {
                 agent: member.entity.agent(),
                 event: event_of(message, seq, named, urgent),
-                release_at: release_at(agent, &fate, spoken, message.at),
-                fate,
+                release_at: release_at(agent, &state, spoken, message.at),
+                state,
             }
         })
         .collect()
@@ -199,20 +199,20 @@ fn quiet(agent: &AgentFacts, space: WakeOn, named: bool) -> Option<&'static str>
 }
 
 /// What becomes of an agent's message with another agent.
-fn fate(agent: &AgentFacts, space: WakeOn, named: bool, spoken: u32) -> Fate {
+fn state(agent: &AgentFacts, space: WakeOn, named: bool, spoken: u32) -> EventState {
     match quiet(agent, space, named) {
-        Some(reason) => Fate::Skipped { reason: Some(reason.into()) },
-        None if spoken > agent.hop_limit => Fate::Held,
-        None => Fate::Waiting,
+        Some(reason) => EventState::Skipped { reason: Some(reason.into()) },
+        None if spoken > agent.hop_limit => EventState::Held,
+        None => EventState::Waiting,
     }
 }
 
 /// Time lets only so many go: each reply to a released event counts towards the same root, so that a
 /// root comes to an end without a person.
-fn release_at(agent: &AgentFacts, fate: &Fate, spoken: u32, at: Timestamp) -> Option<Timestamp> {
+fn release_at(agent: &AgentFacts, state: &EventState, spoken: u32, at: Timestamp) -> Option<Timestamp> {
     let bound = agent.hop_limit.saturating_mul(limits::HELD_RELEASES);
     let wait = jiff::SignedDuration::from_millis(limits::HELD_MS.cast_signed());
-    (*fate == Fate::Held && spoken <= bound).then(|| at.checked_add(wait).unwrap_or(at))
+    (*state == EventState::Held && spoken <= bound).then(|| at.checked_add(wait).unwrap_or(at))
 }
 
 fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event {
@@ -384,12 +384,12 @@ mod tests {
                 agent.wake_on = own;
             }
             let fates = deliver(&said(sender, "x"), 7, named, &members, space, 1);
-            let fate = &fates.iter().find(|delivery| delivery.agent.entity() == id(2)).unwrap().fate;
+            let state = &fates.iter().find(|delivery| delivery.agent.entity() == id(2)).unwrap().state;
             let expected = match kept_out {
-                Some(reason) => Fate::Skipped { reason: Some(reason.into()) },
-                None => Fate::Waiting,
+                Some(reason) => EventState::Skipped { reason: Some(reason.into()) },
+                None => EventState::Waiting,
             };
-            assert_eq!(*fate, expected, "own {own:?}, space {space:?}, sender {sender}, named {named:?}");
+            assert_eq!(*state, expected, "own {own:?}, space {space:?}, sender {sender}, named {named:?}");
         };
         check(WakeOn::All, WakeOn::All, 1, &[], None);
         check(WakeOn::Mention, WakeOn::All, 1, &[], Some("wake_on: mention"));
@@ -404,12 +404,12 @@ mod tests {
     #[test]
     fn the_ninth_agent_message_of_a_root_is_held_and_a_persons_never() {
         let members = [member(1, "a", true), member(2, "b", true), member(3, "h", false)];
-        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 8)[0].fate, Fate::Waiting);
-        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 9)[0].fate, Fate::Held);
+        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 8)[0].state, EventState::Waiting);
+        assert_eq!(deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, 9)[0].state, EventState::Held);
         let released = |spoken| deliver(&said(1, "x"), 7, &[], &members, WakeOn::All, spoken)[0].release_at;
         let after = Timestamp::from_millisecond(limits::HELD_MS.cast_signed()).ok();
         assert_eq!([released(8), released(9), released(16), released(17)], [None, after, after, None]);
-        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 900)[0].fate, Fate::Waiting);
+        assert_eq!(deliver(&said(3, "x"), 7, &[], &members, WakeOn::All, 900)[0].state, EventState::Waiting);
     }
 
     #[test]

@@ -225,13 +225,13 @@ impl Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Fate {
+pub enum EventState {
     /// Not yet settled.
     Waiting,
     /// Kept back by the bound on agent-to-agent messages.
     Held,
     /// Seen by a decision that was committed.
-    Lived {
+    Processed {
         /// The cycle.
         cycle: CycleId,
         /// The step whose decision saw it.
@@ -257,7 +257,7 @@ pub enum Fate {
     Dropped,
 }
 
-impl Fate {
+impl EventState {
     /// The name used in tables and JSON.
     pub fn as_str(&self) -> &'static str {
         self.into()
@@ -268,7 +268,7 @@ impl Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Stage {
+pub enum EventProgress {
     /// It waits.
     Waiting,
     /// It waits, and the open cycle has taken it.
@@ -291,7 +291,7 @@ pub enum Stage {
     Dropped,
 }
 
-impl Stage {
+impl EventProgress {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -299,18 +299,18 @@ impl Stage {
 
     /// The stage of an event with that fate. `taken` and `open` tell of its cycle: that it has taken
     /// the event, that it has not ended.
-    pub fn of(fate: &Fate, taken: bool, open: bool, addressed: bool) -> Self {
-        match fate {
-            Fate::Waiting if taken => Self::Taken,
-            Fate::Waiting => Self::Waiting,
-            Fate::Held => Self::Held,
-            Fate::Lived { .. } if addressed => Self::Addressed,
-            Fate::Lived { .. } if open => Self::Shown,
-            Fate::Lived { .. } => Self::Read,
-            Fate::Skipped { .. } => Self::Skipped,
-            Fate::Canceled { .. } => Self::Canceled,
-            Fate::Dead { .. } => Self::Dead,
-            Fate::Dropped => Self::Dropped,
+    pub fn of(state: &EventState, taken: bool, open: bool, addressed: bool) -> Self {
+        match state {
+            EventState::Waiting if taken => Self::Taken,
+            EventState::Waiting => Self::Waiting,
+            EventState::Held => Self::Held,
+            EventState::Processed { .. } if addressed => Self::Addressed,
+            EventState::Processed { .. } if open => Self::Shown,
+            EventState::Processed { .. } => Self::Read,
+            EventState::Skipped { .. } => Self::Skipped,
+            EventState::Canceled { .. } => Self::Canceled,
+            EventState::Dead { .. } => Self::Dead,
+            EventState::Dropped => Self::Dropped,
         }
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::call::{CallRow, Effect};
 use crate::changes::{Changes, CommitKind, Glance, Refusal};
-use crate::event::Fate;
+use crate::event::EventState;
 use crate::id::{CallId, CycleId, SpaceId};
 use crate::life::{Lease, OpenCycle, RestReason, Standing};
 use crate::port::Denial;
@@ -46,7 +46,7 @@ pub struct LifeRow {
 
 /// The head of an inbox, as far as a commit of its own agent reads and writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InboxRow {
+pub struct InboxHead {
     /// Events that wait.
     pub waiting: u32,
     /// Of these, taken by the open cycle.
@@ -206,7 +206,7 @@ pub fn life_after(life: &LifeRow, lease: Lease, changes: &Changes) -> LifeRow {
             life.cycles = run.ordinal;
         }
         None => {
-            let skipped = changes.settle.iter().any(|end| matches!(end.fate, Fate::Skipped { .. }));
+            let skipped = changes.settle.iter().any(|end| matches!(end.state, EventState::Skipped { .. }));
             life.skips += u64::from(skipped && changes.open.is_none());
         }
     }
@@ -220,7 +220,7 @@ pub fn life_after(life: &LifeRow, lease: Lease, changes: &Changes) -> LifeRow {
 
 /// From when on an agent is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum DueFrom {
     /// As it was.
     Unchanged,
     /// Not before something is accepted.
@@ -233,7 +233,12 @@ pub enum Due {
 
 /// What a commit makes of its agent's inbox head, after what it settles has left: the row, and from when on
 /// the agent is due. `life` is the row after the commit, `now` the time at which it is written.
-pub fn inbox_after(inbox: &InboxRow, life: &LifeRow, changes: &Changes, now: Timestamp) -> (InboxRow, Due) {
+pub fn inbox_after(
+    inbox: &InboxHead,
+    life: &LifeRow,
+    changes: &Changes,
+    now: Timestamp,
+) -> (InboxHead, DueFrom) {
     let (mut inbox, at) = (*inbox, changes.at.min(now));
     let rests = closes(changes) || changes.kind == CommitKind::Park || changes.rest.is_some();
     if rests || changes.kind == CommitKind::Open {
@@ -245,22 +250,22 @@ pub fn inbox_after(inbox: &InboxRow, life: &LifeRow, changes: &Changes, now: Tim
         inbox.taken = 0;
     }
     let due = if changes.kind == CommitKind::Open {
-        Due::At(inbox.due_at.map_or(at, |due| due.min(at)))
+        DueFrom::At(inbox.due_at.map_or(at, |due| due.min(at)))
     } else if !rests {
-        Due::Unchanged
+        DueFrom::Unchanged
     } else if life.standing != Standing::Active || (changes.open.is_none() && inbox.waiting == 0) {
-        Due::Never
+        DueFrom::Never
     } else if changes.open.is_some() {
-        Due::At(inbox.hold_until.map_or(at, |hold| hold.max(at)))
+        DueFrom::At(inbox.hold_until.map_or(at, |hold| hold.max(at)))
     } else {
-        Due::FirstWaiting
+        DueFrom::FirstWaiting
     };
     (inbox, due)
 }
 
 /// What the rows tell of the world; what is counted beside them is still to be filled in. `newest` is the newest
 /// place in the inbox.
-pub fn glance(life: &LifeRow, inbox: &InboxRow, newest: u64) -> Glance {
+pub fn glance(life: &LifeRow, inbox: &InboxHead, newest: u64) -> Glance {
     Glance {
         waiting: inbox.waiting.saturating_sub(inbox.taken),
         newest,
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn when_an_agent_is_due_again_is_as_its_rest_says() {
         use CommitKind::{Close, Decide, Open, Park};
-        let inbox = |waiting, hold: Option<i64>| InboxRow {
+        let inbox = |waiting, hold: Option<i64>| InboxHead {
             waiting,
             taken: 1,
             due_at: Some(at(90)),
@@ -368,16 +373,16 @@ mod tests {
         };
         let rest = |until: Option<i64>| Some(Rest { not_before: until.map(at), reason: None });
         for (kind, waiting, until, standing, now, due) in [
-            (Open, 1, None, Standing::Active, 55, Due::At(at(50))),
-            (Decide, 1, None, Standing::Active, 55, Due::Unchanged),
-            (Close, 0, Some(rest(None)), Standing::Active, 55, Due::Never),
-            (Close, 2, Some(rest(None)), Standing::Active, 55, Due::FirstWaiting),
-            (Close, 2, Some(rest(Some(70))), Standing::Suspended, 55, Due::Never),
-            (Park, 0, Some(rest(Some(70))), Standing::Active, 55, Due::At(at(70))),
-            (Park, 0, Some(rest(Some(20))), Standing::Active, 55, Due::At(at(50))),
+            (Open, 1, None, Standing::Active, 55, DueFrom::At(at(50))),
+            (Decide, 1, None, Standing::Active, 55, DueFrom::Unchanged),
+            (Close, 0, Some(rest(None)), Standing::Active, 55, DueFrom::Never),
+            (Close, 2, Some(rest(None)), Standing::Active, 55, DueFrom::FirstWaiting),
+            (Close, 2, Some(rest(Some(70))), Standing::Suspended, 55, DueFrom::Never),
+            (Park, 0, Some(rest(Some(70))), Standing::Active, 55, DueFrom::At(at(70))),
+            (Park, 0, Some(rest(Some(20))), Standing::Active, 55, DueFrom::At(at(50))),
             // The clock was set back by 40 since.
-            (Open, 1, None, Standing::Active, 10, Due::At(at(10))),
-            (Park, 0, Some(rest(Some(70))), Standing::Active, 10, Due::At(at(30))),
+            (Open, 1, None, Standing::Active, 10, DueFrom::At(at(10))),
+            (Park, 0, Some(rest(Some(70))), Standing::Active, 10, DueFrom::At(at(30))),
         ] {
             let changes = Changes { rest: until.flatten(), ..changes(kind) };
             let row = LifeRow { standing, ..life() };

@@ -175,9 +175,9 @@ pub struct OpenCycle {
     /// What the last preview has shown.
     #[serde(default, skip_serializing_if = "Glimpse::is_none")]
     pub previewed: Glimpse,
-    /// Whose voice answered last, where it was not the agent's own.
+    /// Whose model answered last, where it was not the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub voice: Option<String>,
+    pub model: Option<String>,
     /// Seqs of its events by the numbers under which they were listed, from 1 on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listed: Vec<u64>,
@@ -189,7 +189,7 @@ pub struct OpenCycle {
     pub held_back: bool,
     /// Whether a step failed that had been shown something new, or may have been: nothing more is shown.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub wary: bool,
+    pub suspect: bool,
     /// Milliseconds of its wakings; what lies between them is not lived.
     #[serde(default)]
     pub awake_ms: u64,
@@ -232,11 +232,11 @@ impl OpenCycle {
             interrupts: 0,
             peek: 0,
             previewed: Glimpse::default(),
-            voice: None,
+            model: None,
             listed: Vec::new(),
             said: Vec::new(),
             held_back: false,
-            wary: false,
+            suspect: false,
             awake_ms: 0,
             opening: Some(id),
         }
@@ -505,7 +505,7 @@ impl Facts {
 
 /// Everything that a waking reads, as of one moment.
 #[derive(Clone, Debug)]
-pub struct Waking {
+pub struct Activation {
     /// The life row.
     pub life: Life,
     /// The agent as its members know it.
@@ -535,7 +535,7 @@ pub struct Waking {
     pub cancel: Option<CycleId>,
 }
 
-impl Waking {
+impl Activation {
     /// How often the process had died over this agent before, where it may be what the process died of last: it was
     /// awake then, or its events failed before. What only waited did nothing.
     pub fn suspicion(&self) -> Option<u32> {

@@ -4,7 +4,7 @@
 //! This module must not know how rows are stored.
 
 use crate::delivery::room_for;
-use crate::event::{Event, Fate};
+use crate::event::{Event, EventState};
 use crate::id::{AgentId, CycleId, EventId, SpaceId};
 use crate::life::Standing;
 use crate::limits;
@@ -55,22 +55,24 @@ pub fn add_member(space: SpaceId, members: u64, is_member: bool) -> Result<(), D
 }
 
 /// Whether an event may be canceled: while it waits or is held, and no open cycle has taken it.
-pub fn cancel_event(event: &EventId, fate: &Fate, taken_by: Option<CycleId>) -> Result<(), Denial> {
-    match (fate, taken_by) {
-        (Fate::Waiting | Fate::Held, None) => Ok(()),
-        (Fate::Waiting | Fate::Held, Some(cycle)) => Err(Denial::EventTaken { event: event.clone(), cycle }),
-        _ => Err(not(event, fate, "waiting or held")),
+pub fn cancel_event(event: &EventId, state: &EventState, taken_by: Option<CycleId>) -> Result<(), Denial> {
+    match (state, taken_by) {
+        (EventState::Waiting | EventState::Held, None) => Ok(()),
+        (EventState::Waiting | EventState::Held, Some(cycle)) => {
+            Err(Denial::EventTaken { event: event.clone(), cycle })
+        }
+        _ => Err(not(event, state, "waiting or held")),
     }
 }
 
 /// Whether an event may be given up: once it is dead.
-pub fn drop_event(event: &EventId, fate: &Fate) -> Result<(), Denial> {
-    if matches!(fate, Fate::Dead { .. }) { Ok(()) } else { Err(not(event, fate, "dead")) }
+pub fn drop_event(event: &EventId, state: &EventState) -> Result<(), Denial> {
+    if matches!(state, EventState::Dead { .. }) { Ok(()) } else { Err(not(event, state, "dead")) }
 }
 
 /// What becomes of all that waits or is held, and that no open cycle has taken, when its agent retires.
-pub fn retired() -> Fate {
-    Fate::Canceled { reason: Some("the agent is retired".to_owned()) }
+pub fn retired() -> EventState {
+    EventState::Canceled { reason: Some("the agent is retired".to_owned()) }
 }
 
 /// How an event is sent again.
@@ -89,21 +91,21 @@ pub fn send_again(
     agent: AgentId,
     (standing, waiting, inbox_max): (Standing, u32, u32),
     old: &Event,
-    fate: &Fate,
+    state: &EventState,
 ) -> Result<Resend, Denial> {
     room_for(agent, (standing, waiting, inbox_max), old)?;
-    match fate {
-        Fate::Dead { .. } => Ok(Resend::Revive),
-        Fate::Held => Ok(Resend::Release),
-        Fate::Lived { .. } | Fate::Skipped { .. } => Ok(Resend::Anew),
-        Fate::Waiting | Fate::Canceled { .. } | Fate::Dropped => {
-            Err(not(&old.id, fate, "dead, held, lived or skipped"))
+    match state {
+        EventState::Dead { .. } => Ok(Resend::Revive),
+        EventState::Held => Ok(Resend::Release),
+        EventState::Processed { .. } | EventState::Skipped { .. } => Ok(Resend::Anew),
+        EventState::Waiting | EventState::Canceled { .. } | EventState::Dropped => {
+            Err(not(&old.id, state, "dead, held, processed or skipped"))
         }
     }
 }
 
-fn not(event: &EventId, fate: &Fate, wanted: &'static str) -> Denial {
-    Denial::EventState { event: event.clone(), state: fate.as_str(), wanted }
+fn not(event: &EventId, state: &EventState, wanted: &'static str) -> Denial {
+    Denial::EventState { event: event.clone(), state: state.as_str(), wanted }
 }
 
 #[cfg(test)]
@@ -121,15 +123,15 @@ mod tests {
     }
 
     /// Every fate, with whether it may be canceled, dropped, and how it is sent again.
-    fn fates() -> [(Fate, bool, bool, Option<Resend>); 7] {
+    fn fates() -> [(EventState, bool, bool, Option<Resend>); 7] {
         [
-            (Fate::Waiting, true, false, None),
-            (Fate::Held, true, false, Some(Resend::Release)),
-            (Fate::Lived { cycle: cycle(1), step: 0 }, false, false, Some(Resend::Anew)),
-            (Fate::Skipped { reason: None }, false, false, Some(Resend::Anew)),
-            (Fate::Canceled { reason: None }, false, false, None),
-            (Fate::Dead { reason: "bad".into() }, false, true, Some(Resend::Revive)),
-            (Fate::Dropped, false, false, None),
+            (EventState::Waiting, true, false, None),
+            (EventState::Held, true, false, Some(Resend::Release)),
+            (EventState::Processed { cycle: cycle(1), step: 0 }, false, false, Some(Resend::Anew)),
+            (EventState::Skipped { reason: None }, false, false, Some(Resend::Anew)),
+            (EventState::Canceled { reason: None }, false, false, None),
+            (EventState::Dead { reason: "bad".into() }, false, true, Some(Resend::Revive)),
+            (EventState::Dropped, false, false, None),
         ]
     }
 
@@ -140,19 +142,19 @@ mod tests {
     #[test]
     fn what_may_be_done_with_an_event_follows_from_its_state() {
         let event = event();
-        for (fate, cancel, give_up, again) in fates() {
-            assert_eq!(cancel_event(&event.id, &fate, None).is_ok(), cancel, "{fate:?}");
-            assert_eq!(drop_event(&event.id, &fate).is_ok(), give_up, "{fate:?}");
-            assert_eq!(send_again(ADA, (Active, 0, 10), &event, &fate).ok(), again, "{fate:?}");
-            assert!(cancel_event(&event.id, &fate, Some(cycle(1))).is_err(), "{fate:?}");
+        for (state, cancel, give_up, again) in fates() {
+            assert_eq!(cancel_event(&event.id, &state, None).is_ok(), cancel, "{state:?}");
+            assert_eq!(drop_event(&event.id, &state).is_ok(), give_up, "{state:?}");
+            assert_eq!(send_again(ADA, (Active, 0, 10), &event, &state).ok(), again, "{state:?}");
+            assert!(cancel_event(&event.id, &state, Some(cycle(1))).is_err(), "{state:?}");
         }
-        let taken = cancel_event(&event.id, &Fate::Waiting, Some(cycle(2)));
+        let taken = cancel_event(&event.id, &EventState::Waiting, Some(cycle(2)));
         assert_eq!(taken, Err(Denial::EventTaken { event: event.id.clone(), cycle: cycle(2) }));
     }
 
     #[test]
     fn nothing_is_sent_again_to_an_agent_that_is_over_or_whose_inbox_is_full() {
-        let dead = Fate::Dead { reason: "bad".into() };
+        let dead = EventState::Dead { reason: "bad".into() };
         for (standing, waiting, denial) in
             [(Retired, 0, Denial::Retired(ADA)), (Active, 10, Denial::InboxFull(ADA))]
         {

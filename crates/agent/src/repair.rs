@@ -46,14 +46,14 @@ fn without_namespace(name: &str) -> Option<&str> {
     behind.strip_prefix(SEPARATORS)
 }
 
-type Step = fn(&str) -> Option<String>;
+type RepairStep = fn(&str) -> Option<String>;
 
 /// The object that the arguments hold, where they are none themselves. What was done to find it is noted.
 fn object_of(arguments: &str, notes: &mut Vec<&'static str>) -> Option<String> {
     if arguments.len() > limits::ARGUMENTS_MAX_BYTES || arguments.trim().is_empty() || is_object(arguments) {
         return None;
     }
-    let steps: [(&str, Step); 4] = [
+    let steps: [(&str, RepairStep); 4] = [
         ("code fence", without_fence),
         ("double encoding", decoded),
         ("code fence", without_fence),

@@ -14,7 +14,7 @@ use crate::id::{AgentId, CycleId};
 #[strum(serialize_all = "snake_case")]
 pub enum Ending {
     /// It had nothing more to do.
-    Rested,
+    Completed,
     /// None of it was its business; the log was not touched.
     Skipped,
     /// A bound of the cycle was reached.

@@ -34,7 +34,7 @@ pub fn about(bytes: u64) -> u64 {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharKind {
     Latin,
     Other,
     Wide,
@@ -50,11 +50,12 @@ pub fn estimate(text: &str) -> u32 {
     for c in text.chars() {
         let kind = kind(c);
         // `camelCase` and the end of `HTML` in `HTMLElement` are borders of words.
-        let border = kind == Kind::Latin && c.is_ascii_uppercase() && !shouted && run > 0;
+        let border = kind == CharKind::Latin && c.is_ascii_uppercase() && !shouted && run > 0;
         if last == Some(kind) && !border {
             run += 1;
         } else {
-            tokens = tokens.saturating_add(pieces(last, run, kind == Kind::Latin || kind == Kind::Other));
+            tokens =
+                tokens.saturating_add(pieces(last, run, kind == CharKind::Latin || kind == CharKind::Other));
             (run, last) = (1, Some(kind));
         }
         shouted = c.is_ascii_uppercase();
@@ -62,30 +63,30 @@ pub fn estimate(text: &str) -> u32 {
     tokens.saturating_add(pieces(last, run, false)).max(u32::from(!text.is_empty()))
 }
 
-fn kind(c: char) -> Kind {
+fn kind(c: char) -> CharKind {
     match c {
-        'a'..='z' | 'A'..='Z' | '\'' => Kind::Latin,
-        '0'..='9' => Kind::Digit,
-        ' ' | '\n' | '\t' | '\r' => Kind::Blank,
-        _ if c.is_ascii() => Kind::Mark,
+        'a'..='z' | 'A'..='Z' | '\'' => CharKind::Latin,
+        '0'..='9' => CharKind::Digit,
+        ' ' | '\n' | '\t' | '\r' => CharKind::Blank,
+        _ if c.is_ascii() => CharKind::Mark,
         // Scripts without spaces, and symbols outside the alphabets: about one token for each.
-        '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' => Kind::Wide,
-        '\u{1f000}'.. => Kind::Wide,
-        _ if c.is_alphabetic() => Kind::Other,
-        _ => Kind::Mark,
+        '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' => CharKind::Wide,
+        '\u{1f000}'.. => CharKind::Wide,
+        _ if c.is_alphabetic() => CharKind::Other,
+        _ => CharKind::Mark,
     }
 }
 
 /// What a run of one kind comes to; a single space in front of a word belongs to the word.
-fn pieces(kind: Option<Kind>, run: u32, before_word: bool) -> u32 {
+fn pieces(kind: Option<CharKind>, run: u32, before_word: bool) -> u32 {
     match kind {
         None => 0,
-        Some(Kind::Latin) => 1 + run.saturating_sub(5) / LATIN_PER_TOKEN,
-        Some(Kind::Other) => run.div_ceil(OTHER_PER_TOKEN),
-        Some(Kind::Wide) => (run * 3).div_ceil(4),
-        Some(Kind::Digit) => run.div_ceil(DIGITS_PER_TOKEN),
-        Some(Kind::Mark) => run.div_ceil(MARKS_PER_TOKEN),
-        Some(Kind::Blank) => (run - u32::from(before_word)).div_ceil(BLANKS_PER_TOKEN),
+        Some(CharKind::Latin) => 1 + run.saturating_sub(5) / LATIN_PER_TOKEN,
+        Some(CharKind::Other) => run.div_ceil(OTHER_PER_TOKEN),
+        Some(CharKind::Wide) => (run * 3).div_ceil(4),
+        Some(CharKind::Digit) => run.div_ceil(DIGITS_PER_TOKEN),
+        Some(CharKind::Mark) => run.div_ceil(MARKS_PER_TOKEN),
+        Some(CharKind::Blank) => (run - u32::from(before_word)).div_ceil(BLANKS_PER_TOKEN),
     }
 }
 

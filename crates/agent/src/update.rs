@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
-use crate::event::Stage;
+use crate::event::EventProgress;
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::Resting;
 use crate::run::{Ending, Spent};
@@ -18,8 +18,8 @@ pub enum Topic {
     Space(SpaceId),
     /// One agent.
     Agent(AgentId),
-    /// The whole house: hears every update once, whatever it is about.
-    House,
+    /// The whole server: hears every update once, whatever it is about.
+    Server,
 }
 
 /// What an agent is doing, derived and never stored twice.
@@ -206,14 +206,14 @@ pub enum Update {
     },
     /// How far an event of the agent's inbox has come: told when it is accepted, taken by a cycle, shown
     /// at a step, addressed or read, skipped, given back or given up.
-    #[serde(rename = "event.stage")]
-    EventStage {
+    #[serde(rename = "event.progress")]
+    EventProgress {
         /// Whose inbox.
         agent: AgentId,
         /// The event.
         event: EventId,
         /// How far.
-        stage: Stage,
+        progress: EventProgress,
         /// In which cycle, where one has it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cycle: Option<CycleId>,
@@ -253,7 +253,7 @@ impl Update {
             Self::ToolError { .. } => "tool.error",
             Self::Thought { .. } => "thought",
             Self::Commit { .. } => "commit",
-            Self::EventStage { .. } => "event.stage",
+            Self::EventProgress { .. } => "event.progress",
             Self::CycleEnded { .. } => "cycle.ended",
         }
     }
@@ -270,7 +270,7 @@ impl Update {
             | Self::ToolError { agent, .. }
             | Self::Thought { agent, .. }
             | Self::Commit { agent, .. }
-            | Self::EventStage { agent, .. }
+            | Self::EventProgress { agent, .. }
             | Self::CycleEnded { agent, .. } => Some(*agent),
             Self::Message { .. } | Self::Member { .. } => None,
         }

@@ -74,7 +74,7 @@ struct Place {
     lived: bool,
     held_back: bool,
     interrupted: bool,
-    wary: bool,
+    suspect: bool,
     peek: u32,
     awareness: &'static str,
     asker: u128,
@@ -91,9 +91,19 @@ fn place() -> impl Strategy<Value = Place> {
         prop::sample::select(modes),
         0u128..4,
     )
-        .prop_map(|(room, max_bytes, (lived, held_back, interrupted, wary), peek, awareness, asker)| {
-            Place { room, max_bytes, lived, held_back, interrupted, wary, peek, awareness, asker }
-        })
+        .prop_map(
+            |(room, max_bytes, (lived, held_back, interrupted, suspect), peek, awareness, asker)| Place {
+                room,
+                max_bytes,
+                lived,
+                held_back,
+                interrupted,
+                suspect,
+                peek,
+                awareness,
+                asker,
+            },
+        )
 }
 
 fn prepared(place: &Place, waits: &Unread, in_hand: &[u64]) -> Prepared {
@@ -105,7 +115,7 @@ fn prepared(place: &Place, waits: &Unread, in_hand: &[u64]) -> Prepared {
         lived: place.lived,
         held_back: place.held_back,
         interrupted: place.interrupted,
-        wary: place.wary,
+        suspect: place.suspect,
         peek: place.peek,
         previewed: Glimpse::default(),
         fallback: None,
@@ -117,7 +127,7 @@ fn prepared(place: &Place, waits: &Unread, in_hand: &[u64]) -> Prepared {
         view: &view,
         window: &[],
         cycle: None,
-        last_voice: None,
+        last_model: None,
         budget: &|_| Budget { tokens: 100_000 },
         now: Timestamp::UNIX_EPOCH,
     })
@@ -158,7 +168,7 @@ proptest! {
         // A call is held back, and a generation given up, for something that is shown then.
         let asks = place.lived || (place.interrupted && place.awareness == "interrupt");
         let held = place.held_back && asks && all.len() > in_hand.len();
-        let may = place.lived && !place.wary && place.room > 0 && place.max_bytes > 0;
+        let may = place.lived && !place.suspect && place.room > 0 && place.max_bytes > 0;
         let injects = ["inject", "preview+inject", "interrupt"].contains(&place.awareness);
         let news = may && injects && is_news(&waits, &in_hand);
         prop_assert!(!shown.is_empty() || !(held || news));

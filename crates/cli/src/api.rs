@@ -4,7 +4,7 @@ use agent::id::{CycleId, MessageId, SpaceId};
 use agent::run::Ending;
 use agent::space::{MessageKind, Spoken};
 use serde::{Deserialize, Serialize};
-use server::api::{Run, RunDetail};
+use server::api::{RunDetail, RunJson};
 
 /// The recent past of the house.
 #[derive(Debug, Deserialize)]
@@ -20,7 +20,7 @@ pub(crate) enum Past {
     /// Said in a space.
     Message(Box<Spoken>),
     /// A cycle came to rest.
-    Run(Box<Run>),
+    Run(Box<RunJson>),
 }
 
 /// Something said in answer.

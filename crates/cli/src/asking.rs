@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::config::ModelTimeouts;
 use agent::id::CycleId;
-use agent::port::{Memo, ModelError, ModelRequest, Voices, Wait};
+use agent::port::{Memo, ModelError, ModelRequest, Models, TimeoutKind};
 use agent::prompt::{Item, Prompt, ToolChoice};
 use futures_util::StreamExt as _;
 use models::wire::failure::is_page;
@@ -15,9 +15,9 @@ use crate::errors::{Exit, Failure};
 /// How long a model may take to begin to answer.
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
 
-/// Asks the default voice for a word; the first sign of life is enough, the rest is not waited for.
-pub(crate) async fn ask(voices: &dyn Voices, wait: Duration) -> Result<(), ModelError> {
-    let model = voices.voice(None)?;
+/// Asks the default model for a word; the first sign of life is enough, the rest is not waited for.
+pub(crate) async fn ask(models: &dyn Models, wait: Duration) -> Result<(), ModelError> {
+    let model = models.model(None)?;
     let prompt = Prompt {
         system: "Answer with one word.".into(),
         tools: Vec::new().into(),
@@ -32,7 +32,7 @@ pub(crate) async fn ask(voices: &dyn Voices, wait: Duration) -> Result<(), Model
     match tokio::time::timeout(wait, stream.next()).await {
         Ok(Some(piece)) => piece.map(|_| ()),
         Ok(None) => Err(ModelError::Cut("the stream ended without a word".to_owned())),
-        Err(_) => Err(ModelError::TimedOut(Wait::FirstByte)),
+        Err(_) => Err(ModelError::TimedOut(TimeoutKind::FirstByte)),
     }
 }
 

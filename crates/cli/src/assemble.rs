@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::port::{Clock, Voices};
+use agent::port::{Clock, Models};
 use runtime::clock::SystemIds;
 use runtime::{Keeper, Ports};
 use server::Options;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::errors::{Exit, Failure, Result};
 
 /// A house in which agents live.
-pub(crate) struct House {
+pub(crate) struct LocalServer {
     store: Sqlite,
     keeper: Keeper,
     ports: Ports,
@@ -21,14 +21,14 @@ pub(crate) struct House {
 }
 
 /// The ports over that store, with the tools of every server.
-pub(crate) fn ports(store: &Sqlite, clock: Arc<dyn Clock>, voices: Arc<dyn Voices>) -> Ports {
+pub(crate) fn ports(store: &Sqlite, clock: Arc<dyn Clock>, models: Arc<dyn Models>) -> Ports {
     let kit = tools::prebuilt();
     #[cfg(feature = "failpoints")]
     let kit = crate::torture::with_counted(kit);
-    Ports::new(Arc::new(store.clone()), voices, Arc::new(kit), clock, Arc::new(SystemIds))
+    Ports::new(Arc::new(store.clone()), models, Arc::new(kit), clock, Arc::new(SystemIds))
 }
 
-impl House {
+impl LocalServer {
     /// Starts the keeper; the doors stay shut until [`House::open_doors`].
     pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>) -> Self {
         let keeper = runtime::start(ports.clone());

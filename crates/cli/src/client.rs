@@ -175,7 +175,7 @@ struct Page {
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct ProblemDetails {
     code: String,
     title: Option<String>,
     detail: Option<String>,
@@ -219,13 +219,13 @@ fn is_loopback(url: &str) -> bool {
 async fn refusal(response: Response, url: &str) -> Failure {
     let status = response.status();
     let body = response.bytes().await.unwrap_or_default();
-    match serde_json::from_slice::<Problem>(&body) {
+    match serde_json::from_slice::<ProblemDetails>(&body) {
         Ok(problem) => from_problem(status, problem),
         Err(_) => stranger(url, &format!("it answered {} without a problem body", status.as_u16())),
     }
 }
 
-fn from_problem(status: StatusCode, problem: Problem) -> Failure {
+fn from_problem(status: StatusCode, problem: ProblemDetails) -> Failure {
     let message = problem.detail.or(problem.title).unwrap_or_else(|| format!("the server answered {status}"));
     let exit = match status.as_u16() {
         404 => Exit::NotFound,

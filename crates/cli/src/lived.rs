@@ -4,21 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
 use agent::life::RestReason;
 use agent::run::Ending;
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
 use serde_json::Value;
-use server::api::{Agent, LoggedEvent, NewMessage, RunDetail};
+use server::api::{Agent, LoggedEvent, NewMessageJson, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::api::{self, Lived};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
-use crate::sse::{self, Heard};
+use crate::sse::{self, StreamEvent};
 use crate::target::{Place, agent_path};
 
 /// How often the ledger is asked where no update came: updates may be lost, fates not.
@@ -40,11 +40,11 @@ pub(crate) fn fresh_id() -> Result<MessageId> {
 
 /// Says it. A server that just restarts is asked again for a while, under the same id.
 pub(crate) async fn post(client: &Client, place: &Place, id: MessageId, text: &str) -> Result<Value> {
-    let body = NewMessage {
+    let body = NewMessageJson {
         text: text.to_owned(),
         sender: place.sender.clone(),
         id: Some(id.0),
-        ..NewMessage::default()
+        ..NewMessageJson::default()
     };
     let path = format!("/v1/spaces/{}/messages", place.space.id);
     let key = id.to_string();
@@ -68,18 +68,18 @@ fn passing(failure: &Failure) -> bool {
 }
 
 /// A watch on one agent, begun before anything is said.
-pub(crate) struct Watch {
+pub(crate) struct AgentWatch {
     client: Arc<Client>,
     agent: AgentId,
     name: String,
-    updates: mpsc::Receiver<Heard>,
+    updates: mpsc::Receiver<StreamEvent>,
     /// The cycle that ended last: one that lived nothing leaves no run that could be asked.
     ended: Option<(CycleId, Ending)>,
     /// What keeps the agent from living, as last heard.
     kept_back: Option<String>,
 }
 
-impl Watch {
+impl AgentWatch {
     /// Begins to watch.
     pub(crate) async fn begin(client: Arc<Client>, agent: AgentId, name: &str) -> Result<Self> {
         let updates = sse::listen(Arc::clone(&client), agent_path(agent, "/stream")).await?;
@@ -102,7 +102,7 @@ impl Watch {
                 _ = ask.tick() => true,
             };
             if look {
-                match self.fate(message, space).await {
+                match self.state(message, space).await {
                     Ok(Some(lived)) if lived.cycle_id.is_none() => return Ok(self.name_cycle(lived).await),
                     Ok(Some(lived)) => return Ok(lived),
                     Ok(None) => {}
@@ -131,9 +131,9 @@ impl Watch {
     }
 
     /// Whether what was heard is a reason to look at the ledger.
-    fn hear(&mut self, heard: Option<Heard>) -> Result<bool> {
+    fn hear(&mut self, heard: Option<StreamEvent>) -> Result<bool> {
         match heard {
-            Some(Heard::Update(update)) => match *update {
+            Some(StreamEvent::Update(update)) => match *update {
                 Update::CycleEnded { cycle, ending, .. } => {
                     self.ended = Some((cycle, ending));
                     Ok(true)
@@ -144,14 +144,14 @@ impl Watch {
                 }
                 _ => Ok(false),
             },
-            Some(Heard::Snapshot(_)) => Ok(true),
-            Some(Heard::Lost | Heard::Gap(_) | Heard::Closed(_)) => Ok(false),
-            Some(Heard::Refused(failure)) => Err(failure),
+            Some(StreamEvent::Snapshot(_)) => Ok(true),
+            Some(StreamEvent::Lost | StreamEvent::Gap(_) | StreamEvent::Closed(_)) => Ok(false),
+            Some(StreamEvent::Refused(failure)) => Err(failure),
             None => Err(Failure::new(Exit::Unreachable, "unreachable", "the stream of updates ended")),
         }
     }
 
-    async fn fate(&self, message: MessageId, space: SpaceId) -> Result<Option<Lived>> {
+    async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Lived>> {
         let event: LoggedEvent =
             self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
         let settled = |ending, reason| {
@@ -166,13 +166,13 @@ impl Watch {
             };
             Ok(Some(lived))
         };
-        match event.fate {
-            Fate::Waiting | Fate::Held => Ok(None),
-            Fate::Skipped { reason } => settled(Ending::Skipped, reason),
-            Fate::Canceled { reason } => settled(Ending::Canceled, reason),
-            Fate::Dead { reason } => settled(Ending::Failed, Some(reason)),
-            Fate::Dropped => settled(Ending::Canceled, Some("removed by an operator".to_owned())),
-            Fate::Lived { cycle, .. } => self.receipt(message, space, cycle).await,
+        match event.state {
+            EventState::Waiting | EventState::Held => Ok(None),
+            EventState::Skipped { reason } => settled(Ending::Skipped, reason),
+            EventState::Canceled { reason } => settled(Ending::Canceled, reason),
+            EventState::Dead { reason } => settled(Ending::Failed, Some(reason)),
+            EventState::Dropped => settled(Ending::Canceled, Some("removed by an operator".to_owned())),
+            EventState::Processed { cycle, .. } => self.receipt(message, space, cycle).await,
         }
     }
 
@@ -204,7 +204,7 @@ impl Watch {
             (None, None) => String::new(),
         };
         let text = format!(
-            "`{}` did not finish within {} s{because}; the message `{message}` is accepted and will be lived",
+            "`{}` did not finish within {} s{because}; the message `{message}` is accepted and will be processed",
             self.name,
             most.as_secs()
         );

@@ -15,6 +15,7 @@ mod heap;
 mod letters;
 mod listen;
 mod lived;
+mod model;
 mod output;
 mod progress;
 mod project;
@@ -25,7 +26,6 @@ mod sse;
 mod target;
 #[cfg(feature = "failpoints")]
 mod torture;
-mod voice;
 mod world;
 
 use std::pin::Pin;

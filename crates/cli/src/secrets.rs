@@ -8,8 +8,8 @@ use std::path::Path;
 
 use agent::config::nearest;
 use models::catalog::PROVIDERS;
+use models::model_book::KeyRing;
 use models::secret::Secret;
-use models::voices::KeyRing;
 use toml::Value;
 
 use crate::errors::{Failure, Result};

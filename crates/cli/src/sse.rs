@@ -23,7 +23,7 @@ const PAUSE_MOST: Duration = Duration::from_secs(5);
 
 /// What a listener hears.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum StreamEvent {
     /// Where things stand: first after every connection.
     Snapshot(Snapshot),
     /// One update.
@@ -60,26 +60,26 @@ pub(crate) struct Snapshot {
 
 /// Listens to `path` until the receiver is dropped or the server refuses. The first connection is
 /// made before this returns, so that nothing said afterwards is missed.
-pub(crate) async fn listen(client: Arc<Client>, path: String) -> Result<mpsc::Receiver<Heard>> {
+pub(crate) async fn listen(client: Arc<Client>, path: String) -> Result<mpsc::Receiver<StreamEvent>> {
     let response = client.open_stream(&path, None).await?;
     let (sender, receiver) = mpsc::channel(BUFFER);
     tokio::spawn(run(client, path, response, sender));
     Ok(receiver)
 }
 
-async fn run(client: Arc<Client>, path: String, first: Response, out: mpsc::Sender<Heard>) {
+async fn run(client: Arc<Client>, path: String, first: Response, out: mpsc::Sender<StreamEvent>) {
     let mut last_id = None;
     let mut response = first;
     loop {
         let bytes = Box::pin(response.bytes_stream());
-        if read(bytes, &mut last_id, &out).await.is_err() || out.send(Heard::Lost).await.is_err() {
+        if read(bytes, &mut last_id, &out).await.is_err() || out.send(StreamEvent::Lost).await.is_err() {
             return;
         }
         response = match reconnect(&client, &path, last_id.as_deref(), &out).await {
             Ok(response) => response,
             Err(failure) => {
                 // A receiver that is gone needs no explanation.
-                let _ = out.send(Heard::Refused(failure)).await;
+                let _ = out.send(StreamEvent::Refused(failure)).await;
                 return;
             }
         };
@@ -93,7 +93,7 @@ struct Deaf;
 async fn read<S, B, E>(
     bytes: S,
     last_id: &mut Option<String>,
-    out: &mpsc::Sender<Heard>,
+    out: &mpsc::Sender<StreamEvent>,
 ) -> std::result::Result<(), Deaf>
 where
     S: Stream<Item = std::result::Result<B, E>> + Unpin,
@@ -121,13 +121,13 @@ where
 }
 
 /// What an event says; `None` for what this version does not know.
-fn understand(event: &Sse) -> Option<Heard> {
+fn understand(event: &Sse) -> Option<StreamEvent> {
     let data = event.data.as_deref()?;
     match event.event.as_deref()? {
-        "snapshot" => serde_json::from_str(data).ok().map(Heard::Snapshot),
-        "gap" => serde_json::from_str(data).ok().map(Heard::Gap),
-        "closed" => serde_json::from_str(data).ok().map(Heard::Closed),
-        _ => serde_json::from_str(data).ok().map(|update| Heard::Update(Box::new(update))),
+        "snapshot" => serde_json::from_str(data).ok().map(StreamEvent::Snapshot),
+        "gap" => serde_json::from_str(data).ok().map(StreamEvent::Gap),
+        "closed" => serde_json::from_str(data).ok().map(StreamEvent::Closed),
+        _ => serde_json::from_str(data).ok().map(|update| StreamEvent::Update(Box::new(update))),
     }
 }
 
@@ -135,7 +135,7 @@ async fn reconnect(
     client: &Client,
     path: &str,
     last_id: Option<&str>,
-    out: &mpsc::Sender<Heard>,
+    out: &mpsc::Sender<StreamEvent>,
 ) -> Result<Response> {
     let mut pause = PAUSE_FIRST;
     loop {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use futures_util::stream;
 
-    async fn heard(wire: &str, chunk: usize) -> (Vec<Heard>, Option<String>) {
+    async fn heard(wire: &str, chunk: usize) -> (Vec<StreamEvent>, Option<String>) {
         let (out, mut heard) = mpsc::channel(16);
         let mut last_id = None;
         let chunks: Vec<std::result::Result<bytes::Bytes, std::io::Error>> =
@@ -183,7 +183,9 @@ mod tests {
     async fn a_stream_is_heard_the_same_however_it_is_cut() {
         for chunk in [1, 7, 4096] {
             let (all, last_id) = heard(WIRE, chunk).await;
-            assert!(matches!(&all[..], [Heard::Snapshot(s), Heard::Update(_)] if s.head_seq == 2));
+            assert!(
+                matches!(&all[..], [StreamEvent::Snapshot(s), StreamEvent::Update(_)] if s.head_seq == 2)
+            );
             assert_eq!(last_id.as_deref(), Some("4"));
         }
     }
@@ -191,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn an_update_cut_in_the_middle_is_not_heard() {
         let (all, _) = heard(&WIRE[..WIRE.find("joined").unwrap()], 64).await;
-        assert!(matches!(&all[..], [Heard::Snapshot(_)]));
+        assert!(matches!(&all[..], [StreamEvent::Snapshot(_)]));
     }
 
     #[tokio::test]

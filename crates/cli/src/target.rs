@@ -5,7 +5,7 @@ use agent::entity::EntityKind;
 use agent::id::{AgentId, EntityId};
 use agent::life::Standing;
 use serde_json::Value;
-use server::api::{Agent, Entity, Facts, Member, Space, Whoami};
+use server::api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
@@ -19,9 +19,9 @@ const LOOKED_AT: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Place {
     /// Where.
-    pub(crate) space: Space,
+    pub(crate) space: SpaceJson,
     /// Everyone there.
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<MemberJson>,
     /// What `sender` must say: nothing where the key says it.
     pub(crate) sender: Option<String>,
     /// Who speaks, where known.
@@ -39,20 +39,20 @@ pub(crate) struct Named {
     pub(crate) name: String,
 }
 
-impl From<Member> for Named {
-    fn from(member: Member) -> Self {
+impl From<MemberJson> for Named {
+    fn from(member: MemberJson) -> Self {
         Self { id: member.entity.id, name: member.entity.display_name }
     }
 }
 
 impl Place {
     /// The agents that hear what is said here.
-    pub(crate) fn agents(&self) -> impl Iterator<Item = &Entity> {
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &EntityJson> {
         self.members.iter().map(|member| &member.entity).filter(|entity| entity.kind == EntityKind::Agent)
     }
 
     /// The agent named, else the only one.
-    pub(crate) fn agent(&self, wanted: Option<&str>) -> Result<&Entity> {
+    pub(crate) fn agent(&self, wanted: Option<&str>) -> Result<&EntityJson> {
         let space = &self.space.name;
         if let Some(wanted) = wanted {
             return self.agents().find(|entity| is_called(entity, wanted)).ok_or_else(|| {
@@ -91,7 +91,7 @@ pub(crate) async fn place(
     let space = match (space, agent) {
         (Some(space), _) => client.get_as(&format!("/v1/spaces/{}", segment(space))).await?,
         (None, Some(agent)) if admin => {
-            let facts: Facts = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
+            let facts: FactsJson = client.get_as(&format!("/v1/agents/{}/facts", segment(agent))).await?;
             let named = facts.spaces.into_iter().map(|space| (space.name, space.id)).collect();
             let id = only(named, &format!("`{agent}` is in no space"), "name one with --space")?;
             client.get_as(&format!("/v1/spaces/{id}")).await?
@@ -115,22 +115,22 @@ pub(crate) async fn place(
 }
 
 /// The space named, else the only one that is open.
-pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<Space> {
+pub(crate) async fn space(client: &Client, wanted: Option<&str>) -> Result<SpaceJson> {
     match wanted {
         Some(wanted) => client.get_as(&format!("/v1/spaces/{}", segment(wanted))).await,
         None => only_space(client, "name one").await,
     }
 }
 
-async fn only_space(client: &Client, how: &str) -> Result<Space> {
+async fn only_space(client: &Client, how: &str) -> Result<SpaceJson> {
     let rows = client.list("/v1/spaces", LOOKED_AT).await?;
-    let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
+    let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
     let open = spaces.into_iter().filter(|space| !space.closed);
     only(open.map(|space| (space.name.clone(), space)).collect(), "there is no open space", how)
 }
 
 /// The members of a space.
-pub(crate) async fn members(client: &Client, space: &Space) -> Result<Vec<Member>> {
+pub(crate) async fn members(client: &Client, space: &SpaceJson) -> Result<Vec<MemberJson>> {
     let path = format!("/v1/spaces/{}/members", space.id);
     let answer = client.get(&path).await?;
     // A bounded list needs no cursor; it stands under `items` as every list does.
@@ -170,7 +170,7 @@ pub(crate) fn agent_path(agent: AgentId, rest: &str) -> String {
     format!("/v1/agents/{agent}{rest}")
 }
 
-fn is_called(entity: &Entity, wanted: &str) -> bool {
+fn is_called(entity: &EntityJson, wanted: &str) -> bool {
     entity.name == wanted.to_lowercase() || entity.id.to_string() == wanted.to_lowercase()
 }
 
@@ -188,16 +188,16 @@ mod tests {
     use super::*;
     use uuid::Uuid;
 
-    fn entity(n: u128, name: &str, kind: EntityKind) -> Member {
+    fn entity(n: u128, name: &str, kind: EntityKind) -> MemberJson {
         let (id, name) = (EntityId(Uuid::from_u128(n)), name.to_owned());
         let at = jiff::Timestamp::UNIX_EPOCH;
         let display_name = name.clone();
-        let entity = Entity { id, kind, name, display_name, external_id: None, created_at: at };
-        Member { entity, role: String::new(), since: at }
+        let entity = EntityJson { id, kind, name, display_name, external_id: None, created_at: at };
+        MemberJson { entity, role: String::new(), since: at }
     }
 
-    fn home(members: Vec<Member>) -> Place {
-        let space = Space {
+    fn home(members: Vec<MemberJson>) -> Place {
+        let space = SpaceJson {
             id: agent::id::SpaceId(Uuid::from_u128(9)),
             name: "home".into(),
             display_name: "Home".into(),

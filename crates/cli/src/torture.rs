@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
-use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec};
+use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use serde_json::{Value, json};
 use tools::ToolKit;
 
@@ -90,7 +90,11 @@ impl Tool for Counted {
         }
     }
 
-    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        hands: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(self.act(arguments, &hands.call.0))
     }
 }

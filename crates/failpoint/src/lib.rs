@@ -56,7 +56,7 @@ pub const FAULTS: &[(&str, &str)] = &[
     ("signals-lost", "no signal reaches the keeper"),
     ("small-log", "the write-ahead log is copied back after few frames"),
     ("power-loss", "what was not synced is lost with the process"),
-    ("drain-first", "sabotage: taken events leave the inbox when a cycle opens, not when they are lived"),
+    ("drain-first", "sabotage: taken events leave the inbox when a cycle opens, not when they are processed"),
     ("sync-normal", "sabotage: commits are answered before they are on disk"),
 ];
 

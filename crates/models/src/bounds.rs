@@ -26,7 +26,7 @@ pub const CONFORMANCE_OUTPUT: u32 = 1_024;
 pub const CONFORMANCE_TRIES: u32 = 2;
 /// HTTP clients kept, one for each connect time-out in use.
 pub const CLIENTS_MAX: usize = 8;
-/// Voices kept by name.
+/// Models kept by name.
 pub const VOICES_MAX: usize = 256;
 /// Steps in the path of a piece of a call's arguments.
 pub const ARGUMENT_PATH_MAX: usize = 64;

@@ -180,7 +180,7 @@ pub fn first_model(provider: &Provider) -> Option<&'static str> {
 
 /// What is known of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ModelFacts {
     /// Tokens sent and generated together.
     pub context_window: u32,
     /// Most that it generates at once.
@@ -206,11 +206,11 @@ fn rows_of(provider: &Provider) -> &'static [Row] {
 }
 
 /// What is known of `model` at `provider`; where nothing is, what is safe.
-pub fn facts(provider: &Provider, model: &str) -> Facts {
+pub fn facts(provider: &Provider, model: &str) -> ModelFacts {
     let window = if provider.local { limits::WINDOW_LOCAL } else { limits::WINDOW_HOSTED };
     let row = rows_of(provider).iter().find(|row| is_release_of(model, row.0));
     let anthropic = provider.speaks == Speaks::Anthropic;
-    Facts {
+    ModelFacts {
         context_window: row.map_or(window, |row| row.1),
         // A small model that runs away is cut soon: its window is small and its machine is slow.
         max_output: row.map_or(if provider.local { window / 8 } else { window / 4 }, |row| row.2),
@@ -261,7 +261,7 @@ fn thinks_manually(model: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(provider_name: &str, model: &str) -> Facts {
+    fn of(provider_name: &str, model: &str) -> ModelFacts {
         facts(provider(provider_name).unwrap(), model)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, Wait};
+use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, TimeoutKind};
 use agent::prompt::Prompt;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
@@ -32,7 +32,7 @@ pub fn install_crypto() {
     });
 }
 
-/// HTTP clients, one for each connect time-out in use. Connections are shared by all voices.
+/// HTTP clients, one for each connect time-out in use. Connections are shared by all models.
 #[derive(Debug, Default)]
 pub struct Clients(Mutex<HashMap<u64, Client>>);
 
@@ -71,15 +71,15 @@ pub struct Address {
 }
 
 /// A model behind HTTP.
-pub struct Voice {
+pub struct VendorModel {
     info: ModelInfo,
     wire: Arc<dyn Wire>,
     address: Arc<Address>,
     clients: Arc<Clients>,
 }
 
-impl Voice {
-    /// A voice; nothing is connected yet.
+impl VendorModel {
+    /// A model; nothing is connected yet.
     pub fn new(info: ModelInfo, wire: Arc<dyn Wire>, address: Address, clients: Arc<Clients>) -> Self {
         Self { info, wire, address: Arc::new(address), clients }
     }
@@ -110,7 +110,7 @@ impl Voice {
     }
 }
 
-impl Model for Voice {
+impl Model for VendorModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -359,7 +359,7 @@ fn kind_of(response: &Response) -> &str {
 
 fn unreachable(url: &str, error: &reqwest::Error) -> ModelError {
     if error.is_connect() && error.is_timeout() {
-        return ModelError::TimedOut(Wait::Connect);
+        return ModelError::TimedOut(TimeoutKind::Connect);
     }
     if error.is_builder() {
         return ModelError::NoModel(format!("`{}` is no address: {}", shown(url), causes(error)));

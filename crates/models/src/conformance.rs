@@ -10,13 +10,13 @@ mod judge;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Model, ModelError, Reply, Wait};
+use agent::port::{Clock, Model, ModelError, Reply, TimeoutKind};
 use agent::run::Usage;
 
 use crate::bounds::CONFORMANCE_TRIES;
 use crate::catalog::{Provider, Speaks};
-use crate::voices::ToolMode;
-use ask::{Heard, Question};
+use crate::model_book::ToolMode;
+use ask::{Collected, Question};
 
 /// One thing that an agent needs of its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Finding {
 
     /// Whether the server took the question and said nothing at all in time.
     pub fn is_silence(&self) -> bool {
-        matches!(self.error, Some(ModelError::TimedOut(Wait::FirstByte)))
+        matches!(self.error, Some(ModelError::TimedOut(TimeoutKind::FirstByte)))
     }
 
     /// The failure, where it says that there is no use in asking this server anything else.
@@ -261,7 +261,7 @@ impl Trial {
         Ok(judge::cancel(next.first_ms(), before))
     }
 
-    async fn ask(&mut self, question: Question) -> Result<Heard, ModelError> {
+    async fn ask(&mut self, question: Question) -> Result<Collected, ModelError> {
         let prompt = question.prompt(self.mode);
         let heard = ask::listen(&*self.model, &*self.clock, self.wait, &prompt, &mut self.said).await?;
         self.reported.push(heard.reply.usage);
@@ -270,11 +270,11 @@ impl Trial {
 
     fn in_words(&self, error: &ModelError) -> String {
         match error {
-            ModelError::TimedOut(Wait::Total) if !self.said.trim().is_empty() => {
+            ModelError::TimedOut(TimeoutKind::Total) if !self.said.trim().is_empty() => {
                 let so_far = judge::cut(self.said.trim());
                 format!("no end within {} s; so far: `{so_far}`", self.wait.as_secs())
             }
-            ModelError::TimedOut(Wait::FirstByte) => {
+            ModelError::TimedOut(TimeoutKind::FirstByte) => {
                 format!("no word within {} s", self.first_wait().as_secs())
             }
             ModelError::TimedOut(_) => format!("no whole answer within {} s", self.wait.as_secs()),

@@ -1,4 +1,4 @@
-//! The voices: wire formats, the client that speaks them, the catalog of providers, the token
+//! The models: wire formats, the client that speaks them, the catalog of providers, the token
 //! estimator, the scripted model and the built-in rehearsal.
 //!
 //! Vendors are known here and nowhere else (invariant 2). This crate must not know the store, the
@@ -11,9 +11,9 @@ pub mod client;
 pub mod conformance;
 pub mod listing;
 pub mod local;
+pub mod model_book;
 pub mod rehearsal;
 pub mod scripted;
 pub mod secret;
 pub mod sse;
-pub mod voices;
 pub mod wire;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::{ModelError, Wait};
+use agent::port::{ModelError, TimeoutKind};
 use reqwest::header::HeaderValue;
 use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
 use crate::catalog::{Provider, Speaks};
 use crate::client::{Clients, causes};
+use crate::model_book::{KeyRing, ModelConfig};
 use crate::secret::Secret;
-use crate::voices::{KeyRing, VoiceConfig};
 use crate::wire::failure::{self, Hints};
 
 /// A model that a provider lists.
@@ -65,7 +65,7 @@ impl Reach {
 
 /// Asks the provider, with address, key and headers of `at` where it has any, else with its usual
 /// ones. Never waits longer than `wait`.
-pub async fn reach(provider: &Provider, at: &VoiceConfig, keys: &KeyRing, wait: Duration) -> Reach {
+pub async fn reach(provider: &Provider, at: &ModelConfig, keys: &KeyRing, wait: Duration) -> Reach {
     let Some(base_url) = at.base_url.as_deref().or(provider.base_url) else {
         return Reach::Unreachable(format!("`{}` has no address of its own", provider.name));
     };
@@ -79,7 +79,7 @@ pub async fn reach(provider: &Provider, at: &VoiceConfig, keys: &KeyRing, wait: 
         Err(other) => return Reach::Unreachable(other.to_string()),
     };
     let asked = tokio::time::timeout(wait, ask(provider, base_url, key.as_ref(), &at.headers)).await;
-    match asked.unwrap_or(Err(ModelError::TimedOut(Wait::Total))) {
+    match asked.unwrap_or(Err(ModelError::TimedOut(TimeoutKind::Total))) {
         Ok(list) => Reach::Reachable(list),
         Err(ModelError::Auth(why)) => Reach::Refused(why),
         Err(ModelError::TimedOut(_)) => {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::bounds::{PROBE_MAX_BYTES, PROBE_MS};
 use crate::catalog::Provider;
 use crate::client::Clients;
-use crate::voices::VoiceConfig;
+use crate::model_book::ModelConfig;
 use crate::wire::openai_chat::ToolMode;
 
 /// Where Ollama listens unless told otherwise.
@@ -36,19 +36,19 @@ pub struct LocalServer {
 }
 
 impl LocalServer {
-    /// A voice for its first model; `None` where it serves none.
-    pub fn voice(&self) -> Option<VoiceConfig> {
+    /// A model for its first model; `None` where it serves none.
+    pub fn model(&self) -> Option<ModelConfig> {
         let model = self.models.first()?;
         let tool_mode = match self.calls_tools {
             Some(false) => ToolMode::JsonSchema,
             Some(true) | None => ToolMode::Native,
         };
-        Some(VoiceConfig {
+        Some(ModelConfig {
             name: format!("{}/{model}", self.provider),
             base_url: Some(self.base_url.clone()),
             tool_mode: Some(tool_mode),
             context_window: self.context_window,
-            ..VoiceConfig::default()
+            ..ModelConfig::default()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The rehearsal: the voice of a first run with no key and no network. It plays on the real stage
+//! The rehearsal: the model of a first run with no key and no network. It plays on the real stage
 //! (inbox, cycles, tools, streaming), and says wherever it appears that no language model speaks.
 //!
 //! What it answers is a pure function of the prompt; only its pauses need a clock.
@@ -16,7 +16,7 @@ use agent::prompt::{Item, Prompt};
 use serde_json::json;
 
 use crate::scripted::Script;
-use reading::{Heard, Line};
+use reading::{Line, ReadMessage};
 
 /// The model's name.
 pub const NAME: &str = "rehearsal";
@@ -97,7 +97,8 @@ fn acts(prompt: &Prompt) -> Vec<Act> {
 
 fn decide(prompt: &Prompt) -> Vec<Act> {
     let lines = unread(prompt);
-    let heard: Vec<&Heard> = lines.iter().filter_map(Line::heard).filter(|heard| is_for_me(heard)).collect();
+    let heard: Vec<&ReadMessage> =
+        lines.iter().filter_map(Line::heard).filter(|heard| is_for_me(heard)).collect();
     let others = lines.iter().any(|line| !matches!(line, Line::Said(_)));
     let acted = prompt.items.iter().filter_map(entry).any(|e| is_step(prompt, e));
     let told = told(prompt, &lines);
@@ -176,12 +177,12 @@ fn unread(prompt: &Prompt) -> Vec<Line> {
 }
 
 /// People are always answered, agents only where they name it.
-fn is_for_me(heard: &Heard) -> bool {
+fn is_for_me(heard: &ReadMessage) -> bool {
     !heard.by_agent || heard.mentions_me
 }
 
-fn by_space<'a>(heard: &[&'a Heard]) -> Vec<(&'a str, Vec<&'a Heard>)> {
-    let mut groups: Vec<(&str, Vec<&Heard>)> = Vec::new();
+fn by_space<'a>(heard: &[&'a ReadMessage]) -> Vec<(&'a str, Vec<&'a ReadMessage>)> {
+    let mut groups: Vec<(&str, Vec<&ReadMessage>)> = Vec::new();
     for said in heard.iter().copied() {
         match groups.iter_mut().find(|(space, _)| *space == said.space) {
             Some((_, group)) => group.push(said),
@@ -205,7 +206,7 @@ fn memories(prompt: &Prompt) -> Vec<(String, String)> {
 }
 
 /// What a message asks it to keep: key and value.
-fn note(heard: &Heard) -> Option<(String, String)> {
+fn note(heard: &ReadMessage) -> Option<(String, String)> {
     if let Some(name) = reading::after(&heard.text, "my name is ") {
         let whose: String = heard.sender.chars().take(KEY_MAX_CHARS).collect();
         return Some((format!("name of {whose}"), shortened(&name)));
@@ -228,7 +229,7 @@ fn asks_to_recall(text: &str) -> bool {
         .any(|phrase| text.contains(phrase))
 }
 
-fn answer(said: &[&Heard], memories: &[(String, String)], first_time: bool) -> String {
+fn answer(said: &[&ReadMessage], memories: &[(String, String)], first_time: bool) -> String {
     let mut senders: Vec<&str> = Vec::new();
     for heard in said {
         if !senders.contains(&heard.sender.as_str()) {

@@ -7,7 +7,7 @@ use crate::bounds::EVENT_MAX_BYTES;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The `event` field; empty where none was given.
     pub name: String,
     /// The `data` lines, joined by line feeds.
@@ -22,7 +22,7 @@ pub struct Oversize;
 #[derive(Clone, Debug, Default)]
 pub struct Sse {
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     after_cr: bool,
     started: bool,
@@ -35,7 +35,7 @@ impl Sse {
     }
 
     /// Takes the next bytes and appends the events that they complete.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Event>) -> Result<(), Oversize> {
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), Oversize> {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let (piece, ending) = (&rest[..at], rest[at]);
@@ -61,7 +61,7 @@ impl Sse {
 
     /// What stood there when the stream ended: an event without its empty line. Whoever takes it
     /// must check that it is whole.
-    pub fn end(mut self) -> Option<Event> {
+    pub fn end(mut self) -> Option<SseEvent> {
         let mut out = Vec::new();
         if !self.line.is_empty() {
             self.end_line(&mut out);
@@ -69,7 +69,7 @@ impl Sse {
         self.has_data.then_some(self.event)
     }
 
-    fn end_line(&mut self, out: &mut Vec<Event>) {
+    fn end_line(&mut self, out: &mut Vec<SseEvent>) {
         let bytes = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&bytes);
         let mut line = text.as_ref();
@@ -80,7 +80,7 @@ impl Sse {
             if std::mem::take(&mut self.has_data) {
                 out.push(std::mem::take(&mut self.event));
             }
-            self.event = Event::default();
+            self.event = SseEvent::default();
             return;
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -112,8 +112,8 @@ mod tests {
     const STREAM: &str =
         "\u{feff}: hello\r\nevent: a\r\ndata: 1\r\ndata: é\r\n\r\n: ping\n\ndata:x\n\nerror: {}\n\n";
 
-    fn expected() -> Vec<Event> {
-        let event = |name: &str, data: &str| Event { name: name.into(), data: data.into() };
+    fn expected() -> Vec<SseEvent> {
+        let event = |name: &str, data: &str| SseEvent { name: name.into(), data: data.into() };
         vec![event("a", "1\né"), event("", "x"), event("error", "{}")]
     }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use agent::port::{ModelError, ReplyPart, StopReason};
 use agent::prompt::{Item, ToolChoice};
-use models::voices::{Reasoning, VoiceConfig};
-use models::wire::anthropic::{Anthropic, Thinking};
+use models::model_book::{ModelConfig, Reasoning};
+use models::wire::anthropic::{Anthropic, AnthropicThinking};
 use serde_json::json;
 use testkit::stubs::rules::{check_anthropic, extends_anthropic};
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, json_of, reply, voice, voice_at, wired};
+use crate::support::{Life, json_of, model_at, reply, vendor_model, wired};
 
 const MODEL: &str = "anthropic/claude-fable-5-2";
 
@@ -25,7 +25,7 @@ fn called(name: &str, arguments: &str) -> ReplyPart {
 #[tokio::test]
 async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     stub.push(
         Answer::new()
             .reasoning("Let me see.")
@@ -36,7 +36,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -58,18 +58,18 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
 #[tokio::test]
 async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reasoning() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     for cycle in 1..=3u128 {
         life.wake(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
         for step in 0..3 {
             let id = format!("toolu_{cycle}_{step}");
             stub.push(Answer::new().reasoning("thinking").call(&id, "send_message", r#"{"text":"a"}"#, 4));
-            life.step(voice.as_ref()).await;
+            life.step(vendor_model.as_ref()).await;
             life.layer(&format!("[INBOX PREVIEW — {step}]"));
         }
         stub.push(Answer::new().reasoning("so").text("done"));
-        life.step(voice.as_ref()).await;
+        life.step(vendor_model.as_ref()).await;
     }
     let requests = stub.requests();
     assert_eq!(requests.len(), 12);
@@ -86,7 +86,7 @@ async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reason
 #[tokio::test]
 async fn a_step_is_one_user_message_with_outcomes_first() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(Answer::new().call("toolu_1", "send_message", "{}", 9).call(
@@ -95,11 +95,11 @@ async fn a_step_is_one_user_message_with_outcomes_first() {
         "{}",
         9,
     ));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     life.user("[MID-CYCLE UPDATE]");
     life.layer("[INBOX PREVIEW]");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[1].body;
     let kinds = |message: usize| {
         let blocks = body["messages"][message]["content"].as_array().unwrap();
@@ -114,21 +114,21 @@ async fn a_step_is_one_user_message_with_outcomes_first() {
 #[tokio::test]
 async fn redacted_and_unknown_blocks_go_back_byte_for_byte_and_are_shown_nowhere() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let unknown = json!({"type": "hologram", "beams": [1.5, {"x": null}], "text": "secret"});
     stub.push(
         Answer::new()
-            .say(Said::Redacted("b64+/==".into()))
-            .say(Said::Unknown(unknown.clone()))
+            .say(ReplyPiece::Redacted("b64+/==".into()))
+            .say(ReplyPiece::Unknown(unknown.clone()))
             .text("hello")
             .call("toolu_1", "done", "{}", 9),
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hello".into()), called("done", "{}")]);
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let sent = stub.requests()[1].body["messages"][1]["content"].clone();
     assert_eq!(sent[0], json!({"type": "redacted_thinking", "data": "b64+/=="}));
     assert_eq!(sent[1], unknown);
@@ -139,14 +139,14 @@ async fn redacted_and_unknown_blocks_go_back_byte_for_byte_and_are_shown_nowhere
 #[tokio::test]
 async fn reasoning_of_other_cycles_is_left_out_and_an_empty_turn_with_it() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX] one", "[WORKSPACE] one");
     stub.push(Answer::new().reasoning("only thoughts"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     life.wake(2, "[INBOX] two", "[WORKSPACE] two");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let messages = stub.requests()[1].body["messages"].clone();
     assert_eq!(messages.as_array().unwrap().len(), 1, "the neighbours are one message: {messages}");
     assert_eq!(messages[0]["content"].as_array().unwrap().len(), 3);
@@ -171,8 +171,8 @@ async fn reasoning_below_the_bound_is_never_sent_again() {
         life.live(&said);
         life.user("go on");
     }
-    let voice = wired(wire.clone(), "http://localhost");
-    let count = |life: &mut Life| json_of(&voice, life).to_string().matches("signature").count();
+    let vendor_model = wired(wire.clone(), "http://localhost");
+    let count = |life: &mut Life| json_of(&vendor_model, life).to_string().matches("signature").count();
     assert_eq!(count(&mut life), 2);
     life.prompt.reasoning_from = 4;
     assert_eq!(count(&mut life), 1);
@@ -183,18 +183,18 @@ async fn reasoning_below_the_bound_is_never_sent_again() {
 #[tokio::test]
 async fn a_refused_conversation_is_retried_once_and_stays_so() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX] one", "[WORKSPACE] one");
     stub.push(Answer::new().reasoning("hm").call("toolu_1", "done", "{}", 9));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     // Somebody edits what was sent: the vendor's check fails.
     life.prompt.items[1] = Item::Layer(Arc::from("[WORKSPACE] edited"));
     stub.push(Answer::new().text("all right"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     stub.push(Answer::new().text("again"));
     life.user("more");
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let requests = stub.requests();
     assert_eq!(requests.len(), 4);
     assert!(requests[1].refused.as_ref().unwrap().contains("bound to a different conversation"));
@@ -208,14 +208,14 @@ async fn a_refused_conversation_is_retried_once_and_stays_so() {
     let mut other = Life::new();
     other.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("hi"));
-    other.step(voice.as_ref()).await;
+    other.step(vendor_model.as_ref()).await;
     assert!(stub.requests()[4].body["thinking"].is_null());
 }
 
 #[tokio::test]
 async fn breakpoints_end_the_system_stand_behind_the_inbox_and_at_the_tail() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     let marked = |body: &serde_json::Value| {
         let mut marked = Vec::new();
@@ -232,7 +232,7 @@ async fn breakpoints_end_the_system_stand_behind_the_inbox_and_at_the_tail() {
         life.wake(cycle, &format!("[INBOX] {cycle}"), "[WORKSPACE]");
         for step in 0..2 {
             stub.push(Answer::new().call(&format!("toolu_{cycle}_{step}"), "done", "{}", 9));
-            life.step(voice.as_ref()).await;
+            life.step(vendor_model.as_ref()).await;
         }
     }
     let requests = stub.requests();
@@ -255,7 +255,7 @@ async fn a_call_is_forced_only_where_the_vendor_takes_it() {
         life.wake(1, "[INBOX]", "[WORKSPACE]");
         life.prompt.choice = ToolChoice::Required;
         stub.push(Answer::new().text("ok"));
-        life.step(voice_at(model, &stub.url()).as_ref()).await;
+        life.step(model_at(model, &stub.url()).as_ref()).await;
         let sent = stub.requests().last().unwrap().body["tool_choice"].clone();
         assert_eq!(sent == json!({"type": "any"}), forced, "{model}: {sent}");
     }
@@ -264,19 +264,19 @@ async fn a_call_is_forced_only_where_the_vendor_takes_it() {
 #[tokio::test]
 async fn a_manual_thinking_model_keeps_the_reasoning_of_its_last_turn() {
     let stub = stub().await;
-    let config = VoiceConfig {
+    let config = ModelConfig {
         base_url: Some(stub.url()),
         reasoning: Some(Reasoning::Budget(2_000)),
         temperature: Some(0.2),
-        ..VoiceConfig::named("anthropic/claude-sonnet-4-5")
+        ..ModelConfig::named("anthropic/claude-sonnet-4-5")
     };
-    let voice = voice(config);
+    let vendor_model = vendor_model(config);
     let mut life = Life::new();
     for cycle in 1..=3 {
         life.wake(cycle, "[INBOX]", "[WORKSPACE]");
         for step in 0..2 {
             stub.push(Answer::new().reasoning("hm").call(&format!("toolu_{cycle}_{step}"), "done", "{}", 9));
-            life.step(voice.as_ref()).await;
+            life.step(vendor_model.as_ref()).await;
         }
     }
     // A step that another model made has none to show: a word of ours ends its loop.
@@ -284,7 +284,7 @@ async fn a_manual_thinking_model_keeps_the_reasoning_of_its_last_turn() {
     life.foreign_step("other", &[("done", "{}")]);
     life.wake(5, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().reasoning("hm").call("toolu_5", "done", "{}", 9));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     for request in stub.requests() {
         assert_eq!(request.refused, None);
         assert_eq!(request.body["thinking"], json!({"type": "enabled", "budget_tokens": 2_000}));
@@ -294,18 +294,18 @@ async fn a_manual_thinking_model_keeps_the_reasoning_of_its_last_turn() {
     // Compaction in the middle of a cycle takes its reasoning: this request goes without.
     life.prompt.reasoning_from = 99;
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     assert!(stub.requests().last().unwrap().body["thinking"].is_null());
 }
 
 #[tokio::test]
 async fn a_transcript_of_another_model_is_told_in_canonical_blocks_with_our_ids() {
     let wire = Anthropic::new("claude-fable-5-2", 1_000);
-    let voice = wired(wire, "http://localhost");
+    let vendor_model = wired(wire, "http://localhost");
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     life.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
-    let body = json_of(&voice, &mut life);
+    let body = json_of(&vendor_model, &mut life);
     check_anthropic(&body).unwrap();
     let blocks = &body["messages"][1]["content"];
     assert_eq!(blocks.as_array().unwrap().len(), 3, "blank text is left out");
@@ -313,29 +313,30 @@ async fn a_transcript_of_another_model_is_told_in_canonical_blocks_with_our_ids(
     assert_eq!(blocks[1]["input"], json!({"INVALID_JSON": "{\"cut"}));
     assert_eq!(blocks[2]["input"], json!({}));
     assert_eq!(body["messages"][2]["content"][0]["tool_use_id"], blocks[0]["id"]);
-    let raw = String::from_utf8(voice.encode(&life.prompt, &mut life.memo).body.concat().to_vec()).unwrap();
+    let raw =
+        String::from_utf8(vendor_model.encode(&life.prompt, &mut life.memo).body.concat().to_vec()).unwrap();
     assert!(raw.contains(r#""input":{"a": 1.0}"#), "arguments keep their bytes");
 }
 
 #[tokio::test]
 async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
-    let voice = wired(Anthropic::new("claude-fable-5-2", 1_000), "http://localhost");
+    let vendor_model = wired(Anthropic::new("claude-fable-5-2", 1_000), "http://localhost");
     let mut life = Life::new();
-    check_anthropic(&json_of(&voice, &mut life)).unwrap();
+    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
     life.foreign_step("begins with the assistant", &[]);
-    check_anthropic(&json_of(&voice, &mut life)).unwrap();
-    let short = json_of(&voice, &mut life);
+    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
+    let short = json_of(&vendor_model, &mut life);
     life.foreign_step("and goes on", &[]);
-    check_anthropic(&json_of(&voice, &mut life)).unwrap();
-    extends_anthropic(&short, &json_of(&voice, &mut life)).unwrap();
+    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
+    extends_anthropic(&short, &json_of(&vendor_model, &mut life)).unwrap();
     life.user("   ");
-    check_anthropic(&json_of(&voice, &mut life)).unwrap();
+    check_anthropic(&json_of(&vendor_model, &mut life)).unwrap();
     // Outcomes whose call was cut off the view.
     let mut cut = Life::new();
     cut.wake(1, "[INBOX]", "[WORKSPACE]");
     cut.foreign_step("x", &[("done", "{}")]);
     cut.prompt.items.remove(2);
-    let body = json_of(&voice, &mut cut);
+    let body = json_of(&vendor_model, &mut cut);
     check_anthropic(&body).unwrap();
     assert!(body.to_string().contains("[outcome of"));
 }
@@ -343,13 +344,13 @@ async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
 #[tokio::test]
 async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(
         Answer::new().text("a").call("toolu_1", "send_message", r#"{"text":"cut he"#, 3).stop("max_tokens"),
     );
-    let (_, mut cut) = life.ask(voice.as_ref()).await.unwrap();
+    let (_, mut cut) = life.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(cut.stop, StopReason::Length);
     assert_eq!(cut.parts[1], called("send_message", r#"{"text":"cut he"#));
     // The runtime may leave the broken call out of the entry; the native block follows.
@@ -357,19 +358,21 @@ async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
     life.live(&cut);
     life.user("go on");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     assert_eq!(stub.requests()[1].refused, None);
     assert_eq!(stub.requests()[1].body["messages"][1]["content"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn adaptive_thinking_carries_its_effort() {
-    let wire =
-        Anthropic { thinking: Thinking::Adaptive { effort: Some("low".into()) }, ..Anthropic::new("m", 9) };
-    let voice = wired(wire, "http://localhost");
+    let wire = Anthropic {
+        thinking: AnthropicThinking::Adaptive { effort: Some("low".into()) },
+        ..Anthropic::new("m", 9)
+    };
+    let vendor_model = wired(wire, "http://localhost");
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let body = json_of(&voice, &mut life);
+    let body = json_of(&vendor_model, &mut life);
     assert_eq!(body["thinking"], json!({"type": "adaptive"}));
     assert_eq!(body["output_config"], json!({"effort": "low"}));
 }
@@ -377,11 +380,11 @@ async fn adaptive_thinking_carries_its_effort() {
 #[tokio::test]
 async fn an_error_inside_the_stream_ends_it_by_its_class() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("overloaded_error", "Overloaded"));
-    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(
         matches!(&error, ModelError::Overloaded { message, .. } if message.contains("Overloaded")),
         "{error:?}"

@@ -7,11 +7,11 @@ use std::time::Duration;
 use agent::port::{BoxFuture, Clock, ModelError};
 use jiff::Timestamp;
 use models::conformance::{Check, Column, Finding, Trial, Verdict, advice};
-use models::voices::{ToolMode, VoiceConfig};
+use models::model_book::{ModelConfig, ToolMode};
 use testkit::stubs::rules::Demands;
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{NoClock, voice};
+use crate::support::{NoClock, vendor_model};
 
 const PARIS: &str = r#"{"city":"Paris","unit":"celsius"}"#;
 const ROME: &str = r#"{"city":"Rome","unit":"celsius"}"#;
@@ -34,8 +34,8 @@ impl Clock for Ticking {
 
 fn trial_at(url: &str, name: &str, mode: ToolMode, clock: Arc<dyn Clock>) -> Trial {
     let config =
-        VoiceConfig { base_url: Some(url.into()), tool_mode: Some(mode), ..VoiceConfig::named(name) };
-    Trial::new(voice(config), mode, clock, Duration::from_secs(9))
+        ModelConfig { base_url: Some(url.into()), tool_mode: Some(mode), ..ModelConfig::named(name) };
+    Trial::new(vendor_model(config), mode, clock, Duration::from_secs(9))
 }
 
 fn trial(stub: &Stub, name: &str, mode: ToolMode) -> Trial {
@@ -54,8 +54,8 @@ fn verdicts(column: &Column) -> Vec<Verdict> {
     column.findings.iter().map(|finding| finding.verdict).collect()
 }
 
-fn pieces(text: &str) -> Said {
-    Said::Text(text.split_inclusive(' ').map(str::to_owned).collect())
+fn pieces(text: &str) -> ReplyPiece {
+    ReplyPiece::Text(text.split_inclusive(' ').map(str::to_owned).collect())
 }
 
 fn able(stub: &Stub) {

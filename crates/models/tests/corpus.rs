@@ -85,14 +85,14 @@ fn event_name(line: &str) -> String {
 
 /// What a stream says, put together without the decoder under test.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct Decoded {
     text: String,
     reasoning: String,
     calls: Vec<(String, String, String)>,
 }
 
-fn heard_openai(lines: &[Value]) -> Heard {
-    let mut heard = Heard::default();
+fn heard_openai(lines: &[Value]) -> Decoded {
+    let mut heard = Decoded::default();
     let mut calls: BTreeMap<u64, (String, String, String)> = BTreeMap::new();
     for delta in lines.iter().map(|line| &line["choices"][0]["delta"]) {
         heard.text += delta["content"].as_str().unwrap_or("");
@@ -108,8 +108,8 @@ fn heard_openai(lines: &[Value]) -> Heard {
     heard
 }
 
-fn heard_anthropic(lines: &[Value]) -> Heard {
-    let mut heard = Heard::default();
+fn heard_anthropic(lines: &[Value]) -> Decoded {
+    let mut heard = Decoded::default();
     let mut at: BTreeMap<u64, usize> = BTreeMap::new();
     for line in lines {
         let index = line["index"].as_u64().unwrap_or(0);
@@ -129,8 +129,8 @@ fn heard_anthropic(lines: &[Value]) -> Heard {
     heard
 }
 
-fn heard_gemini(lines: &[Value]) -> Heard {
-    let mut heard = Heard::default();
+fn heard_gemini(lines: &[Value]) -> Decoded {
+    let mut heard = Decoded::default();
     let mut pieces: Vec<BTreeMap<String, String>> = Vec::new();
     for part in lines.iter().flat_map(|line| line["candidates"][0]["content"]["parts"].as_array()).flatten() {
         let text = part["text"].as_str().unwrap_or("");
@@ -153,8 +153,8 @@ fn heard_gemini(lines: &[Value]) -> Heard {
     heard
 }
 
-fn heard_responses(lines: &[Value]) -> Heard {
-    let mut heard = Heard::default();
+fn heard_responses(lines: &[Value]) -> Decoded {
+    let mut heard = Decoded::default();
     for line in lines.iter().filter(|line| line["type"] == "response.output_item.done") {
         let item = &line["item"];
         let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
@@ -178,8 +178,8 @@ fn heard_responses(lines: &[Value]) -> Heard {
     heard
 }
 
-fn said(reply: &Reply) -> Heard {
-    let mut heard = Heard::default();
+fn said(reply: &Reply) -> Decoded {
+    let mut heard = Decoded::default();
     let ids = reply.native.as_ref().map(|native| native.call_ids.clone()).unwrap_or_default();
     for part in &reply.parts {
         match part {
@@ -197,7 +197,7 @@ fn said(reply: &Reply) -> Heard {
 fn replay<D: Decoder + Clone>(
     path: &Path,
     decoder: fn() -> Box<D>,
-    heard: fn(&[Value]) -> Heard,
+    heard: fn(&[Value]) -> Decoded,
     is_finish: fn(&Value) -> bool,
 ) -> Reply {
     let text = std::fs::read_to_string(path).unwrap();
@@ -209,7 +209,7 @@ fn replay_lines<D: Decoder + Clone>(
     path: &Path,
     lines: &[&str],
     decoder: fn() -> Box<D>,
-    heard: fn(&[Value]) -> Heard,
+    heard: fn(&[Value]) -> Decoded,
     is_finish: fn(&Value) -> bool,
 ) -> Reply {
     let values: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -5,7 +5,7 @@ use agent::port::{ModelError, Piece, Reply};
 use models::wire::{Decoder, Feed};
 use testkit::stubs::{Answer, Stub, Vendor};
 
-use crate::support::{Life, agree, voice_at};
+use crate::support::{Life, agree, model_at};
 
 /// A stream whose last word on why it stops is whole at byte `ended`, cut behind each of its bytes in
 /// both ways in which streams are cut: it just ends, or its connection breaks.
@@ -49,18 +49,18 @@ fn is_the_same(mut pieces: Vec<Piece>, whole: &Reply) {
 
 async fn cut_everywhere(vendor: Vendor, name: &str, answer: Answer, last_word: &str) {
     let stub = Stub::start(vendor).await;
-    let voice = voice_at(name, &stub.url());
+    let vendor_model = model_at(name, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(answer.clone());
-    let (_, whole): (_, Reply) = life.ask(voice.as_ref()).await.unwrap();
+    let (_, whole): (_, Reply) = life.ask(vendor_model.as_ref()).await.unwrap();
     let body = whole_body(&stub, &answer, vendor).await;
     let finish = body.find(last_word).expect("the stream says why it stops");
     let line_end = finish + body[finish..].find('\n').unwrap();
     let mut seen = (0, 0);
     for at in 0..body.len() {
         stub.push(answer.clone().cut_at(at));
-        match life.ask(voice.as_ref()).await {
+        match life.ask(vendor_model.as_ref()).await {
             Ok((pieces, reply)) => {
                 assert!(at >= line_end, "cut at {at} of {finish}: accepted too early");
                 agree(&pieces, &reply);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::stubs::{Answer, Stub, Vendor, bytes_of};
 use tokio::sync::Semaphore;
 
-use crate::support::{Life, collect, voice_at};
+use crate::support::{Life, collect, model_at};
 
 const ALL: [(Vendor, &str); 4] = [
     (Vendor::OpenAi, "openai/gpt-5"),
@@ -24,7 +24,7 @@ async fn fails(vendor: Vendor, name: &str, answer: Answer) -> ModelError {
     stub.push(answer);
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
-    life.ask(voice_at(name, &stub.url()).as_ref()).await.unwrap_err()
+    life.ask(model_at(name, &stub.url()).as_ref()).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn chunks_that_say_the_same_in_both_shapes_are_understood() {
     stub.push(Answer::payloads(&lines));
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let (_, reply) = life.ask(voice_at("openai/gpt-5", &stub.url()).as_ref()).await.unwrap();
+    let (_, reply) = life.ask(model_at("openai/gpt-5", &stub.url()).as_ref()).await.unwrap();
     assert_eq!(reply.parts, [agent::port::ReplyPart::Text("hi".into())]);
 }
 
@@ -137,7 +137,7 @@ async fn a_server_that_is_not_there_is_a_network_failure_with_its_address() {
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     // The port is free again as soon as the task is gone; until then a connection is reset.
-    let error = life.ask(voice_at("openai/gpt-5", &url).as_ref()).await.unwrap_err();
+    let error = life.ask(model_at("openai/gpt-5", &url).as_ref()).await.unwrap_err();
     let ModelError::Network(text) = &error else { panic!("{error:?}") };
     assert!(text.contains("127.0.0.1") && !text.contains("secret"), "{text}");
 }
@@ -149,10 +149,10 @@ async fn bytes_that_show_nothing_are_signs_of_life() {
     stub.push(Answer::new().text("hi").chunked(16).paced(Arc::clone(&permits)));
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let voice = voice_at("anthropic/claude-fable-5-2", &stub.url());
+    let vendor_model = model_at("anthropic/claude-fable-5-2", &stub.url());
     let (mut memo, timeouts) = (Memo::default(), ModelTimeouts::default());
     let mut stream =
-        voice.stream(ModelRequest { prompt: &life.prompt, memo: &mut memo, timeouts: &timeouts });
+        vendor_model.stream(ModelRequest { prompt: &life.prompt, memo: &mut memo, timeouts: &timeouts });
     permits.add_permits(1);
     assert_eq!(stream.next().await.unwrap().unwrap(), Piece::Alive);
     permits.add_permits(1);
@@ -181,7 +181,7 @@ async fn a_finished_reply_counts_though_the_connection_stays_open() {
         let request = ModelRequest { prompt: &life.prompt, memo: &mut life.memo, timeouts: &timeouts };
         let heard = tokio::time::timeout(
             Duration::from_secs(20),
-            collect(voice_at(name, &stub.url()).stream(request)),
+            collect(model_at(name, &stub.url()).stream(request)),
         );
         let (_, reply) = heard.await.unwrap_or_else(|_| panic!("{name} is waited for for ever")).unwrap();
         assert_eq!((reply.parts.len(), reply.usage.output), (2, Some(4)), "{name}");
@@ -196,10 +196,13 @@ async fn dropping_the_stream_drops_the_connection() {
         stub.push(Answer::new().text("half").hangs());
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
-        let voice = voice_at(name, &stub.url());
+        let vendor_model = model_at(name, &stub.url());
         let timeouts = ModelTimeouts::default();
-        let mut stream =
-            voice.stream(ModelRequest { prompt: &life.prompt, memo: &mut life.memo, timeouts: &timeouts });
+        let mut stream = vendor_model.stream(ModelRequest {
+            prompt: &life.prompt,
+            memo: &mut life.memo,
+            timeouts: &timeouts,
+        });
         while !matches!(stream.next().await.unwrap().unwrap(), Piece::Delta { .. }) {}
         drop(stream);
         stub.hung_up().await;

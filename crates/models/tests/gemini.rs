@@ -2,13 +2,13 @@
 
 use agent::port::{ModelError, ReplyPart, StopReason};
 use agent::prompt::ToolChoice;
-use models::voices::{Reasoning, VoiceConfig};
+use models::model_book::{ModelConfig, Reasoning};
 use models::wire::gemini::Gemini;
 use serde_json::{Value, json};
 use testkit::stubs::rules::{check_gemini, extends_gemini};
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, json_of, reply, voice, voice_at, wired};
+use crate::support::{Life, json_of, model_at, reply, vendor_model, wired};
 
 const MODEL: &str = "google/gemini-3-pro-preview";
 
@@ -29,7 +29,7 @@ fn kinds(content: &Value) -> Vec<String> {
 #[tokio::test]
 async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     stub.push(
         Answer::new()
             .reasoning("Let me see.")
@@ -41,7 +41,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -61,7 +61,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     assert_eq!(request.body["tools"][0]["functionDeclarations"][1]["name"], "done");
     assert_eq!(request.body["generationConfig"], json!({"maxOutputTokens": 32_768}));
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let contents = &stub.requests()[1].body["contents"];
     let responses = contents[2]["parts"].as_array().unwrap();
     assert_eq!(responses.len(), 3);
@@ -72,20 +72,20 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
 #[tokio::test]
 async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_signatures() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     for cycle in 1..=3u128 {
         life.wake(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
         for step in 0..3 {
             let calls = Answer::new().reasoning("thinking").call("a", "send_message", r#"{"text":"a"}"#, 4);
             stub.push(calls.call("b", "done", "{}", 9));
-            life.step(voice.as_ref()).await;
+            life.step(vendor_model.as_ref()).await;
             if step == 1 {
                 life.layer("[INBOX PREVIEW]");
             }
         }
         stub.push(Answer::new().reasoning("so").text("done"));
-        life.step(voice.as_ref()).await;
+        life.step(vendor_model.as_ref()).await;
     }
     let requests = stub.requests();
     assert_eq!(requests.len(), 12);
@@ -107,15 +107,15 @@ async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_signat
 #[tokio::test]
 async fn outcomes_stand_right_behind_their_calls_and_text_apart_from_them() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(Answer::new().call("", "send_message", "{}", 9).call("", "done", "{}", 9));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     life.user("[MID-CYCLE UPDATE]");
     life.layer("[INBOX PREVIEW]");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let contents = stub.requests()[1].body["contents"].clone();
     assert_eq!(kinds(&contents[0]), ["text", "text"]);
     assert_eq!(kinds(&contents[1]), ["functionCall", "functionCall"]);
@@ -127,22 +127,22 @@ async fn outcomes_stand_right_behind_their_calls_and_text_apart_from_them() {
 #[tokio::test]
 async fn unknown_parts_go_back_byte_for_byte_and_are_shown_nowhere() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let unknown =
         json!({"executableCode": {"language": "PYTHON", "code": "1.50"}, "thoughtSignature": "AAA+/=="});
     stub.push(
         Answer::new()
-            .say(Said::Redacted("b64+/==".into()))
-            .say(Said::Unknown(unknown.clone()))
+            .say(ReplyPiece::Redacted("b64+/==".into()))
+            .say(ReplyPiece::Unknown(unknown.clone()))
             .text("hello")
             .call("", "done", "{}", 9),
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hello".into()), called("done", "{}")]);
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let parts = stub.requests()[1].body["contents"][1]["parts"].clone();
     assert_eq!(parts[0], json!({"text": "", "thoughtSignature": "b64+/=="}));
     assert_eq!(parts[1], unknown);
@@ -151,14 +151,14 @@ async fn unknown_parts_go_back_byte_for_byte_and_are_shown_nowhere() {
 #[tokio::test]
 async fn an_empty_turn_of_another_cycle_is_left_out() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX] one", "[WORKSPACE] one");
     stub.push(Answer::new().reasoning("only thoughts"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     life.wake(2, "[INBOX] two", "[WORKSPACE] two");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let contents = stub.requests()[1].body["contents"].clone();
     assert_eq!(contents.as_array().unwrap().len(), 1, "the neighbours are one content: {contents}");
 }
@@ -167,11 +167,11 @@ async fn an_empty_turn_of_another_cycle_is_left_out() {
 async fn calls_of_another_model_say_that_they_are_not_signed() {
     for (model, signed) in [("gemini-3-pro-preview", true), ("gemini-2.5-flash", false)] {
         let wire = Gemini { sealed_reasoning: signed, ..Gemini::new(model, 1_000) };
-        let voice = wired(wire, "http://localhost");
+        let vendor_model = wired(wire, "http://localhost");
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
         life.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
-        let body = json_of(&voice, &mut life);
+        let body = json_of(&vendor_model, &mut life);
         check_gemini(model, &body).unwrap();
         let parts = &body["contents"][1]["parts"];
         assert_eq!(parts.as_array().unwrap().len(), 3, "blank text is left out");
@@ -180,24 +180,24 @@ async fn calls_of_another_model_say_that_they_are_not_signed() {
         assert!(parts[1]["thoughtSignature"].is_null());
         assert_eq!(parts[1]["functionCall"]["args"], json!({"INVALID_JSON": "{\"cut"}));
         assert_eq!(parts[2]["functionCall"]["args"], json!({}));
-        let raw =
-            String::from_utf8(voice.encode(&life.prompt, &mut life.memo).body.concat().to_vec()).unwrap();
+        let raw = String::from_utf8(vendor_model.encode(&life.prompt, &mut life.memo).body.concat().to_vec())
+            .unwrap();
         assert!(raw.contains(r#""args":{"a": 1.0}"#), "arguments keep their bytes");
     }
 }
 
 #[tokio::test]
 async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
-    let voice = wired(Gemini::new("gemini-3-pro", 1_000), "http://localhost");
-    let check = |life: &mut Life| check_gemini("gemini-3-pro", &json_of(&voice, life)).unwrap();
+    let vendor_model = wired(Gemini::new("gemini-3-pro", 1_000), "http://localhost");
+    let check = |life: &mut Life| check_gemini("gemini-3-pro", &json_of(&vendor_model, life)).unwrap();
     let mut life = Life::new();
     check(&mut life);
     life.foreign_step("begins with the assistant", &[]);
     check(&mut life);
-    let short = json_of(&voice, &mut life);
+    let short = json_of(&vendor_model, &mut life);
     life.foreign_step("and goes on", &[]);
     check(&mut life);
-    extends_gemini(&short, &json_of(&voice, &mut life)).unwrap();
+    extends_gemini(&short, &json_of(&vendor_model, &mut life)).unwrap();
     life.user("   ");
     check(&mut life);
     // Outcomes whose call was cut off the view.
@@ -206,24 +206,24 @@ async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
     cut.foreign_step("x", &[("done", "{}")]);
     cut.prompt.items.remove(2);
     check(&mut cut);
-    assert!(json_of(&voice, &mut cut).to_string().contains("[outcome of"));
+    assert!(json_of(&vendor_model, &mut cut).to_string().contains("[outcome of"));
 }
 
 #[tokio::test]
 async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("a").call("", "send_message", r#"{"text":"x"}"#, 99).stop("MAX_TOKENS"));
-    let (_, mut cut) = life.ask(voice.as_ref()).await.unwrap();
+    let (_, mut cut) = life.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(cut.stop, StopReason::Length);
     // The runtime may leave the broken call out of the entry; the native block follows.
     cut.parts.pop();
     life.live(&cut);
     life.user("go on");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     assert_eq!(stub.requests()[1].refused, None);
     assert_eq!(kinds(&stub.requests()[1].body["contents"][1]), ["text"]);
 }
@@ -231,23 +231,23 @@ async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
 #[tokio::test]
 async fn each_ending_has_its_meaning() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     for (reason, refused) in [("STOP", false), ("SAFETY", true), ("PROHIBITED_CONTENT", true)] {
         stub.push(Answer::new().text("x").stop(reason));
-        let (_, reply) = life.ask(voice.as_ref()).await.unwrap();
+        let (_, reply) = life.ask(vendor_model.as_ref()).await.unwrap();
         assert_eq!(matches!(reply.stop, StopReason::Refused(_)), refused, "{reason}: {:?}", reply.stop);
     }
     for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER"] {
         stub.push(Answer::new().text("x").stop(reason));
-        let error = life.ask(voice.as_ref()).await.unwrap_err();
+        let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
         assert!(matches!(&error, ModelError::Garbage(text) if text.contains(reason)), "{error:?}");
     }
     stub.push(Answer::payloads(
         r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":7}}"#,
     ));
-    let (_, reply) = life.ask(voice.as_ref()).await.unwrap();
+    let (_, reply) = life.ask(vendor_model.as_ref()).await.unwrap();
     assert!(matches!(&reply.stop, StopReason::Refused(text) if text.contains("blocked the prompt: SAFETY")));
     assert_eq!((reply.parts.len(), reply.usage.input, reply.native), (0, Some(7), None));
 }
@@ -255,32 +255,32 @@ async fn each_ending_has_its_meaning() {
 #[tokio::test]
 async fn an_error_inside_the_stream_ends_it_by_its_class() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("UNAVAILABLE", "The model is overloaded."));
-    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(&error, ModelError::Overloaded { .. }), "{error:?}");
     stub.push(Answer::payloads(r#"{"candidates":[{"content":{"parts":[{"functionCall":{}}]}}]}"#));
-    assert!(matches!(life.ask(voice.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
+    assert!(matches!(life.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
 }
 
 #[tokio::test]
 async fn choice_thinking_and_temperature_are_said_in_the_vendors_words() {
     let stub = stub().await;
     let ask = async |reasoning: Option<Reasoning>, choice: ToolChoice| {
-        let config = VoiceConfig {
+        let config = ModelConfig {
             base_url: Some(stub.url()),
             temperature: Some(0.5),
             max_output: Some(900),
             reasoning,
-            ..VoiceConfig::named(MODEL)
+            ..ModelConfig::named(MODEL)
         };
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
         life.prompt.choice = choice;
         stub.push(Answer::new().text("ok"));
-        life.step(voice(config).as_ref()).await;
+        life.step(vendor_model(config).as_ref()).await;
         stub.requests().pop().unwrap().body
     };
     let body = ask(Some(Reasoning::Effort("low".into())), ToolChoice::Required).await;

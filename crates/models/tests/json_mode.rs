@@ -2,48 +2,48 @@
 
 use agent::port::ReplyPart;
 use agent::prompt::ToolChoice;
-use models::voices::VoiceConfig;
+use models::model_book::ModelConfig;
 use models::wire::openai_chat::ToolMode;
 use serde_json::json;
 use testkit::stubs::rules::{Demands, extends_openai};
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, voice};
+use crate::support::{Life, vendor_model};
 
 async fn world() -> (Stub, std::sync::Arc<dyn agent::port::Model>) {
     let stub = Stub::start(Vendor::OpenAi).await;
     stub.demand(Some(Demands { alternate: true, ..Demands::default() }));
-    let config = VoiceConfig {
+    let config = ModelConfig {
         base_url: Some(stub.url()),
         tool_mode: Some(ToolMode::JsonSchema),
-        ..VoiceConfig::named("llamacpp/tiny")
+        ..ModelConfig::named("llamacpp/tiny")
     };
-    (stub, voice(config))
+    (stub, vendor_model(config))
 }
 
 fn pieces(text: &str) -> Answer {
     let chars: Vec<char> = text.chars().collect();
-    Answer::new().say(Said::Text(chars.chunks(2).map(|chunk| chunk.iter().collect()).collect()))
+    Answer::new().say(ReplyPiece::Text(chars.chunks(2).map(|chunk| chunk.iter().collect()).collect()))
 }
 
 #[tokio::test]
 async fn a_call_is_read_from_the_reply_with_the_bytes_of_its_arguments() {
-    let (stub, voice) = world().await;
+    let (stub, vendor_model) = world().await;
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(
         pieces("{\n \"name\": \"send_message\",\n \"arguments\": {\"text\":  \"hé}\"}\n}").usage(5, 0, 3),
     );
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     let arguments = "{\"text\":  \"hé}\"}".to_owned();
     assert_eq!(reply.parts, [ReplyPart::Call { name: "send_message".into(), arguments }]);
     assert_eq!(reply.usage.output, Some(3));
     stub.push(pieces("{\"text\": \"I am \\\"done\\\"\"}"));
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("I am \"done\"".into())]);
     stub.push(pieces("plain words"));
     life.user("and?");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("plain words".into())]);
     let requests = stub.requests();
     for pair in requests.windows(2) {
@@ -62,13 +62,13 @@ async fn a_call_is_read_from_the_reply_with_the_bytes_of_its_arguments() {
 
 #[tokio::test]
 async fn the_tools_are_offered_as_a_schema_and_in_words_never_as_tools() {
-    let (stub, voice) = world().await;
+    let (stub, vendor_model) = world().await;
     for (choice, branches) in [(ToolChoice::Auto, 3), (ToolChoice::Required, 2), (ToolChoice::None, 1)] {
         let mut life = Life::new();
         life.wake(1, "[INBOX] hi", "[WORKSPACE]");
         life.prompt.choice = choice;
         stub.push(pieces("{\"text\":\"x\"}"));
-        life.step(voice.as_ref()).await;
+        life.step(vendor_model.as_ref()).await;
         let body = stub.requests().last().unwrap().body.clone();
         assert!(body["tools"].is_null() && body["tool_choice"].is_null());
         let schema = &body["response_format"]["json_schema"]["schema"];
@@ -83,12 +83,12 @@ async fn the_tools_are_offered_as_a_schema_and_in_words_never_as_tools() {
 
 #[tokio::test]
 async fn a_transcript_of_another_model_is_told_in_the_same_words() {
-    let (stub, voice) = world().await;
+    let (stub, vendor_model) = world().await;
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
     life.foreign_step("thinking", &[("send_message", "{\"text\":\"a\"}"), ("done", "{}")]);
     stub.push(pieces("{\"text\":\"x\"}"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let messages = stub.requests()[0].body["messages"].clone();
     assert_eq!(
         messages[2]["content"],
@@ -99,11 +99,11 @@ async fn a_transcript_of_another_model_is_told_in_the_same_words() {
 
 #[tokio::test]
 async fn a_call_cut_by_the_limit_keeps_what_came() {
-    let (stub, voice) = world().await;
+    let (stub, vendor_model) = world().await;
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
     stub.push(pieces("{\"name\": \"send_message\", \"arguments\": {\"text\": \"cut he").stop("length"));
-    let (_, reply) = life.ask(voice.as_ref()).await.unwrap();
+    let (_, reply) = life.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(reply.stop, agent::port::StopReason::Length);
     let arguments = "{\"text\": \"cut he".to_owned();
     assert_eq!(reply.parts, [ReplyPart::Call { name: "send_message".into(), arguments }]);

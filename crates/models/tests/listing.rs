@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use models::catalog::{Provider, provider};
 use models::listing::{Listed, Reach, reach};
-use models::voices::{KeyRing, VoiceConfig};
+use models::model_book::{KeyRing, ModelConfig};
 use testkit::stubs::{Answer, Stub, Vendor};
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -13,8 +13,8 @@ fn keys() -> KeyRing {
     KeyRing::gather(|_| Some("sk-canary-0123456789".into()), &[], "secrets.toml")
 }
 
-fn at(url: &str) -> VoiceConfig {
-    VoiceConfig { base_url: Some(url.into()), ..VoiceConfig::default() }
+fn at(url: &str) -> ModelConfig {
+    ModelConfig { base_url: Some(url.into()), ..ModelConfig::default() }
 }
 
 fn known(name: &str) -> &'static Provider {
@@ -79,7 +79,7 @@ async fn nobody_and_no_key_are_said_without_asking() {
     let found = reach(known("vllm"), &at(&silent.url()), &KeyRing::default(), Duration::ZERO).await;
     assert_eq!(found.as_str(), "unreachable");
     assert_eq!(
-        reach(known("openai-compatible"), &VoiceConfig::default(), &keys(), WAIT).await.as_str(),
+        reach(known("openai-compatible"), &ModelConfig::default(), &keys(), WAIT).await.as_str(),
         "unreachable"
     );
 }

@@ -25,10 +25,10 @@ async fn a_llamacpp_server_tells_its_window_and_whether_it_calls_tools() {
     let address = serve(router).await;
     let found = local::probe_llamacpp(&address).await.unwrap();
     assert_eq!((found.context_window, found.calls_tools), (Some(2048), Some(false)));
-    let voice = found.voice().unwrap();
-    assert_eq!(voice.name, "llamacpp/tiny.gguf");
-    assert_eq!(voice.tool_mode, Some(ToolMode::JsonSchema));
-    assert_eq!(voice.base_url, Some(format!("http://{address}/v1")));
+    let vendor_model = found.model().unwrap();
+    assert_eq!(vendor_model.name, "llamacpp/tiny.gguf");
+    assert_eq!(vendor_model.tool_mode, Some(ToolMode::JsonSchema));
+    assert_eq!(vendor_model.base_url, Some(format!("http://{address}/v1")));
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn an_ollama_server_lists_its_models_and_whether_the_first_calls_tools() {
     let found = local::probe_at(&ollama, &nobody).await;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].models, ["qwen3:0.6b", "gemma3"]);
-    assert_eq!(found[0].voice().unwrap().tool_mode, Some(ToolMode::Native));
+    assert_eq!(found[0].model().unwrap().tool_mode, Some(ToolMode::Native));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The voices through the real client, against stubs that are as strict as the vendors, and against
+//! The models through the real client, against stubs that are as strict as the vendors, and against
 //! recorded streams of real servers.
 #![allow(
     clippy::unwrap_used,
@@ -16,6 +16,7 @@ mod json_mode;
 mod listing;
 mod local;
 mod memo;
+mod model_book;
 mod openai;
 mod refusals;
 mod responses;
@@ -23,4 +24,3 @@ mod spliced;
 mod splits;
 mod support;
 mod usage;
-mod voices;

@@ -5,9 +5,9 @@ use agent::port::{ModelError, ReplyPart, StopReason};
 use models::wire::openai_chat::{Dialect, OpenAiChat, ToolMode, WIRE};
 use serde_json::{Value, json};
 use testkit::stubs::rules::{Demands, check_openai, check_openai_demands, extends_openai};
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
-use crate::support::{Life, json_of, reply, voice_at, wired};
+use crate::support::{Life, json_of, model_at, reply, wired};
 
 async fn stub() -> Stub {
     Stub::start(Vendor::OpenAi).await
@@ -24,7 +24,7 @@ fn chat(dialect: Dialect) -> OpenAiChat {
 #[tokio::test]
 async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors_ids() {
     let stub = stub().await;
-    let voice = voice_at("openai/gpt-5", &stub.url());
+    let vendor_model = model_at("openai/gpt-5", &stub.url());
     stub.push(
         Answer::new()
             .text("I'll answer.")
@@ -34,7 +34,7 @@ async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -45,7 +45,7 @@ async fn text_parallel_calls_and_usage_arrive_whole_and_go_back_with_the_vendors
     );
     assert_eq!((reply.usage.input, reply.usage.cached, reply.usage.output), (Some(120), Some(100), Some(17)));
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let requests = stub.requests();
     let messages = &requests[1].body["messages"];
     assert_eq!(messages[0]["role"], "system");
@@ -71,7 +71,7 @@ async fn within_a_cycle_each_request_extends_the_one_before_in_every_dialect() {
         (everything, Demands { reasoning_everywhere: true, parses_arguments: true, ..Demands::default() }),
     ] {
         stub.demand(Some(demands));
-        let voice = wired(chat(dialect), &stub.url());
+        let vendor_model = wired(chat(dialect), &stub.url());
         let mut life = Life::new();
         let begin = stub.requests().len();
         for cycle in 1..=2 {
@@ -79,7 +79,7 @@ async fn within_a_cycle_each_request_extends_the_one_before_in_every_dialect() {
             for step in 0..3 {
                 let id = format!("c{cycle}step{step:03}");
                 stub.push(Answer::new().reasoning("hm").call(&id, "send_message", r#"{"text":"a"}"#, 4));
-                life.step(&voice).await;
+                life.step(&vendor_model).await;
                 life.layer("[INBOX PREVIEW]");
             }
         }
@@ -99,17 +99,17 @@ async fn reasoning_goes_back_as_far_as_the_dialect_asks() {
     for (dialect, expected) in
         [(Dialect::OPENAI, [0, 0, 0]), (Dialect::LOCAL, [0, 1, 0]), (Dialect::DEEPSEEK, [0, 1, 2])]
     {
-        let voice = wired(chat(dialect), &stub.url());
+        let vendor_model = wired(chat(dialect), &stub.url());
         let mut life = Life::new();
         let begin = stub.requests().len();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
         for id in ["a", "b"] {
             stub.push(Answer::new().reasoning("hm").call(id, "done", "{}", 9));
-            life.step(&voice).await;
+            life.step(&vendor_model).await;
         }
         life.wake(2, "[INBOX]", "[WORKSPACE]");
         stub.push(Answer::new().text("ok"));
-        life.step(&voice).await;
+        life.step(&vendor_model).await;
         let count = |index: usize| {
             stub.requests()[begin + index].body.to_string().matches(r#""reasoning_content":"hm""#).count()
         };
@@ -119,29 +119,29 @@ async fn reasoning_goes_back_as_far_as_the_dialect_asks() {
 
 #[tokio::test]
 async fn deepseek_gets_the_field_for_every_turn_that_called_even_empty() {
-    let voice = wired(chat(Dialect::DEEPSEEK), "http://localhost");
+    let vendor_model = wired(chat(Dialect::DEEPSEEK), "http://localhost");
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     life.foreign_step("x", &[("done", "{}")]);
-    let body = json_of(&voice, &mut life);
+    let body = json_of(&vendor_model, &mut life);
     check_openai_demands(&body, &Demands { reasoning_everywhere: true, ..Demands::default() }).unwrap();
 }
 
 #[tokio::test]
 async fn ids_that_are_missing_or_repeated_become_unique() {
     let stub = stub().await;
-    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
     stub.push(
         Answer::new().call("", "done", r#"{"a":1}"#, 3).call("x", "done", "{}", 9).call("x", "done", "{}", 9),
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let reply = life.step(&voice).await;
+    let reply = life.step(&vendor_model).await;
     let ids = reply.native.unwrap().call_ids;
     assert_eq!(ids.len(), 3);
     assert!(ids.iter().all(|id| !id.is_empty()) && ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
     stub.push(Answer::new().text("ok"));
-    life.step(&voice).await;
+    life.step(&vendor_model).await;
     assert_eq!(stub.requests()[1].refused, None);
 }
 
@@ -152,7 +152,7 @@ async fn deltas_that_count_calls_in_their_own_way_are_understood() {
     let whole = |deltas: Vec<Value>| {
         let mut answer = Answer::new();
         for delta in deltas {
-            answer = answer.say(Said::Unknown(delta));
+            answer = answer.say(ReplyPiece::Unknown(delta));
         }
         answer
     };
@@ -206,19 +206,19 @@ async fn deltas_that_count_calls_in_their_own_way_are_understood() {
         ),
     ];
     let stub = stub().await;
-    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
     for (what, deltas) in cases {
         stub.push(whole(deltas));
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
-        assert_eq!(life.step(&voice).await.parts, two, "{what}");
+        assert_eq!(life.step(&vendor_model).await.parts, two, "{what}");
     }
 }
 
 #[tokio::test]
 async fn a_name_in_pieces_is_one_call_and_a_name_that_is_repeated_is_not_doubled() {
     let stub = stub().await;
-    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
     for (what, deltas) in [
         (
             "pieces",
@@ -242,12 +242,12 @@ async fn a_name_in_pieces_is_one_call_and_a_name_that_is_repeated_is_not_doubled
         for delta in deltas.as_array().unwrap() {
             let function = json!({"name": delta[2], "arguments": delta[3]});
             let call = json!({"index": delta[0], "id": delta[1], "function": function});
-            answer = answer.say(Said::Unknown(json!({ "tool_calls": [call] })));
+            answer = answer.say(ReplyPiece::Unknown(json!({ "tool_calls": [call] })));
         }
         stub.push(answer.text("so"));
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
-        let parts = life.step(&voice).await.parts;
+        let parts = life.step(&vendor_model).await.parts;
         assert_eq!(parts, [called("send_message", "{}"), ReplyPart::Text("so".into())], "{what}");
     }
 }
@@ -255,22 +255,22 @@ async fn a_name_in_pieces_is_one_call_and_a_name_that_is_repeated_is_not_doubled
 #[tokio::test]
 async fn unknown_fields_are_kept_and_those_of_a_call_go_back() {
     let stub = stub().await;
-    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
     let extra = json!({"google": {"thought_signature": "b64=="}});
     let call = json!({"index": 0, "id": "1", "type": "function", "extra_content": extra,
                       "function": {"name": "done", "arguments": "{}"}});
     stub.push(
         Answer::new()
-            .say(Said::Unknown(json!({"hologram": [1], "tool_calls": [call]})))
-            .say(Said::Unknown(json!({"hologram": [2]}))),
+            .say(ReplyPiece::Unknown(json!({"hologram": [1], "tool_calls": [call]})))
+            .say(ReplyPiece::Unknown(json!({"hologram": [2]}))),
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
-    let reply = life.step(&voice).await;
+    let reply = life.step(&vendor_model).await;
     let native: Value = serde_json::from_str(&reply.native.unwrap().body).unwrap();
     assert_eq!(native["hologram"], json!([1, 2]));
     stub.push(Answer::new().text("ok"));
-    life.step(&voice).await;
+    life.step(&vendor_model).await;
     let sent = &stub.requests()[1].body["messages"][2];
     assert_eq!(sent["tool_calls"][0]["extra_content"], extra);
     assert!(sent["hologram"].is_null(), "a field that the vendor did not ask for could be refused");
@@ -279,29 +279,29 @@ async fn unknown_fields_are_kept_and_those_of_a_call_go_back() {
 #[tokio::test]
 async fn mistrals_content_lists_and_refusals_are_understood() {
     let stub = stub().await;
-    let voice = wired(chat(Dialect::COMPATIBLE), &stub.url());
+    let vendor_model = wired(chat(Dialect::COMPATIBLE), &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     let thinking = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]});
     stub.push(
         Answer::new()
-            .say(Said::Unknown(thinking))
-            .say(Said::Unknown(json!({"content": [{"type": "text", "text": "hi"}]}))),
+            .say(ReplyPiece::Unknown(thinking))
+            .say(ReplyPiece::Unknown(json!({"content": [{"type": "text", "text": "hi"}]}))),
     );
-    let (_, said) = life.ask(&voice).await.unwrap();
+    let (_, said) = life.ask(&vendor_model).await.unwrap();
     assert_eq!(said.parts, [ReplyPart::Reasoning("hm".into()), ReplyPart::Text("hi".into())]);
     stub.push(
         Answer::new()
-            .say(Said::Unknown(json!({"refusal": "I can"})))
-            .say(Said::Unknown(json!({"refusal": "not."}))),
+            .say(ReplyPiece::Unknown(json!({"refusal": "I can"})))
+            .say(ReplyPiece::Unknown(json!({"refusal": "not."}))),
     );
-    let (_, refused) = life.ask(&voice).await.unwrap();
+    let (_, refused) = life.ask(&vendor_model).await.unwrap();
     assert_eq!((refused.parts.len(), refused.stop), (0, StopReason::Refused("I cannot.".into())));
 }
 
 #[tokio::test]
 async fn a_native_block_of_another_model_or_wire_is_not_replayed() {
-    let voice = wired(chat(Dialect::COMPATIBLE), "http://localhost");
+    let vendor_model = wired(chat(Dialect::COMPATIBLE), "http://localhost");
     for (wire, model, replayed) in [(WIRE, "m", true), (WIRE, "other", false), ("anthropic", "m", false)] {
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
@@ -314,7 +314,7 @@ async fn a_native_block_of_another_model_or_wire_is_not_replayed() {
             call_ids: vec!["vendors".into()],
         });
         life.live(&said);
-        let body = json_of(&voice, &mut life);
+        let body = json_of(&vendor_model, &mut life);
         check_openai(&body).unwrap();
         assert_eq!(body["messages"][3]["tool_call_id"] == "vendors", replayed, "{wire} {model}");
     }
@@ -329,8 +329,8 @@ async fn an_odd_transcript_is_still_one_that_servers_take() {
         parses_arguments: true,
         ..Demands::default()
     };
-    let voice = wired(chat(Dialect::MISTRAL), "http://localhost");
-    let check = |life: &mut Life| check_openai_demands(&json_of(&voice, life), &demands).unwrap();
+    let vendor_model = wired(chat(Dialect::MISTRAL), "http://localhost");
+    let check = |life: &mut Life| check_openai_demands(&json_of(&vendor_model, life), &demands).unwrap();
     let mut life = Life::new();
     check(&mut life);
     life.foreign_step("begins", &[("a b", "{\"cut"), ("c", "")]);
@@ -347,10 +347,10 @@ async fn an_odd_transcript_is_still_one_that_servers_take() {
 #[tokio::test]
 async fn an_error_inside_the_stream_ends_it_by_its_class() {
     let stub = stub().await;
-    let voice = voice_at("openai/gpt-5", &stub.url());
+    let vendor_model = model_at("openai/gpt-5", &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("rate_limit_error", "slow down"));
-    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(error, ModelError::RateLimited { .. }), "{error:?}");
 }

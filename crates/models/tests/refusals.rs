@@ -106,7 +106,7 @@ fn a_vendor_that_does_not_take_the_form_of_any_request_is_the_surroundings() {
             "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
         ),
         anthropic("tool_choice: type \"tool\" and \"any\" are not supported for this model."),
-        anthropic("Thinking may not be enabled when tool_choice forces tool use."),
+        anthropic("AnthropicThinking may not be enabled when tool_choice forces tool use."),
         anthropic("max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens"),
         google("Function calling is not enabled for models/gemma-3-12b-it"),
         google("Developer instruction is not enabled for models/gemma-3-12b-it"),

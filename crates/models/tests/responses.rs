@@ -2,14 +2,14 @@
 
 use agent::port::{ModelError, ReplyPart, StopReason};
 use agent::prompt::ToolChoice;
-use models::voices::{Reasoning, VoiceConfig};
+use models::model_book::{ModelConfig, Reasoning};
 use models::wire::openai_responses::OpenAiResponses;
 use serde_json::{Value, json};
 use testkit::stubs::rules::{check_responses, extends_responses};
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
 use crate::corpus::{decode, responses, sse};
-use crate::support::{Life, agree, json_of, voice, voice_at, wired};
+use crate::support::{Life, agree, json_of, model_at, vendor_model, wired};
 
 const MODEL: &str = "openai-responses/gpt-5";
 
@@ -28,7 +28,7 @@ fn kinds(body: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     stub.push(
         Answer::new()
             .reasoning("Let me see.")
@@ -39,7 +39,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(
         reply.parts,
         [
@@ -62,7 +62,7 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
     let key = request.body["prompt_cache_key"].as_str().unwrap().to_owned();
     assert!(key.starts_with("viv-") && key.len() <= 64 && !key.contains("living"), "{key}");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let again = &stub.requests()[1].body;
     assert_eq!(again["prompt_cache_key"], key.as_str());
     assert_eq!(
@@ -86,19 +86,19 @@ async fn text_reasoning_parallel_calls_and_usage_arrive_whole() {
 #[tokio::test]
 async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reasoning() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     for cycle in 1..=3u128 {
         life.wake(cycle, &format!("[INBOX] {cycle}"), &format!("[WORKSPACE] {cycle}"));
         for step in 0..3 {
             let id = format!("call_{cycle}_{step}");
-            let answer = Answer::new().reasoning("a").say(Said::Redacted(String::new()));
+            let answer = Answer::new().reasoning("a").say(ReplyPiece::Redacted(String::new()));
             stub.push(answer.text("now").call(&id, "send_message", r#"{"text":"a"}"#, 4));
-            life.step(voice.as_ref()).await;
+            life.step(vendor_model.as_ref()).await;
             life.layer(&format!("[INBOX PREVIEW — {step}]"));
         }
         stub.push(Answer::new().reasoning("so").text("done"));
-        life.step(voice.as_ref()).await;
+        life.step(vendor_model.as_ref()).await;
     }
     let requests = stub.requests();
     assert_eq!(requests.len(), 12);
@@ -117,21 +117,21 @@ async fn within_a_cycle_each_request_extends_the_one_before_and_keeps_its_reason
 #[tokio::test]
 async fn reasoning_that_led_to_nothing_or_was_not_sealed_is_left_out() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     let bare = json!({"id": "rs_1", "type": "reasoning", "encrypted_content": null, "summary": []});
-    stub.push(Answer::new().say(Said::Unknown(bare)).text("one"));
-    life.step(voice.as_ref()).await;
+    stub.push(Answer::new().say(ReplyPiece::Unknown(bare)).text("one"));
+    life.step(vendor_model.as_ref()).await;
     life.user("more");
     stub.push(Answer::new().text("two").reasoning("cut").stop("max_output_tokens"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     life.user("more");
     stub.push(Answer::new().reasoning("only"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     life.user("more");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[3].body;
     assert_eq!(stub.requests()[3].refused, None);
     assert!(!kinds(body).contains(&"reasoning"), "{body}");
@@ -141,23 +141,23 @@ async fn reasoning_that_led_to_nothing_or_was_not_sealed_is_left_out() {
 #[tokio::test]
 async fn unknown_items_are_shown_nowhere_and_go_back_unless_they_wait_for_an_answer() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let search = json!({"type": "web_search_call", "status": "completed", "action": {"n": 1.50}});
     let custom = json!({"type": "custom_tool_call", "call_id": "x", "name": "y", "input": "z"});
     stub.push(
         Answer::new()
-            .say(Said::Unknown(search.clone()))
-            .say(Said::Unknown(custom))
+            .say(ReplyPiece::Unknown(search.clone()))
+            .say(ReplyPiece::Unknown(custom))
             .text("hello")
             .call("call_1", "done", "{}", 9),
     );
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hello".into()), called("done", "{}")]);
     assert!(reply.native.unwrap().body.contains("custom_tool_call"), "it is kept");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[1].body;
     assert_eq!(body["input"][2], search);
     assert!(!body.to_string().contains("custom_tool_call"));
@@ -167,19 +167,19 @@ async fn unknown_items_are_shown_nowhere_and_go_back_unless_they_wait_for_an_ans
 async fn a_call_that_the_vendor_answered_itself_goes_back_with_its_output_or_not_at_all() {
     let stub = stub().await;
     stub.demand(None);
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let call = |kind: &str, id: &str| json!({"type": kind, "call_id": id, "action": {"commands": ["ls"]}});
     let output = |kind: &str, id: &str| json!({"type": kind, "call_id": id, "output": "x"});
     let both = [call("shell_call", "a"), output("shell_call_output", "a")];
     let others =
         [call("shell_call", "b"), output("local_shell_call_output", "c"), call("mcp_approval_request", "d")];
-    let said = both.iter().chain(&others).cloned().map(Said::Unknown);
+    let said = both.iter().chain(&others).cloned().map(ReplyPiece::Unknown);
     stub.push(said.fold(Answer::new(), Answer::say).text("done"));
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let body = &stub.requests()[1].body;
     assert_eq!(body["input"].as_array().unwrap()[2..4], both);
     assert_eq!(kinds(body)[4..], ["message", "message"], "{body}");
@@ -222,30 +222,30 @@ fn items_that_bear_no_index_are_each_an_item() {
 #[tokio::test]
 async fn calls_that_were_wrapped_into_one_are_taken_out() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let wrapped = r#"{"tool_uses":[{"recipient_name":"functions.send_message","parameters":{"text": "a"}},{"recipient_name":"functions.done","parameters":{}}]}"#;
     stub.push(Answer::new().reasoning("hm").call("call_w", "parallel", wrapped, 7));
     let mut life = Life::new();
     life.wake(1, "[INBOX] hi", "[WORKSPACE]");
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts[1..], [called("send_message", r#"{"text": "a"}"#), called("done", "{}")]);
     assert_eq!(reply.native.unwrap().call_ids, ["call_w_0", "call_w_1"]);
     // A tool that is merely called so is one.
     stub.push(Answer::new().call("call_p", "parallel", r#"{"n":1}"#, 2));
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [called("parallel", r#"{"n":1}"#)]);
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     assert!(stub.requests().iter().all(|request| request.refused.is_none()));
 }
 
 #[tokio::test]
 async fn a_transcript_of_another_model_is_told_in_canonical_items_with_our_ids() {
-    let voice = wired(OpenAiResponses::new("gpt-5", 1), "http://localhost");
+    let vendor_model = wired(OpenAiResponses::new("gpt-5", 1), "http://localhost");
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     life.foreign_step("  ", &[("send message!", "{\"a\": 1.0}"), ("done", "{\"cut"), ("done", "")]);
-    let body = json_of(&voice, &mut life);
+    let body = json_of(&vendor_model, &mut life);
     check_responses(&body).unwrap();
     assert_eq!(body["max_output_tokens"], 16);
     assert_eq!(kinds(&body)[2..5], ["function_call"; 3], "blank text is left out");
@@ -257,8 +257,8 @@ async fn a_transcript_of_another_model_is_told_in_canonical_items_with_our_ids()
 
 #[tokio::test]
 async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
-    let voice = wired(OpenAiResponses::new("gpt-5", 1_000), "http://localhost");
-    let check = |life: &mut Life| check_responses(&json_of(&voice, life)).unwrap();
+    let vendor_model = wired(OpenAiResponses::new("gpt-5", 1_000), "http://localhost");
+    let check = |life: &mut Life| check_responses(&json_of(&vendor_model, life)).unwrap();
     let mut life = Life::new();
     check(&mut life);
     life.foreign_step("begins with the assistant", &[]);
@@ -272,25 +272,25 @@ async fn an_odd_transcript_is_still_one_that_the_vendor_takes() {
     cut.foreign_step("x", &[("done", "{}")]);
     cut.prompt.items.remove(2);
     check(&mut cut);
-    assert!(json_of(&voice, &mut cut).to_string().contains("[outcome of"));
+    assert!(json_of(&vendor_model, &mut cut).to_string().contains("[outcome of"));
 }
 
 #[tokio::test]
 async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     let answer = Answer::new().reasoning("hm").text("a");
     stub.push(answer.call("call_1", "send_message", r#"{"text":"cut he"#, 3).stop("max_output_tokens"));
-    let (_, mut cut) = life.ask(voice.as_ref()).await.unwrap();
+    let (_, mut cut) = life.ask(vendor_model.as_ref()).await.unwrap();
     assert_eq!(cut.stop, StopReason::Length);
     assert_eq!(cut.parts[2], called("send_message", r#"{"text":"cut he"#));
     cut.parts.pop();
     life.live(&cut);
     life.user("go on");
     stub.push(Answer::new().text("ok").stop("content_filter"));
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert!(matches!(reply.stop, StopReason::Refused(_)));
     assert_eq!(stub.requests()[1].refused, None);
     assert_eq!(kinds(&stub.requests()[1].body)[2..], ["reasoning", "message", "message"]);
@@ -299,20 +299,20 @@ async fn a_reply_cut_by_its_limit_says_so_and_can_be_sent_back() {
 #[tokio::test]
 async fn reasoning_that_the_vendor_cannot_open_is_left_out_from_then_on() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().reasoning("hm").call("call_1", "done", "{}", 9));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let refused = r#"{"error":{"message":"The encrypted content gAAA… could not be verified.","type":"invalid_request_error","code":"invalid_encrypted_content"}}"#;
     stub.push(Answer::status(400, refused));
-    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(&error, ModelError::Failed { .. }) && error.retryable(), "{error:?}");
     // The same request, tried again, goes without; so does the next one.
     stub.push(Answer::new().reasoning("so").call("call_2", "done", "{}", 9));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     let requests = stub.requests();
     assert!(kinds(&requests[1].body).contains(&"reasoning"));
     for request in &requests[2..] {
@@ -320,22 +320,22 @@ async fn reasoning_that_the_vendor_cannot_open_is_left_out_from_then_on() {
     }
     // Where nothing is left to leave out, it is what it is.
     stub.push(Answer::status(400, refused));
-    assert!(matches!(life.ask(voice.as_ref()).await.unwrap_err(), ModelError::Invalid(_)));
+    assert!(matches!(life.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Invalid(_)));
 }
 
 #[tokio::test]
 async fn a_refusal_is_one_and_is_not_said() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     let item = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]});
-    stub.push(Answer::new().say(Said::Unknown(item)));
-    let reply = life.step(voice.as_ref()).await;
+    stub.push(Answer::new().say(ReplyPiece::Unknown(item)));
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!((reply.stop, reply.parts.len()), (StopReason::Refused("I will not.".into()), 0));
     life.user("go on");
     stub.push(Answer::new().text("ok"));
-    life.step(voice.as_ref()).await;
+    life.step(vendor_model.as_ref()).await;
     assert_eq!(stub.requests()[1].refused, None);
 }
 
@@ -343,12 +343,12 @@ async fn a_refusal_is_one_and_is_not_said() {
 async fn a_model_that_does_not_reason_is_not_asked_for_its_reasoning() {
     let stub = stub().await;
     let ask = async |model: &str, reasoning: Option<Reasoning>, choice: ToolChoice| {
-        let config = VoiceConfig { base_url: Some(stub.url()), reasoning, ..VoiceConfig::named(model) };
+        let config = ModelConfig { base_url: Some(stub.url()), reasoning, ..ModelConfig::named(model) };
         let mut life = Life::new();
         life.wake(1, "[INBOX]", "[WORKSPACE]");
         life.prompt.choice = choice;
         stub.push(Answer::new().text("ok"));
-        life.step(voice(config).as_ref()).await;
+        life.step(vendor_model(config).as_ref()).await;
         stub.requests().pop().unwrap().body
     };
     let plain = ask("openai-responses/gpt-4.1", None, ToolChoice::None).await;
@@ -363,11 +363,11 @@ async fn a_model_that_does_not_reason_is_not_asked_for_its_reasoning() {
 #[tokio::test]
 async fn an_error_inside_the_stream_ends_it_by_its_class() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::new().text("half").then_error("rate_limit_exceeded", "slow down"));
-    let error = life.ask(voice.as_ref()).await.unwrap_err();
+    let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
     assert!(matches!(&error, ModelError::RateLimited { .. }), "{error:?}");
     for (data, class) in [
         (
@@ -385,7 +385,7 @@ async fn an_error_inside_the_stream_ends_it_by_its_class() {
         (r#"{"error":{"message":"no such thing","code":404}}"#, "no such model"),
     ] {
         stub.push(Answer::payloads(data));
-        let error = life.ask(voice.as_ref()).await.unwrap_err();
+        let error = life.ask(vendor_model.as_ref()).await.unwrap_err();
         assert!(error.to_string().starts_with(class), "{data}: {error}");
     }
     let contradicts = concat!(
@@ -396,19 +396,19 @@ async fn an_error_inside_the_stream_ends_it_by_its_class() {
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","name":"f","call_id":"c","arguments":"{}"}}"#,
     );
     stub.push(Answer::payloads(contradicts));
-    assert!(matches!(life.ask(voice.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
+    assert!(matches!(life.ask(vendor_model.as_ref()).await.unwrap_err(), ModelError::Garbage(_)));
 }
 
 #[tokio::test]
 async fn a_server_that_streams_no_items_gives_them_in_the_end() {
     let stub = stub().await;
-    let voice = voice_at(MODEL, &stub.url());
+    let vendor_model = model_at(MODEL, &stub.url());
     let mut life = Life::new();
     life.wake(1, "[INBOX]", "[WORKSPACE]");
     stub.push(Answer::payloads(
         r#"{"type":"response.completed","response":{"output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hi"}]},{"type":"function_call","call_id":"c","name":"done","arguments":"{}"}],"usage":null}}"#,
     ));
-    let reply = life.step(voice.as_ref()).await;
+    let reply = life.step(vendor_model.as_ref()).await;
     assert_eq!(reply.parts, [ReplyPart::Text("hi".into()), called("done", "{}")]);
     assert_eq!(reply.usage, agent::run::Usage::default());
 }

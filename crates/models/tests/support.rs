@@ -8,12 +8,12 @@ use agent::config::ModelTimeouts;
 use agent::entry::{Entry, EntryKind};
 use agent::id::{AgentId, CallId, CycleId};
 use agent::message::{ModelMessage, Part, Role};
-use agent::port::{Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, ToolSpec, Voices as _};
+use agent::port::{Memo, Model, ModelError, ModelRequest, Models as _, Piece, Reply, ReplyPart, ToolSpec};
 use agent::prompt::{Item, Prompt, ToolChoice};
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
-use models::client::{Address, Clients, Voice};
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
+use models::client::{Address, Clients, VendorModel};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use models::wire::Wire;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -35,7 +35,7 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
     }
 }
 
-/// One agent's consciousness as the voices see it.
+/// One agent's consciousness as the models see it.
 pub(crate) struct Life {
     pub(crate) prompt: Prompt,
     pub(crate) memo: Memo,
@@ -122,15 +122,15 @@ impl Life {
         self.live(&reply(parts));
     }
 
-    pub(crate) async fn ask(&mut self, voice: &dyn Model) -> Result<(Vec<Piece>, Reply), ModelError> {
+    pub(crate) async fn ask(&mut self, vendor_model: &dyn Model) -> Result<(Vec<Piece>, Reply), ModelError> {
         let timeouts = ModelTimeouts::default();
         let request = ModelRequest { prompt: &self.prompt, memo: &mut self.memo, timeouts: &timeouts };
-        collect(voice.stream(request)).await
+        collect(vendor_model.stream(request)).await
     }
 
     /// Asks, and lives the reply.
-    pub(crate) async fn step(&mut self, voice: &dyn Model) -> Reply {
-        let (pieces, reply) = self.ask(voice).await.unwrap();
+    pub(crate) async fn step(&mut self, vendor_model: &dyn Model) -> Reply {
+        let (pieces, reply) = self.ask(vendor_model).await.unwrap();
         agree(&pieces, &reply);
         self.live(&reply);
         reply
@@ -200,18 +200,18 @@ impl agent::port::Clock for NoClock {
     }
 }
 
-/// A voice as the server would make it, with a canary for a key.
-pub(crate) fn voice(config: VoiceConfig) -> Arc<dyn Model> {
+/// A model as the server would make it, with a canary for a key.
+pub(crate) fn vendor_model(config: ModelConfig) -> Arc<dyn Model> {
     let keys = KeyRing::gather(|_| Some("sk-canary-0123456789".into()), &[], "secrets.toml");
-    VoiceBook::new(config, keys, Arc::new(NoClock)).voice(None).unwrap()
+    ModelBook::new(config, keys, Arc::new(NoClock)).model(None).unwrap()
 }
 
-pub(crate) fn voice_at(name: &str, url: &str) -> Arc<dyn Model> {
-    voice(VoiceConfig { base_url: Some(url.into()), ..VoiceConfig::named(name) })
+pub(crate) fn model_at(name: &str, url: &str) -> Arc<dyn Model> {
+    vendor_model(ModelConfig { base_url: Some(url.into()), ..ModelConfig::named(name) })
 }
 
-/// A voice of a wire that was set up by hand.
-pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> Voice {
+/// A model of a wire that was set up by hand.
+pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> VendorModel {
     let info = agent::port::ModelInfo {
         name: "test/model".into(),
         provider: "test".into(),
@@ -223,9 +223,9 @@ pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> Voice {
         rehearsal: false,
     };
     let address = Address { base_url: url.into(), key: None, headers: Vec::new() };
-    Voice::new(info, Arc::new(wire), address, Arc::new(Clients::default()))
+    VendorModel::new(info, Arc::new(wire), address, Arc::new(Clients::default()))
 }
 
-pub(crate) fn json_of(voice: &Voice, life: &mut Life) -> Value {
-    serde_json::from_slice(&voice.encode(&life.prompt, &mut life.memo).body.concat()).unwrap()
+pub(crate) fn json_of(vendor_model: &VendorModel, life: &mut Life) -> Value {
+    serde_json::from_slice(&vendor_model.encode(&life.prompt, &mut life.memo).body.concat()).unwrap()
 }

@@ -27,7 +27,7 @@ pub(crate) struct Breakers {
 /// One that is open: of a provider that serves, nothing is kept.
 #[derive(Debug)]
 struct Breaker {
-    state: State,
+    state: BreakerState,
     /// Failures in a row, each of which made the pause longer.
     failures: u32,
     /// Who was turned away since it opened.
@@ -37,7 +37,7 @@ struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     /// Nobody asks before that monotonic time.
     Open(u64),
     /// One asks, for all; again at that time, where it waits to ask again.
@@ -83,12 +83,14 @@ impl Breakers {
         };
         let Some(breaker) = all.get_mut(provider) else { return Ok(pass(false)) };
         match breaker.state {
-            State::Open(until) if until <= now || granted => {
-                breaker.state = State::Probing(now);
+            BreakerState::Open(until) if until <= now || granted => {
+                breaker.state = BreakerState::Probing(now);
                 self.revoke(agent);
                 Ok(pass(true))
             }
-            State::Open(until) | State::Probing(until) => Err(self.turn_away(breaker, until, now)),
+            BreakerState::Open(until) | BreakerState::Probing(until) => {
+                Err(self.turn_away(breaker, until, now))
+            }
         }
     }
 
@@ -97,8 +99,8 @@ impl Breakers {
         let now = self.clock.monotonic_ms();
         let granted = self.granted().contains(&agent);
         self.lock().get(provider).is_some_and(|breaker| match breaker.state {
-            State::Open(until) => until > now && !granted,
-            State::Probing(_) => true,
+            BreakerState::Open(until) => until > now && !granted,
+            BreakerState::Probing(_) => true,
         })
     }
 
@@ -108,7 +110,7 @@ impl Breakers {
         let spread = breaker.turned_away.saturating_mul(limits::BREAKER_SPREAD_MS);
         let spread = self.ids.jitter(spread.clamp(1, limits::BREAKER_SPREAD_MAX_MS));
         let left = match breaker.state {
-            State::Probing(_) => until.saturating_sub(now).max(limits::BREAKER_PROBE_MS),
+            BreakerState::Probing(_) => until.saturating_sub(now).max(limits::BREAKER_PROBE_MS),
             _ => until.saturating_sub(now),
         };
         let retry_after = Duration::from_millis(left + spread);
@@ -152,11 +154,11 @@ impl Pass<'_> {
         }
         if let Some(breaker) = all.get_mut(&self.provider).filter(|_| !self.holds) {
             // Somebody else found out before, and asks again for all.
-            let (State::Open(until) | State::Probing(until)) = breaker.state;
+            let (BreakerState::Open(until) | BreakerState::Probing(until)) = breaker.state;
             return Err(self.breakers.turn_away(breaker, until, now));
         }
         let breaker = all.entry(self.provider.clone()).or_insert_with(|| Breaker {
-            state: State::Open(now),
+            state: BreakerState::Open(now),
             failures: 0,
             turned_away: 0,
             why: String::new(),
@@ -164,14 +166,14 @@ impl Pass<'_> {
         breaker.why = error.to_string();
         self.holds = true;
         if let Some(pause) = again.filter(|_| !self.probe) {
-            breaker.state = State::Probing(now + millis(pause));
+            breaker.state = BreakerState::Probing(now + millis(pause));
             return Ok(pause);
         }
         breaker.failures += 1;
         breaker.turned_away = 0;
         let pause = error.retry_after().unwrap_or_else(|| rest_after(breaker.failures));
         let pause = pause.min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
-        breaker.state = State::Open(now + millis(pause));
+        breaker.state = BreakerState::Open(now + millis(pause));
         tracing::warn!(provider = self.provider, pause_ms = pause.as_millis(), %error, "the provider is not asked for a while");
         (self.probe, self.holds) = (false, false);
         Err(error.clone())
@@ -186,7 +188,7 @@ impl Drop for Pass<'_> {
             return;
         }
         if let Some(breaker) = self.breakers.lock().get_mut(&self.provider) {
-            breaker.state = State::Open(self.breakers.clock.monotonic_ms());
+            breaker.state = BreakerState::Open(self.breakers.clock.monotonic_ms());
         }
     }
 }
@@ -198,7 +200,7 @@ fn millis(pause: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::port::{BoxFuture, Wait};
+    use agent::port::{BoxFuture, TimeoutKind};
     use jiff::Timestamp;
     use std::sync::atomic::{AtomicU64, Ordering};
     use uuid::Uuid;
@@ -308,7 +310,7 @@ mod tests {
     fn what_one_request_may_cause_opens_nothing_however_many_agents_meet_it() {
         let (_, breakers) = breakers();
         let failed = ModelError::Failed { message: "500".into(), retry_after: None };
-        for error in [ModelError::TimedOut(Wait::Idle), ModelError::Cut("there".into()), failed] {
+        for error in [ModelError::TimedOut(TimeoutKind::Idle), ModelError::Cut("there".into()), failed] {
             for n in 1..=50 {
                 let _ = breakers.enter("p", agent(n)).unwrap().failed(&error, None);
             }
@@ -322,7 +324,7 @@ mod tests {
         let _ = breakers.enter("p", agent(1)).unwrap().failed(&down(), None);
         time.0.store(1_000, Ordering::SeqCst);
         let mut probe = breakers.enter("p", agent(1)).unwrap();
-        let _ = probe.failed(&ModelError::TimedOut(Wait::FirstByte), None);
+        let _ = probe.failed(&ModelError::TimedOut(TimeoutKind::FirstByte), None);
         assert!(breakers.enter("p", agent(2)).is_ok());
     }
 

@@ -6,21 +6,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::limits;
-use agent::port::{BoxFuture, Bus, Heard, Listener, Told};
+use agent::port::{BoxFuture, Bus, Delivered, Listener, Published};
 use agent::update::{Topic, Update};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 /// Updates within this process.
 #[derive(Debug, Default)]
 pub struct LocalBus {
-    inside: Mutex<Inside>,
+    inside: Mutex<Queue>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
-    topics: HashMap<Topic, broadcast::Sender<Arc<Told>>>,
+struct Queue {
+    topics: HashMap<Topic, broadcast::Sender<Arc<Published>>>,
     /// Updates so far.
-    told: u64,
+    published: u64,
 }
 
 impl LocalBus {
@@ -29,7 +29,7 @@ impl LocalBus {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -37,10 +37,10 @@ impl LocalBus {
 impl Bus for LocalBus {
     fn publish(&self, topics: &[Topic], update: Arc<Update>) {
         let mut inside = self.lock();
-        inside.told += 1;
-        let update = Arc::new(Told::new(update, inside.told));
+        inside.published += 1;
+        let update = Arc::new(Published::new(update, inside.published));
         let channels = &mut inside.topics;
-        for topic in topics.iter().chain([&Topic::House]) {
+        for topic in topics.iter().chain([&Topic::Server]) {
             let Some(channel) = channels.get(topic) else { continue };
             if channel.send(Arc::clone(&update)).is_err() {
                 // The last listener is gone; a topic without listeners costs nothing.
@@ -49,8 +49,8 @@ impl Bus for LocalBus {
         }
     }
 
-    fn told(&self) -> u64 {
-        self.lock().told
+    fn published(&self) -> u64 {
+        self.lock().published
     }
 
     fn subscribe(&self, topic: Topic) -> Box<dyn Listener> {
@@ -64,14 +64,14 @@ impl Bus for LocalBus {
     }
 }
 
-struct LocalListener(broadcast::Receiver<Arc<Told>>);
+struct LocalListener(broadcast::Receiver<Arc<Published>>);
 
 impl Listener for LocalListener {
-    fn next(&mut self) -> BoxFuture<'_, Option<Heard>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<Delivered>> {
         Box::pin(async {
             match self.0.recv().await {
-                Ok(update) => Some(Heard::Update(update)),
-                Err(RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+                Ok(update) => Some(Delivered::Update(update)),
+                Err(RecvError::Lagged(missed)) => Some(Delivered::Missed(missed)),
                 Err(RecvError::Closed) => None,
             }
         })
@@ -98,19 +98,19 @@ mod tests {
         for _ in 0..limits::BUS_BUFFER + 3 {
             bus.publish(&[topic], update());
         }
-        assert!(matches!(listener.next().await, Some(Heard::Missed(3))));
-        assert!(matches!(listener.next().await, Some(Heard::Update(_))));
+        assert!(matches!(listener.next().await, Some(Delivered::Missed(3))));
+        assert!(matches!(listener.next().await, Some(Delivered::Update(_))));
     }
 
     #[tokio::test]
     async fn the_house_hears_everything_once() {
         let bus = LocalBus::new();
         let topics = [1, 2].map(|n| Topic::Space(SpaceId(Uuid::from_u128(n))));
-        let mut listener = bus.subscribe(Topic::House);
+        let mut listener = bus.subscribe(Topic::Server);
         bus.publish(&topics, update());
         bus.publish(&[], update());
         for _ in 0..2 {
-            assert!(matches!(listener.next().await, Some(Heard::Update(_))));
+            assert!(matches!(listener.next().await, Some(Delivered::Update(_))));
         }
         drop(bus);
         assert!(listener.next().await.is_none());

@@ -1,4 +1,4 @@
-//! Real time and real novelty, for processes that are no simulation.
+//! Real time and real entropy, for processes that are no simulation.
 
 use std::time::{Duration, Instant};
 

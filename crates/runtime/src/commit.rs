@@ -1,9 +1,9 @@
-//! Hands commits to the store, and tells watchers and sleepers what came of them. Knows nothing of what is
+//! ToolContext commits to the store, and tells watchers and sleepers what came of them. Knows nothing of what is
 //! in a commit but what it shows of it.
 
 use std::sync::Arc;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Staged};
+use agent::changes::{Changes, CommitKind, CommitOutcome, EventMoved, Notifications};
 use agent::cycle::Rested;
 use agent::id::{AgentId, SpaceId};
 use agent::life::{Lease, Resting};
@@ -18,11 +18,11 @@ use crate::health::Health;
 use crate::live::Live;
 
 /// What came of a commit, and what it caused besides.
-pub(crate) type Committed = (CommitOutcome, Echo);
+pub(crate) type Committed = (CommitOutcome, Notifications);
 /// A commit on its way.
 pub(crate) type Submitted = JoinHandle<Result<Committed, StoreError>>;
 
-/// Hands a commit to the store. It is never dropped half-way: it runs in a task of its own.
+/// ToolContext a commit to the store. It is never dropped half-way: it runs in a task of its own.
 pub(crate) fn submit(ports: &Ports, health: &Arc<Health>, lease: Lease, changes: Changes) -> Submitted {
     let (store, clock, ids) = (Arc::clone(&ports.store), Arc::clone(&ports.clock), Arc::clone(&ports.ids));
     let health = Arc::clone(health);
@@ -55,7 +55,7 @@ pub(crate) fn joined(
 }
 
 /// Shows watchers what commit `n` of an agent has changed.
-pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, echo: Echo) {
+pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, echo: Notifications) {
     for message in echo.said {
         live.drop_draft(message.id);
         let spoken_in = message.space;
@@ -68,8 +68,8 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, ec
         // What the decision did not say after all is no draft any more.
         live.reset_drafts(agent);
     }
-    for Staged { event, stage, cycle, step } in echo.stages {
-        let update = Update::EventStage { agent, event, stage, cycle, step };
+    for EventMoved { event, progress, cycle, step } in echo.stages {
+        let update = Update::EventProgress { agent, event, progress, cycle, step };
         live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
     let Changes { cycle, step, kind, .. } = *changes;

@@ -25,12 +25,12 @@
 //! | record damaged | — | — | the agent is set apart until an operator resumes it; others live on |
 //! | store full, broken | — | — | the waking ends; the operator is told |
 //!
-//! Whatever parks may be asked of the voices under `fallback` before.
+//! Whatever parks may be asked of the models under `fallback` before.
 
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::{Ids, ModelError, StoreError, Wait};
+use agent::port::{Ids, ModelError, StoreError, TimeoutKind};
 
 /// How a class of failure is met, as the table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(crate) struct Behaviour {
 pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
     let opens = match error {
         ModelError::RateLimited { .. } | ModelError::Overloaded { .. } | ModelError::Auth(_) => true,
-        ModelError::Network(_) | ModelError::TimedOut(Wait::Connect) => true,
-        ModelError::TimedOut(Wait::FirstByte | Wait::Idle | Wait::Total) => false,
+        ModelError::Network(_) | ModelError::TimedOut(TimeoutKind::Connect) => true,
+        ModelError::TimedOut(TimeoutKind::FirstByte | TimeoutKind::Idle | TimeoutKind::Total) => false,
         ModelError::Cut(_) | ModelError::Failed { .. } => false,
         ModelError::NoModel(_) | ModelError::Unsupported(_) | ModelError::Unasked { .. } => false,
         ModelError::TooLong(_) | ModelError::Invalid(_) | ModelError::Garbage(_) => false,
@@ -110,11 +110,11 @@ pub(crate) mod tests {
             (ModelError::RateLimited { message: message.clone(), retry_after }, true, true),
             (ModelError::Overloaded { message: message.clone(), retry_after }, true, true),
             (ModelError::Network("x".into()), true, true),
-            (ModelError::TimedOut(Wait::Connect), true, true),
+            (ModelError::TimedOut(TimeoutKind::Connect), true, true),
             (ModelError::Auth("x".into()), false, true),
-            (ModelError::TimedOut(Wait::FirstByte), true, false),
-            (ModelError::TimedOut(Wait::Idle), true, false),
-            (ModelError::TimedOut(Wait::Total), true, false),
+            (ModelError::TimedOut(TimeoutKind::FirstByte), true, false),
+            (ModelError::TimedOut(TimeoutKind::Idle), true, false),
+            (ModelError::TimedOut(TimeoutKind::Total), true, false),
             (ModelError::Cut("x".into()), true, false),
             (ModelError::Failed { message, retry_after }, true, false),
             (ModelError::NoModel("x".into()), false, false),
@@ -142,7 +142,7 @@ pub(crate) mod tests {
         check(limited(Some(7)), 1, Some(7_000));
         check(limited(Some(3_600)), 1, None);
         check(limited(None), 1, Some(1_000));
-        check(ModelError::TimedOut(Wait::Idle), 3, Some(4_000));
+        check(ModelError::TimedOut(TimeoutKind::Idle), 3, Some(4_000));
         check(ModelError::Cut(String::new()), 4, None);
         check(ModelError::Auth(String::new()), 1, None);
         check(ModelError::Invalid(String::new()), 1, None);

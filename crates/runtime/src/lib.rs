@@ -11,26 +11,26 @@ pub mod trace;
 pub mod waits;
 
 mod answered;
-mod beyond;
 mod breaker;
-mod choir;
 mod commit;
+mod detached_calls;
+mod draft_stream;
 mod failure;
-mod hands;
 mod health;
 mod keeper;
-mod line;
 mod living;
+mod model_set;
 mod permits;
-mod stage;
+mod ready_queue;
 mod think;
+mod tool_runner;
 mod turn;
 mod warm;
 
 use std::sync::Arc;
 
 use agent::limits;
-use agent::port::{Calls, Clock, Ids, Lookup, Reader, Registry, Store, Toolbox, Voices};
+use agent::port::{Calls, Clock, Ids, Lookup, Models, Reader, Registry, Store, Toolbox};
 
 pub use keeper::{Keeper, start};
 
@@ -48,8 +48,8 @@ pub struct Ports {
     pub registry: Arc<dyn Registry>,
     /// Answers questions: for doors, never for the living.
     pub reader: Arc<dyn Reader>,
-    /// The voices.
-    pub voices: Arc<dyn Voices>,
+    /// The models.
+    pub models: Arc<dyn Models>,
     /// The hands.
     pub toolbox: Arc<dyn Toolbox>,
     /// Time.
@@ -67,7 +67,7 @@ impl Ports {
     /// bounds.
     pub fn new<S>(
         store: Arc<S>,
-        voices: Arc<dyn Voices>,
+        models: Arc<dyn Models>,
         toolbox: Arc<dyn Toolbox>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -81,7 +81,7 @@ impl Ports {
             registry: Arc::<S>::clone(&store),
             reader: Arc::<S>::clone(&store),
             store,
-            voices,
+            models,
             toolbox,
             clock,
             ids,

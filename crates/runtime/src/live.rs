@@ -46,7 +46,7 @@ pub struct Draft {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LiveState {
     activities: HashMap<AgentId, Activity>,
     drafts: HashMap<MessageId, Draft>,
     rests: HashMap<AgentId, Rest>,
@@ -61,7 +61,7 @@ struct Rest {
     why: String,
 }
 
-impl State {
+impl LiveState {
     /// Keeps why, in place of somebody else's where there are too many.
     fn remember(&mut self, agent: AgentId, until: Timestamp, why: &str) {
         if self.rests.len() >= limits::RESTS_TOLD_MAX
@@ -78,7 +78,7 @@ impl State {
 /// The live state of this node, and the only publisher of an agent's transient updates: state and
 /// update change under one lock, so that a snapshot taken after subscribing misses nothing.
 pub struct Live {
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     bus: Arc<dyn Bus>,
 }
 
@@ -160,7 +160,7 @@ impl Live {
         let wanted = |draft: &&Draft| match of {
             Topic::Space(space) => draft.space == space,
             Topic::Agent(agent) => draft.agent == agent,
-            Topic::House => true,
+            Topic::Server => true,
         };
         let state = self.lock();
         let mut found: Vec<_> = state.drafts.values().filter(wanted).cloned().collect();
@@ -271,7 +271,7 @@ impl Live {
         self.void(&mut all, agent);
     }
 
-    fn void(&self, all: &mut State, agent: AgentId) {
+    fn void(&self, all: &mut LiveState, agent: AgentId) {
         for (_, draft) in all.drafts.extract_if(|_, draft| draft.agent == agent) {
             self.publish_reset(&draft);
         }
@@ -283,7 +283,7 @@ impl Live {
         self.bus.publish(&[Topic::Space(space), Topic::Agent(agent)], Arc::new(update));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

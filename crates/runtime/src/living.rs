@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, News};
-use agent::cycle::{Cycle, Next, Rested, Setup, Thought};
+use agent::cycle::{Cycle, ModelReply, Next, Rested, Setup};
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
@@ -18,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
 use crate::answered::Answered;
-use crate::beyond::Beyond;
 use crate::breaker::Breakers;
-use crate::choir::Choir;
 use crate::commit::{self, Committed, Submitted, joined};
-use crate::hands::{self, Came, Outward, Scene};
+use crate::detached_calls::DetachedCalls;
+use crate::draft_stream::DraftStream;
 use crate::health::Health;
+use crate::model_set::ModelSet;
 use crate::node::Node;
 use crate::permits::Permits;
-use crate::stage::Stage;
 use crate::think::{Asked, Asking, Interrupt};
+use crate::tool_runner::{self, CallContext, Came, Outward};
 use crate::trace::Trace;
 use crate::turn::{Turn, Watch};
 use crate::waits::Wait;
@@ -37,7 +37,7 @@ use crate::warm::{Kept, Warm};
 const STOPPING: &str = "the node stops";
 
 /// What all wakings of a node share.
-pub(crate) struct House {
+pub(crate) struct NodeContext {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) warm: Warm,
@@ -46,7 +46,7 @@ pub(crate) struct House {
     pub(crate) breakers: Breakers,
     pub(crate) answered: Answered,
     /// Calls that go on beyond their cycle.
-    pub(crate) beyond: Arc<Beyond>,
+    pub(crate) detached: Arc<DetachedCalls>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -75,13 +75,13 @@ impl From<StoreError> for Unwritten {
 }
 
 /// One waking in hand.
-struct Waking<'a> {
-    house: &'a House,
+struct Driver<'a> {
+    node_context: &'a NodeContext,
     agent: AgentId,
     cycle: Cycle,
     config: Arc<agent::config::AgentConfig>,
-    choir: Choir,
-    knock: &'a Notify,
+    models: ModelSet,
+    recheck: &'a Notify,
     outward: Outward,
     /// Held until the first decision is committed, where this agent may have been the cause of a
     /// crash.
@@ -98,13 +98,13 @@ struct Waking<'a> {
 /// Lives one agent until it rests. `knock` says: look again now (cancel, suspend). `watch` is held by a
 /// suspect until it has shown that it is none.
 pub(crate) async fn live(
-    house: &House,
+    node_context: &NodeContext,
     turn: Turn,
     watch: Option<Watch>,
-    knock: &Notify,
+    recheck: &Notify,
 ) -> Result<Lived, Unwritten> {
-    let (ports, agent) = (&house.ports, turn.agent);
-    let kept = house.warm.take(agent);
+    let (ports, agent) = (&node_context.ports, turn.agent);
+    let kept = node_context.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
         return Ok(Lived::Rested(Rested::Idle));
@@ -116,7 +116,7 @@ pub(crate) async fn live(
     }
     let suspected = watch.filter(|_| suspicion.is_some());
     // What is thought before it is known whether the store takes it may be paid in vain.
-    read.clean &= !(turn.careful || house.health.refuses());
+    read.clean &= !(turn.careful || node_context.health.refuses());
     let now = ports.clock.now();
     let (window, memo) = match (std::mem::replace(&mut read.window, Window::Unchanged), kept) {
         (Window::Loaded(window), _) => (window, None),
@@ -124,21 +124,21 @@ pub(crate) async fn live(
         (Window::Unchanged, None) => (Vec::new(), None),
     };
     let config = Arc::clone(&read.config);
-    let choir = Choir::of(&*ports.voices, &config, memo);
+    let models = ModelSet::of(&*ports.models, &config, memo);
     // A suspect has a place of its own, what is canceled needs no model, and of rules that choose among models
     // it is not known yet which one is asked.
     let waits = !turn.watched && read.cancel.is_none() && config.routing.is_empty();
-    if waits && !house.permits.reserve(&choir.own().provider, agent) {
-        let provider = choir.own().provider.clone();
+    if waits && !node_context.permits.reserve(&models.own().provider, agent) {
+        let provider = models.own().provider.clone();
         ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
-        let (memo, model) = choir.into_memo();
-        house.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
+        let (memo, model) = models.into_memo();
+        node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
         return Ok(Lived::Full);
     }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
-        model: choir.own().clone(),
-        others: choir.others(),
+        model: models.own().clone(),
+        others: models.others(),
         fresh: CycleId(ports.ids.uuid()),
         panicked: turn.panicked,
     };
@@ -146,19 +146,31 @@ pub(crate) async fn live(
     let trace = Trace::of(agent, &cycle);
     let outward = Outward::default();
     let (spent, began, opened) = (None, ports.clock.monotonic_ms(), false);
-    let mut waking =
-        Waking { house, agent, cycle, config, choir, knock, outward, suspected, opened, spent, began, trace };
-    let rested = waking.run().await;
-    let opened = waking.opened;
+    let mut activation = Driver {
+        node_context,
+        agent,
+        cycle,
+        config,
+        models,
+        recheck,
+        outward,
+        suspected,
+        opened,
+        spent,
+        began,
+        trace,
+    };
+    let rested = activation.run().await;
+    let opened = activation.opened;
     ports.live.reset_drafts(agent);
-    let rested = waking.part(rested);
+    let rested = activation.part(rested);
     rested.map(Lived::Rested).map_err(|error| Unwritten { error, opened })
 }
 
-impl<'a> Waking<'a> {
+impl<'a> Driver<'a> {
     async fn run(&mut self) -> Result<Rested, StoreError> {
         loop {
-            if self.house.stopping.is_cancelled() {
+            if self.node_context.stopping.is_cancelled() {
                 self.cycle.stop(STOPPING);
             }
             let now = self.now();
@@ -172,7 +184,7 @@ impl<'a> Waking<'a> {
                 Next::Inward(calls) => {
                     let step = self.trace.step(self.cycle.step());
                     let (results, spans) =
-                        hands::inward(&self.cycle, self.agent, self.ports(), &step, calls).await;
+                        tool_runner::inward(&self.cycle, self.agent, self.ports(), &step, calls).await;
                     spans.into_iter().for_each(|(call, span)| self.cycle.timed(call, span));
                     self.cycle.acted(results);
                 }
@@ -189,12 +201,12 @@ impl<'a> Waking<'a> {
                 }
                 Next::Outward(calls) => {
                     let step = self.trace.step(self.cycle.step());
-                    let scene = Scene::of(&self.cycle, self.agent, &self.house.ports);
-                    let (awaited, beyond) = calls.into_iter().partition(|row: &CallRow| row.awaited);
-                    self.outward.start(&scene, &step, awaited);
-                    let beyond: Vec<CallRow> = beyond;
-                    for row in beyond {
-                        self.house.beyond.start(&scene, row, step.clone());
+                    let context = CallContext::of(&self.cycle, self.agent, &self.node_context.ports);
+                    let (awaited, detached) = calls.into_iter().partition(|row: &CallRow| row.awaited);
+                    self.outward.start(&context, &step, awaited);
+                    let detached: Vec<CallRow> = detached;
+                    for row in detached {
+                        self.node_context.detached.start(&context, row, step.clone());
                     }
                 }
                 Next::Await => self.wait().await?,
@@ -230,12 +242,12 @@ impl<'a> Waking<'a> {
         mut opening: Submitted,
         prompt: &Prompt,
     ) -> Result<(Committed, Option<Asked>), StoreError> {
-        let house = self.house;
-        let mut stage = Stage::of(&self.cycle, self.agent, &house.ports.live);
+        let node_context = self.node_context;
+        let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
         let (asking, memo) = self.asking();
         let (outcome, asked) = {
             let mut early = None;
-            let thinking = asking.ask(prompt, memo, &mut stage);
+            let thinking = asking.ask(prompt, memo, &mut draft);
             tokio::pin!(thinking);
             let outcome = loop {
                 // The opening first: its answer says whether what was thought counts.
@@ -258,8 +270,8 @@ impl<'a> Waking<'a> {
             }
         };
         if let Asked::Interrupted(interrupt, tokens) = asked {
-            let tokens = tokens.map(|tokens| tokens.max(stage.generated_tokens()));
-            stage.void();
+            let tokens = tokens.map(|tokens| tokens.max(draft.generated_tokens()));
+            draft.void();
             return Ok((outcome, Some(Asked::Interrupted(interrupt, tokens))));
         }
         Ok((outcome, Some(asked)))
@@ -268,7 +280,7 @@ impl<'a> Waking<'a> {
     /// Builds the request and drops it unsent.
     fn encode(&mut self, prompt: &Prompt) {
         failpoint::poison!(format!("{prompt:?}"));
-        let (model, memo) = self.choir.speak(self.cycle.voice());
+        let (model, memo) = self.models.speak(self.cycle.model());
         let timeouts = &self.config.model_timeouts;
         drop(model.stream(ModelRequest { prompt, memo, timeouts }));
         let now = self.now();
@@ -277,26 +289,26 @@ impl<'a> Waking<'a> {
 
     async fn think(&mut self, prompt: &Prompt) -> Asked {
         self.show_thinking();
-        let house = self.house;
-        let mut stage = Stage::of(&self.cycle, self.agent, &house.ports.live);
+        let node_context = self.node_context;
+        let mut draft = DraftStream::of(&self.cycle, self.agent, &node_context.ports.live);
         let (asking, memo) = self.asking();
-        asking.ask(prompt, memo, &mut stage).await
+        asking.ask(prompt, memo, &mut draft).await
     }
 
     /// Whoever is to speak in this step, ready to be asked, with what was encoded for that model before.
     fn asking(&mut self) -> (Asking<'_>, &mut Memo) {
-        let (model, memo) = self.choir.speak(self.cycle.voice());
+        let (model, memo) = self.models.speak(self.cycle.model());
         let asking = Asking {
-            ports: &self.house.ports,
-            breakers: &self.house.breakers,
-            permits: &self.house.permits,
-            node: &self.house.node,
+            ports: &self.node_context.ports,
+            breakers: &self.node_context.breakers,
+            permits: &self.node_context.permits,
+            node: &self.node_context.node,
             model,
             config: &self.config,
             cycle: &self.cycle,
             lease: self.cycle.lease(),
-            knock: self.knock,
-            stopping: &self.house.stopping,
+            recheck: self.recheck,
+            stopping: &self.node_context.stopping,
             step: self.trace.step(self.cycle.step()),
         };
         (asking, memo)
@@ -304,11 +316,11 @@ impl<'a> Waking<'a> {
 
     async fn heard(&mut self, asked: Asked) {
         match asked {
-            Asked::Thought(thought) => {
+            Asked::Replied(model_reply) => {
                 self.show(AgentState::Processing);
-                self.see_whether_it_answers(&thought).await;
+                self.see_whether_it_answers(&model_reply).await;
                 let now = self.now();
-                self.cycle.thought(thought, now);
+                self.cycle.replied(model_reply, now);
             }
             Asked::Interrupted(interrupt, tokens) => {
                 // The model's connection ends in a task of its own, which may be run only once this one yields.
@@ -321,22 +333,22 @@ impl<'a> Waking<'a> {
                     Interrupt::Stopping => self.cycle.stop(STOPPING),
                     Interrupt::Suspended => self.cycle.stop("suspended"),
                 }
-                self.cycle.abandoned(tokens);
+                self.cycle.discarded(tokens);
             }
         }
     }
 
     /// Notes that the model has answered, and tells the cycle where it refuses what it was sent and has never
     /// answered anything.
-    async fn see_whether_it_answers(&mut self, thought: &Result<Thought, ModelError>) {
-        let (model, _) = self.choir.speak(self.cycle.voice());
+    async fn see_whether_it_answers(&mut self, model_reply: &Result<ModelReply, ModelError>) {
+        let (model, _) = self.models.speak(self.cycle.model());
         let name = model.info().name.clone();
-        match thought {
-            Ok(_) => self.house.answered.note(&name),
+        match model_reply {
+            Ok(_) => self.node_context.answered.note(&name),
             Err(error) if error.fault() == Fault::Content => {
                 let runs = self.ports().lookup.runs(self.agent, limits::RUNS_SEEN).await;
                 // Where it cannot be seen the failure is what it looks like.
-                if runs.is_ok_and(|runs| !self.house.answered.has(&name, &runs)) {
+                if runs.is_ok_and(|runs| !self.node_context.answered.has(&name, &runs)) {
                     self.cycle.never_answered();
                 }
             }
@@ -349,10 +361,10 @@ impl<'a> Waking<'a> {
     async fn wait(&mut self) -> Result<(), StoreError> {
         self.show(AgentState::Thinking);
         // Nothing is asked before the calls are answered.
-        self.house.permits.leave(self.agent);
+        self.node_context.permits.leave(self.agent);
         let stopped = async {
-            self.house.stopping.cancelled().await;
-            self.house.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
+            self.node_context.stopping.cancelled().await;
+            self.node_context.ports.clock.sleep(Duration::from_millis(limits::STEP_GRACE_MS)).await;
         };
         tokio::select! {
             biased;
@@ -361,7 +373,7 @@ impl<'a> Waking<'a> {
                 return Ok(());
             }
             () = stopped => self.cycle.stop(STOPPING),
-            () = self.knock.notified() => {
+            () = self.recheck.notified() => {
                 let news = self.glance().await?;
                 self.cycle.looked(news);
                 if !self.cycle.interrupted() {
@@ -396,11 +408,11 @@ impl<'a> Waking<'a> {
             Came::Overdue(work) => {
                 let (call, span) = (work.row.id.clone(), work.span());
                 self.cycle.timed(call.clone(), span);
-                let (timeout, place) = (work.scene.timeout(&work.row), self.house.beyond.place());
+                let (timeout, place) = (work.context.timeout(&work.row), self.node_context.detached.place());
                 let goes_on = self.cycle.overdue(&call, timeout, place.is_some());
                 match place.filter(|_| goes_on) {
-                    Some(place) => self.house.beyond.adopt(*work, place),
-                    None => work.scene.tell_done(
+                    Some(place) => self.node_context.detached.adopt(*work, place),
+                    None => work.context.tell_done(
                         &work.row,
                         OutcomeStatus::Error,
                         "it took longer than it may",
@@ -417,7 +429,7 @@ impl<'a> Waking<'a> {
     }
 
     fn submit(&self, changes: Changes) -> Submitted {
-        commit::submit(self.ports(), &self.house.health, self.cycle.lease(), changes)
+        commit::submit(self.ports(), &self.node_context.health, self.cycle.lease(), changes)
     }
 
     /// Tells watchers and sleepers what a commit caused.
@@ -431,49 +443,49 @@ impl<'a> Waking<'a> {
                 self.trace.ended(run);
                 self.spent = Some(Spent::of(run));
             }
-            self.house.node.signal(&echo.wake);
-            commit::publish(&self.house.ports.live, self.agent, n, changes, echo);
+            self.node_context.node.signal(&echo.wake);
+            commit::publish(&self.node_context.ports.live, self.agent, n, changes, echo);
         }
         outcome
     }
 
     /// Nobody thinks whose provider is not even asked.
     fn show_thinking(&mut self) {
-        let (model, _) = self.choir.speak(self.cycle.voice());
-        if !self.house.breakers.is_shut(&model.info().provider, self.agent) {
+        let (model, _) = self.models.speak(self.cycle.model());
+        if !self.node_context.breakers.is_shut(&model.info().provider, self.agent) {
             self.show(AgentState::Thinking);
         }
     }
 
     fn show(&self, state: AgentState) {
-        self.house.ports.live.enter(self.agent, self.cycle.id(), state, &self.cycle.spaces());
+        self.node_context.ports.live.enter(self.agent, self.cycle.id(), state, &self.cycle.spaces());
     }
 
     /// The waking is over: tell watchers, keep what may be wanted again soon.
     fn part(self, rested: Result<Rested, StoreError>) -> Result<Rested, StoreError> {
-        let live = &self.house.ports.live;
+        let live = &self.node_context.ports.live;
         commit::publish_rest(live, self.agent, &rested, &self.cycle.spaces(), self.spent);
         if matches!(rested, Ok(Rested::Idle | Rested::Ended { .. } | Rested::Parked { .. })) {
-            let (memo, model) = self.choir.into_memo();
+            let (memo, model) = self.models.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
-            self.house.warm.keep(self.agent, Kept { commit_n, window, memo, model });
+            self.node_context.warm.keep(self.agent, Kept { commit_n, window, memo, model });
         }
         rested
     }
 
     /// What the world did since the cycle looked.
     fn glance(&self) -> BoxFuture<'a, Result<Option<News>, StoreError>> {
-        self.house.ports.store.glance(self.cycle.lease(), self.cycle.facts().known())
+        self.node_context.ports.store.glance(self.cycle.lease(), self.cycle.facts().known())
     }
 
     fn ports(&self) -> &Ports {
-        &self.house.ports
+        &self.node_context.ports
     }
 
     /// What time it is. The cycle is told besides how long this waking has lasted, by the clock that
     /// never jumps.
     fn now(&mut self) -> jiff::Timestamp {
-        let clock = &self.house.ports.clock;
+        let clock = &self.node_context.ports.clock;
         self.cycle.awake(clock.monotonic_ms().saturating_sub(self.began));
         clock.now()
     }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::changes::Echo;
+use agent::changes::Notifications;
 use agent::id::{AgentId, CallId};
-use agent::port::Waken;
+use agent::port::Wakeup;
 use agent::update::{Topic, Update};
 use tokio::sync::{Notify, mpsc};
 
@@ -15,7 +15,7 @@ use crate::live::Live;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Something became due for the agent.
-    Due(Waken),
+    Due(Wakeup),
     /// Something about the agent changed (cancel, suspend): look again now.
     Look(AgentId),
     /// An operator's word: whatever the agent rests for is to be tried now.
@@ -74,7 +74,7 @@ impl Node {
     }
 
     /// Tells the keeper whom an accept made due. Never waits.
-    pub fn signal(&self, wake: &[Waken]) {
+    pub fn signal(&self, wake: &[Wakeup]) {
         if failpoint::on!("signals-lost") {
             return;
         }
@@ -150,14 +150,14 @@ impl Node {
 
     /// Tells what a call that was answered from outside caused: watchers, whoever has something to do now,
     /// and whoever still runs it. Never waits.
-    pub fn answered(&self, agent: AgentId, call: CallId, echo: Echo) {
+    pub fn answered(&self, agent: AgentId, call: CallId, echo: Notifications) {
         self.tell(echo);
         let _ = self.signals.try_send(Signal::Over(call));
         self.look(agent);
     }
 
     /// Tells watchers and sleepers what an answer caused.
-    pub(crate) fn tell(&self, echo: Echo) {
+    pub(crate) fn tell(&self, echo: Notifications) {
         for message in echo.said {
             let space = Topic::Space(message.space);
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));

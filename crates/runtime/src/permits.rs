@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::id::AgentId;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::line::Line;
+use crate::ready_queue::ReadyQueue;
 
 /// The permits of one node, by provider.
 pub(crate) struct Permits {
@@ -38,7 +38,7 @@ struct All {
 /// One at which requests are under way.
 struct Provider {
     free: Arc<Semaphore>,
-    line: Line,
+    line: ReadyQueue,
 }
 
 /// The right to one request; given back when it is dropped.
@@ -102,7 +102,7 @@ impl Permits {
             free
         };
         // Dropped behind the wait: what was handed to whoever gave up goes on to the next.
-        let _inside = Inside::of(self, provider);
+        let _inside = PermitWait::of(self, provider);
         match free.acquire_owned().await {
             Ok(held) => permit(held),
             // Nobody closes it.
@@ -170,7 +170,7 @@ impl Permits {
 impl All {
     fn place(&mut self, provider: &str, each: usize) -> &mut Provider {
         if !self.of.contains_key(provider) {
-            let place = Provider { free: Arc::new(Semaphore::new(each)), line: Line::default() };
+            let place = Provider { free: Arc::new(Semaphore::new(each)), line: ReadyQueue::default() };
             self.of.insert(provider.to_owned(), place);
         }
         self.of.get_mut(provider).expect("it was put there")
@@ -185,12 +185,12 @@ impl Drop for Permit {
 }
 
 /// Somebody who waits in the middle of a cycle.
-struct Inside<'a> {
+struct PermitWait<'a> {
     permits: &'a Permits,
     provider: &'a str,
 }
 
-impl<'a> Inside<'a> {
+impl<'a> PermitWait<'a> {
     fn of(permits: &'a Permits, provider: &'a str) -> Self {
         permits.inside.fetch_add(1, Ordering::SeqCst);
         permits.stirred.notify_one();
@@ -198,7 +198,7 @@ impl<'a> Inside<'a> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for PermitWait<'_> {
     fn drop(&mut self) {
         self.permits.inside.fetch_sub(1, Ordering::SeqCst);
         self.permits.hand_on(&mut self.permits.lock(), self.provider);

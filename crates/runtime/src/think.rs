@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use agent::changes::News;
 use agent::config::AgentConfig;
-use agent::cycle::{Cycle, Thought};
+use agent::cycle::{Cycle, ModelReply};
 use agent::life::Lease;
 use agent::limits;
 use agent::port::{
-    Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, StoreError, Toolbox, Wait,
+    Memo, Model, ModelError, ModelRequest, Piece, Reply, ReplyPart, StoreError, TimeoutKind, Toolbox,
 };
 use agent::prompt::Prompt;
 use agent::repair::meant;
@@ -22,16 +22,16 @@ use tracing::{Instrument, Span};
 
 use crate::Ports;
 use crate::breaker::{Breakers, Pass};
+use crate::draft_stream::DraftStream;
 use crate::failure;
 use crate::node::{Node, Unanswered};
 use crate::permits::{Permit, Permits};
-use crate::stage::Stage;
 use crate::trace;
 
 /// What came of asking.
 pub(crate) enum Asked {
     /// A thought, or why there is none.
-    Thought(Result<Thought, ModelError>),
+    Replied(Result<ModelReply, ModelError>),
     /// The generation was dropped, after about so many tokens; `None` where there was none just then.
     Interrupted(Interrupt, Option<u64>),
 }
@@ -58,7 +58,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) config: &'a AgentConfig,
     pub(crate) cycle: &'a Cycle,
     pub(crate) lease: Lease,
-    pub(crate) knock: &'a Notify,
+    pub(crate) recheck: &'a Notify,
     pub(crate) stopping: &'a CancellationToken,
     /// The step that the attempts are traced under.
     pub(crate) step: Span,
@@ -66,12 +66,12 @@ pub(crate) struct Asking<'a> {
 
 impl Asking<'_> {
     /// Asks until there is a thought, the retries are used up, or the cycle is canceled.
-    pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, stage: &mut Stage) -> Asked {
+    pub(crate) async fn ask(&self, prompt: &Prompt, memo: &mut Memo, draft: &mut DraftStream) -> Asked {
         let clock = &self.ports.clock;
         failpoint::poison!(format!("{prompt:?}"));
         let mut pass = match self.breakers.enter(&self.model.info().provider, self.lease.agent) {
             Ok(pass) => pass,
-            Err(shut) => return Asked::Thought(Err(shut)),
+            Err(shut) => return Asked::Replied(Err(shut)),
         };
         let mut attempt = 1;
         loop {
@@ -85,33 +85,33 @@ impl Asking<'_> {
             let (asked_at, began) = (clock.now(), clock.monotonic_ms());
             let span = trace::chat(&self.step, self.model.info(), attempt);
             let error = {
-                let generation = self.generate(prompt, memo, stage, &mut pass, unanswered);
+                let generation = self.generate(prompt, memo, draft, &mut pass, unanswered);
                 let generation = generation.instrument(span.clone());
                 match self.unless_interrupted(generation, limits::STEP_GRACE_MS, true).await {
                     Err(interrupt) => {
-                        let tokens = stage.generated_tokens();
-                        stage.void();
+                        let tokens = draft.generated_tokens();
+                        draft.void();
                         return Asked::Interrupted(interrupt, Some(tokens));
                     }
                     Ok(Ok((reply, first_ms))) => {
                         let verdicts = verdicts(&reply, &*self.ports.toolbox);
                         let model_ms = clock.monotonic_ms().saturating_sub(began);
-                        let thought =
-                            Thought { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
-                        trace::answered(&span, &thought);
-                        return Asked::Thought(Ok(thought));
+                        let model_reply =
+                            ModelReply { reply, verdicts, asked_at, model_ms, first_ms, attempts: attempt };
+                        trace::answered(&span, &model_reply);
+                        return Asked::Replied(Ok(model_reply));
                     }
                     Ok(Err(error)) => error,
                 }
             };
             drop(permit);
             trace::failed(&span, &error);
-            stage.void();
+            draft.void();
             let retries = self.config.limits.model_retries;
             let again = failure::retry_model(&error, attempt, retries, &*self.ports.ids);
             let pause = match pass.failed(&error, again) {
                 Ok(pause) => pause,
-                Err(error) => return Asked::Thought(Err(error)),
+                Err(error) => return Asked::Replied(Err(error)),
             };
             tracing::info!(agent = %self.lease.agent, attempt, pause_ms = pause.as_millis(), %error, "the model is asked again");
             let reason = format!("the model is asked again in {} ms: {error}", pause.as_millis());
@@ -140,13 +140,13 @@ impl Asking<'_> {
         permit.await
     }
 
-    /// One generation under its four time-outs (connecting is the voice's own), and the milliseconds to
+    /// One generation under its four time-outs (connecting is the model's own), and the milliseconds to
     /// its first piece.
     async fn generate(
         &self,
         prompt: &Prompt,
         memo: &mut Memo,
-        stage: &mut Stage,
+        draft: &mut DraftStream,
         pass: &mut Pass<'_>,
         unanswered: Unanswered,
     ) -> Result<(Reply, Option<u64>), ModelError> {
@@ -157,14 +157,14 @@ impl Asking<'_> {
         let mut stream = self.model.stream(ModelRequest { prompt, memo, timeouts });
         let mut total = clock.sleep(Duration::from_millis(timeouts.total));
         let mut silence = clock.sleep(Duration::from_millis(timeouts.first_byte));
-        let mut wait = Wait::FirstByte;
+        let mut wait = TimeoutKind::FirstByte;
         let mut reset_at = clock.monotonic_ms();
         loop {
             let piece = tokio::select! {
                 biased;
                 piece = stream.next() => piece,
                 () = &mut silence => return Err(ModelError::TimedOut(wait)),
-                () = &mut total => return Err(ModelError::TimedOut(Wait::Total)),
+                () = &mut total => return Err(ModelError::TimedOut(TimeoutKind::Total)),
             };
             unanswered.take();
             match piece {
@@ -176,7 +176,7 @@ impl Asking<'_> {
                     return Ok((reply, first));
                 }
                 // A sign of life shows nothing yet.
-                Some(Ok(Piece::Alive)) => stage.show(&Piece::Alive),
+                Some(Ok(Piece::Alive)) => draft.show(&Piece::Alive),
                 Some(Ok(piece)) => {
                     if first.is_none() {
                         failpoint::hit!("stream.first_byte");
@@ -185,15 +185,15 @@ impl Asking<'_> {
                     } else {
                         failpoint::hit!("stream.middle");
                     }
-                    stage.show(&piece);
+                    draft.show(&piece);
                 }
             }
             // A timer per token would cost more than it guards: it is wound up again once a while, and
             // waits that much longer.
             let now = clock.monotonic_ms();
             let slack = (timeouts.idle / 8).clamp(1, 1_000);
-            if wait == Wait::FirstByte || now.saturating_sub(reset_at) >= slack {
-                wait = Wait::Idle;
+            if wait == TimeoutKind::FirstByte || now.saturating_sub(reset_at) >= slack {
+                wait = TimeoutKind::Idle;
                 reset_at = now;
                 silence = clock.sleep(Duration::from_millis(timeouts.idle + slack));
             }
@@ -219,7 +219,7 @@ impl Asking<'_> {
                 biased;
                 done = &mut work => return Ok(done),
                 () = &mut stopped => return Err(Interrupt::Stopping),
-                () = self.knock.notified() => {
+                () = self.recheck.notified() => {
                     if self.node.is_to_be_dropped(self.lease.agent, asks) {
                         return Err(Interrupt::Suspended);
                     }

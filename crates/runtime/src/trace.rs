@@ -4,7 +4,7 @@
 //! All spans have the target [`TARGET`], so that a subscriber takes or leaves them as one.
 
 use agent::call::{CallRow, OutcomeStatus};
-use agent::cycle::{Cycle, Thought};
+use agent::cycle::{Cycle, ModelReply};
 use agent::id::AgentId;
 use agent::port::{ModelError, ModelInfo, StopReason};
 use agent::run::Run;
@@ -101,12 +101,12 @@ pub(crate) fn chat(step: &Span, model: &ModelInfo, attempt: u32) -> Span {
 }
 
 /// What came of the attempt.
-pub(crate) fn answered(span: &Span, thought: &Thought) {
-    let usage = &thought.reply.usage;
+pub(crate) fn answered(span: &Span, model_reply: &ModelReply) {
+    let usage = &model_reply.reply.usage;
     span.record("gen_ai.usage.input_tokens", usage.input);
     span.record("gen_ai.usage.output_tokens", usage.output);
-    span.record("ms_to_first_chunk", thought.first_ms);
-    let reason = match thought.reply.stop {
+    span.record("ms_to_first_chunk", model_reply.first_ms);
+    let reason = match model_reply.reply.stop {
         StopReason::End => "stop",
         StopReason::Length => "length",
         StopReason::Refused(_) => "content_filter",

@@ -53,7 +53,7 @@ impl Wait {
             Self::Crash => "the server died while it was awake: such agents go on a few at a time".to_owned(),
             Self::Store(why, None) => format!("it waits for the store, which is tried each second: {why}"),
             Self::Store(why, Some(_)) => format!("the store refused it: {why}"),
-            Self::Broke(_) => "its last waking broke; the server's log says how".to_owned(),
+            Self::Broke(_) => "its last activation broke; the server's log says how".to_owned(),
         }
     }
 }

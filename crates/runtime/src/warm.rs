@@ -17,7 +17,7 @@ pub(crate) struct Kept {
     pub(crate) commit_n: u64,
     /// The entries that its view shows.
     pub(crate) window: Vec<Arc<Entry>>,
-    /// The voice's fragments.
+    /// The model's fragments.
     pub(crate) memo: Memo,
     /// The model that the fragments are for.
     pub(crate) model: String,

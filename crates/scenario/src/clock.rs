@@ -1,4 +1,4 @@
-//! Simulated time and novelty: a clock that moves only when told to, and ids that repeat with their
+//! Simulated time and entropy: a clock that moves only when told to, and ids that repeat with their
 //! seed. Both stand in for the machine's wherever a world must run the same way twice.
 //!
 //! This module must not know what it is that waits, and never waits for real time itself.
@@ -31,7 +31,7 @@ pub(crate) fn since(from: Timestamp, to: Timestamp) -> u64 {
 }
 
 /// A sleeper's place: when it is due (milliseconds since the start), then the order of registering.
-type Place = (u64, u64);
+type Alarm = (u64, u64);
 
 struct State {
     /// What the wall showed at the start, moved by every jump since.
@@ -40,7 +40,7 @@ struct State {
     registered: u64,
     /// Raised by every touch of the clock: how [`SimClock::run_until`] sees that something moves.
     touches: u64,
-    waiters: BTreeMap<Place, Option<Waker>>,
+    waiters: BTreeMap<Alarm, Option<Waker>>,
 }
 
 impl State {
@@ -290,7 +290,7 @@ impl Clock for SimClock {
 /// it gives the place up.
 struct Sleep {
     clock: SimClock,
-    place: Place,
+    place: Alarm,
 }
 
 impl Future for Sleep {
@@ -525,9 +525,9 @@ mod tests {
     #[test]
     fn jitter_stays_below_its_bound_and_does_not_depend_on_ids() {
         let draw = |ids: usize| {
-            let novelty = SimIds::new(3, SimClock::new(start()));
-            (0..ids).for_each(|_| assert!(!novelty.uuid().is_nil()));
-            (0..50).map(|_| novelty.jitter(10)).collect::<Vec<_>>()
+            let entropy = SimIds::new(3, SimClock::new(start()));
+            (0..ids).for_each(|_| assert!(!entropy.uuid().is_nil()));
+            (0..50).map(|_| entropy.jitter(10)).collect::<Vec<_>>()
         };
         let drawn = draw(0);
         assert!(drawn.iter().all(|n| *n < 10) && drawn.iter().collect::<BTreeSet<_>>().len() > 5);

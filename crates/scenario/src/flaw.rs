@@ -8,7 +8,7 @@ use crate::bounds;
 
 /// A place in a file, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// The line; 0 where it is the file as a whole.
     pub line: u64,
     /// The column.
@@ -17,17 +17,17 @@ pub struct Place {
 
 /// One thing that is wrong: what was wanted, what stands there, what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
+pub struct FileFlaw {
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// What.
     pub message: String,
     /// What to do.
     pub hint: Option<String>,
 }
 
-impl Flaw {
-    pub(crate) fn new(place: Place, message: impl Into<String>) -> Self {
+impl FileFlaw {
+    pub(crate) fn new(place: FilePosition, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
 
@@ -37,7 +37,7 @@ impl Flaw {
     }
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for FileFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
@@ -46,16 +46,16 @@ impl fmt::Display for Flaw {
 /// Everything that was found wrong so far. Reading goes on behind a flaw, so that a person sees all
 /// of them at once.
 #[derive(Debug, Default)]
-pub(crate) struct Flaws(Vec<Flaw>);
+pub(crate) struct Flaws(Vec<FileFlaw>);
 
 impl Flaws {
-    pub(crate) fn add(&mut self, flaw: Flaw) {
+    pub(crate) fn add(&mut self, flaw: FileFlaw) {
         if self.0.len() < bounds::FLAWS_MAX {
             self.0.push(flaw);
         }
     }
 
-    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<Flaw>> {
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<FileFlaw>> {
         if self.0.is_empty() { Ok(value) } else { Err(self.0) }
     }
 }

@@ -1,7 +1,7 @@
 //! Worlds that run the same way twice: a simulated clock and ids, and scenarios that are played on
 //! them. Shipped, since `viv scenario` plays what people write.
 //!
-//! This crate must not know SQL, HTTP or any vendor: stores and voices are handed in through the
+//! This crate must not know SQL, HTTP or any vendor: stores and models are handed in through the
 //! ports of `agent`.
 
 pub mod bounds;

@@ -1,7 +1,7 @@
 //! What was lived in a world, read once at the end: what was said, thought, called, kept.
 
 use agent::entry::Entry;
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::life::Memory;
 use agent::limits::PAGE_MAX;
@@ -88,8 +88,8 @@ impl AgentLog {
     }
 
     /// What became of an event.
-    pub(crate) fn fate(&self, event: &str) -> Option<&Fate> {
-        self.inbox.iter().find(|row| row.event.id.0 == event).map(|row| &row.fate)
+    pub(crate) fn state(&self, event: &str) -> Option<&EventState> {
+        self.inbox.iter().find(|row| row.event.id.0 == event).map(|row| &row.state)
     }
 }
 

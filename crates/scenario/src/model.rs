@@ -9,8 +9,8 @@ use std::time::Duration;
 use agent::entry::{Entry, EntryKind};
 use agent::limits;
 use agent::port::{
-    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay, Reply,
-    ReplyPart, StopReason, Voices,
+    BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, ReasoningReplay,
+    Reply, ReplyPart, StopReason,
 };
 use agent::prompt::{Item, Prompt};
 use agent::run::Usage;
@@ -26,19 +26,19 @@ const PROVIDER: &str = "script";
 /// Why a waking is let pass that the script does not know.
 const NO_RULE: &str = "no rule of its script fits";
 
-/// The name of an agent's script among the voices.
-pub fn voice_of(agent: &str) -> String {
+/// The name of an agent's script among the models.
+pub fn model_of(agent: &str) -> String {
     format!("script/{agent}")
 }
 
-/// The scripts of a scenario, as voices.
+/// The scripts of a scenario, as models.
 pub struct Scripts(HashMap<String, Arc<Scripted>>);
 
 impl Scripts {
-    /// One voice for each agent that has a script.
+    /// One model for each agent that has a script.
     pub fn of(scenario: &Scenario, clock: &Arc<dyn Clock>) -> Self {
         let scripted = scenario.agents.iter().filter_map(|actor| {
-            let name = voice_of(&actor.name);
+            let name = model_of(&actor.name);
             let rules = actor.script.clone()?;
             Some((name.clone(), Arc::new(Scripted::new(name, rules, Arc::clone(clock)))))
         });
@@ -46,8 +46,8 @@ impl Scripts {
     }
 }
 
-impl Voices for Scripts {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for Scripts {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or_default();
         let found = self.0.get(name).ok_or_else(|| ModelError::NoModel(format!("`{name}` has no script")))?;
         Ok(Arc::clone(found) as Arc<dyn Model>)

@@ -1,21 +1,21 @@
-//! Voices whose provider can be made to fail, as if the line to it were cut. Must not know what they
+//! Models whose provider can be made to fail, as if the line to it were cut. Must not know what they
 //! are asked, nor whether a script or a vendor stands behind them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::port::{BoxStream, Model, ModelError, ModelInfo, ModelRequest, Piece, Voices};
+use agent::port::{BoxStream, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
 
-/// The voices of a world, and the line to them.
+/// The models of a world, and the line to them.
 #[derive(Clone)]
 pub(crate) struct Outage {
-    voices: Arc<dyn Voices>,
+    models: Arc<dyn Models>,
     cut: Arc<AtomicBool>,
 }
 
 impl Outage {
-    pub(crate) fn of(voices: Arc<dyn Voices>) -> Self {
-        Self { voices, cut: Arc::default() }
+    pub(crate) fn of(models: Arc<dyn Models>) -> Self {
+        Self { models, cut: Arc::default() }
     }
 
     /// Cuts the line, or mends it.
@@ -29,20 +29,20 @@ impl Outage {
     }
 }
 
-impl Voices for Outage {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        let model = self.voices.voice(name)?;
-        Ok(Arc::new(Line { model, outage: self.clone() }))
+impl Models for Outage {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let model = self.models.model(name)?;
+        Ok(Arc::new(ModelOutage { model, outage: self.clone() }))
     }
 }
 
-/// One voice.
-struct Line {
+/// One model.
+struct ModelOutage {
     model: Arc<dyn Model>,
     outage: Outage,
 }
 
-impl Model for Line {
+impl Model for ModelOutage {
     fn info(&self) -> &ModelInfo {
         self.model.info()
     }

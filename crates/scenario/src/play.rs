@@ -7,7 +7,7 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::life::{RestReason, Standing};
-use agent::port::{Heard, Listener, SpaceChange};
+use agent::port::{Delivered, Listener, SpaceChange};
 use agent::run::Run;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt as _;
@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::bounds;
 use crate::clock::since;
 use crate::lived::{Lived, Names};
-use crate::model::voice_of;
-use crate::scene::{Happening, Provider, Scenario, Server, What, When};
+use crate::model::model_of;
+use crate::scene::{ProviderState, Scenario, Server, StoryEvent, What, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
 use crate::witness::Witness;
@@ -28,13 +28,13 @@ use crate::world::{Stopped, World, stopped};
 pub enum Minds {
     /// Each agent's script.
     Scripts,
-    /// The default voice of the world, for all agents; scripts are not looked at.
+    /// The default model of the world, for all agents; scripts are not looked at.
     Model,
 }
 
 /// What came of one playing.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct PlayResult {
     /// What did not hold, in the order of the file.
     pub unmet: Vec<Unmet>,
     /// Why the story was not played to its end, where it was not.
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub runs: Vec<(String, Vec<Run>)>,
 }
 
-impl Outcome {
+impl PlayResult {
     /// Whether all that was expected came true.
     pub fn passed(&self) -> bool {
         self.unmet.is_empty() && self.broken_off.is_none()
@@ -60,7 +60,7 @@ impl Outcome {
 
 /// Plays a scenario in a fresh world. `patience` bounds how long the world may take to come to rest;
 /// where time is real, also how long the whole story may take.
-pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Duration) -> Outcome {
+pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Duration) -> PlayResult {
     let begun = world.clock().now();
     let mut player = Player {
         world,
@@ -78,9 +78,9 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     let lived = match Lived::gather(&player.world, &player.names).await {
         Ok(lived) => lived,
         Err(error) => {
-            let broken_off = Some(format!("what was lived cannot be read: {error}"));
+            let broken_off = Some(format!("what happened cannot be read: {error}"));
             let (unmet, transcript) = (Vec::new(), Vec::new());
-            return Outcome {
+            return PlayResult {
                 unmet,
                 broken_off,
                 transcript,
@@ -99,7 +99,7 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     let cycles = lived.agents.iter().map(|agent| agent.runs.len() as u64).sum();
     let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
     let runs = lived.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
-    Outcome { unmet, broken_off, transcript, took, cycles, tokens, runs }
+    PlayResult { unmet, broken_off, transcript, took, cycles, tokens, runs }
 }
 
 struct Player {
@@ -144,7 +144,7 @@ impl Player {
         }
         for actor in &scenario.agents {
             let model = match minds {
-                Minds::Scripts => Some(voice_of(&actor.name)),
+                Minds::Scripts => Some(model_of(&actor.name)),
                 Minds::Model => None,
             };
             let config = AgentConfig { model, ..actor.config.clone() };
@@ -166,7 +166,7 @@ impl Player {
     }
 
     /// Waits until it is time.
-    async fn until(&mut self, happening: &Happening) -> Result<(), Stopped> {
+    async fn until(&mut self, happening: &StoryEvent) -> Result<(), Stopped> {
         let (from, time) = match happening.when {
             When::Quiet => return self.quiet().await,
             When::At(time) => (self.begun, time),
@@ -334,7 +334,7 @@ impl Player {
             }
             What::Server(server) => self.server(*server).await?,
             What::Provider(provider) => {
-                let fails = *provider == Provider::Fails;
+                let fails = *provider == ProviderState::Fails;
                 self.world.cut_line(fails);
                 self.note(if fails { "the provider fails" } else { "the provider works" });
             }
@@ -419,12 +419,12 @@ fn last_reason(listener: &mut dyn Listener) -> Option<String> {
     let mut last = None;
     for _ in 0..agent::limits::BUS_BUFFER {
         match listener.next().now_or_never() {
-            Some(Some(Heard::Update(update))) => {
+            Some(Some(Delivered::Update(update))) => {
                 if let Update::State { reason: Some(reason), .. } = &**update {
                     last = Some(reason.clone());
                 }
             }
-            Some(Some(Heard::Missed(_))) => {}
+            Some(Some(Delivered::Missed(_))) => {}
             _ => break,
         }
     }

@@ -8,7 +8,7 @@ use agent::config::{AgentConfig, WakeOn};
 use agent::run::Ending;
 use serde_json::Value;
 
-use crate::flaw::Place;
+use crate::flaw::FilePosition;
 
 /// One scenario.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Scenario {
     /// Spaces.
     pub spaces: Vec<Room>,
     /// What happens, in order.
-    pub story: Vec<Happening>,
+    pub story: Vec<StoryEvent>,
     /// What must be true in the end.
     pub expect: Vec<Expectation>,
 }
@@ -39,7 +39,7 @@ pub struct Actor {
     /// What it thinks where no model does; `None` where only a model can play it.
     pub script: Option<Vec<Rule>>,
     /// Where it stands in the file.
-    pub place: Place,
+    pub place: FilePosition,
 }
 
 /// A space of a scenario.
@@ -72,7 +72,7 @@ pub struct Condition {
     pub shown: Vec<String>,
     /// Words that must be found anywhere in what the agent still sees.
     pub knows: Vec<String>,
-    /// Which of its lived cycles it must be, from 1 on.
+    /// Which of its cycles it must be, from 1 on.
     pub cycle: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ pub enum Act {
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Happening {
+pub struct StoryEvent {
     /// When.
     pub when: When,
     /// What, all at one moment.
@@ -113,7 +113,7 @@ pub struct Happening {
     /// How often, all at that moment.
     pub times: usize,
     /// Where it stands in the file.
-    pub place: Place,
+    pub place: FilePosition,
 }
 
 /// When something happens.
@@ -176,7 +176,7 @@ pub enum What {
     /// Something happens to the server.
     Server(Server),
     /// The provider of all models fails from now on, or works again.
-    Provider(Provider),
+    Provider(ProviderState),
     /// Nothing but the waiting until everyone is quiet.
     Quiet,
 }
@@ -196,7 +196,7 @@ pub enum Server {
 
 /// What happens to the provider of all models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
+pub enum ProviderState {
     /// Every request fails.
     Fails,
     /// It serves again.
@@ -211,7 +211,7 @@ pub struct Expectation {
     /// As it is written, without its value.
     pub sentence: String,
     /// Where it stands in the file.
-    pub place: Place,
+    pub place: FilePosition,
 }
 
 /// What is expected.
@@ -224,16 +224,16 @@ pub enum Expected {
         /// Where.
         space: String,
         /// What.
-        words: Words,
+        words: TextPattern,
         /// How many messages must be so.
-        times: Count,
+        times: Amount,
     },
     /// All that was said in a space, in order: who, and words within.
     Heard {
         /// Where.
         space: String,
         /// Each message.
-        messages: Vec<(String, Words)>,
+        messages: Vec<(String, TextPattern)>,
     },
     /// A tool was called.
     Called {
@@ -244,21 +244,21 @@ pub enum Expected {
         /// Words that its arguments must hold.
         with: Vec<String>,
         /// How many calls must be so.
-        times: Count,
+        times: Amount,
     },
     /// Wakings were skipped.
     Skipped {
         /// By whom.
         agent: String,
         /// How many.
-        times: Count,
+        times: Amount,
     },
     /// So many cycles were lived.
     Cycles {
         /// By whom.
         agent: String,
         /// How many.
-        times: Count,
+        times: Amount,
     },
     /// The cycles that were lived, one by one.
     CycleList {
@@ -271,8 +271,8 @@ pub enum Expected {
     Ids {
         /// Whose events.
         agent: String,
-        /// `lived` or `skipped`.
-        fate: String,
+        /// `processed` or `skipped`.
+        state: String,
         /// The names.
         ids: Vec<String>,
     },
@@ -281,7 +281,7 @@ pub enum Expected {
         /// Whose.
         agent: String,
         /// How many.
-        count: Count,
+        count: Amount,
     },
     /// A memory is kept.
     Remembers {
@@ -290,7 +290,7 @@ pub enum Expected {
         /// Its key.
         key: String,
         /// Its value.
-        words: Words,
+        words: TextPattern,
     },
     /// A memory is not kept.
     Forgot {
@@ -303,7 +303,7 @@ pub enum Expected {
 
 /// Which texts are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct TextPattern {
     /// All of these are found in it, in any case.
     pub all: Vec<String>,
     /// One of these is found in it, in any case; nothing named is no condition.
@@ -312,7 +312,7 @@ pub struct Words {
     pub equals: Option<String>,
 }
 
-impl Words {
+impl TextPattern {
     /// Whether a text is meant.
     pub fn fit(&self, text: &str) -> bool {
         let lower = text.to_lowercase();
@@ -334,7 +334,7 @@ impl Words {
     }
 }
 
-impl fmt::Display for Words {
+impl fmt::Display for TextPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         let listed = |all: &[String], word: &str| {
@@ -356,7 +356,7 @@ impl fmt::Display for Words {
 
 /// How many are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum Amount {
     /// So many.
     Exactly(u64),
     /// So many or fewer.
@@ -365,7 +365,7 @@ pub enum Count {
     AtLeast(u64),
 }
 
-impl Count {
+impl Amount {
     /// Whether a number is wanted.
     pub fn fits(self, n: u64) -> bool {
         match self {
@@ -376,7 +376,7 @@ impl Count {
     }
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exactly(n) => write!(f, "{n}"),
@@ -390,9 +390,9 @@ impl fmt::Display for Count {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CycleShape {
     /// Events that it lived.
-    pub events: Option<Count>,
+    pub events: Option<Amount>,
     /// Steps that it thought.
-    pub steps: Option<Count>,
+    pub steps: Option<Amount>,
     /// How it ended.
     pub ended: Option<Ending>,
 }

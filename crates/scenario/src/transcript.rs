@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::entry::Entry;
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::message::Part;
 use agent::run::{Ending, Run};
 use jiff::Timestamp;
@@ -101,7 +101,7 @@ fn deeds(entry: &Entry) -> Vec<Deed> {
 fn skips(agent: &AgentLog) -> Vec<(Timestamp, Option<String>)> {
     let mut skips: Vec<(Timestamp, Option<String>)> = Vec::new();
     for row in &agent.inbox {
-        if let Fate::Skipped { reason } = &row.fate
+        if let EventState::Skipped { reason } = &row.state
             && skips.last() != Some(&(row.event.at, reason.clone()))
         {
             skips.push((row.event.at, reason.clone()));
@@ -115,7 +115,7 @@ fn in_words(run: &Run) -> String {
     let events = plural(run.events as usize, "event");
     let steps = plural(run.steps.len(), "step");
     let ending = match run.ending {
-        Ending::Rested => String::new(),
+        Ending::Completed => String::new(),
         other => format!(", {}", other.as_str()),
     };
     let reason = run.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::flaw::Place;
+use crate::flaw::FilePosition;
 use crate::lived::{AgentLog, Lived};
-use crate::scene::{Count, Expectation, Expected, Words};
+use crate::scene::{Amount, Expectation, Expected, TextPattern};
 
 /// Something that was expected and is not so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// Where it stands in the file.
-    pub place: Place,
+    pub place: FilePosition,
     /// As it is written there.
     pub sentence: String,
     /// What was wanted, in words.
@@ -53,7 +53,7 @@ fn gap(expected: &Expected, lived: &Lived, ids: &HashMap<String, String>) -> Opt
         Expected::Said { who, space, words, times } => said(who, space, words, *times, lived),
         Expected::Heard { space, messages } => heard(space, messages, lived),
         Expected::Called { agent, tool, with, times } => called(log(agent)?, tool, with, *times),
-        Expected::Skipped { agent, times } => counted(*times, log(agent)?.skips, "skipped waking"),
+        Expected::Skipped { agent, times } => counted(*times, log(agent)?.skips, "skipped activation"),
         Expected::Cycles { agent, times } => counted(*times, log(agent)?.runs.len() as u64, "cycle"),
         Expected::CycleList { agent, cycles } => {
             let runs = &log(agent)?.runs;
@@ -74,7 +74,7 @@ fn gap(expected: &Expected, lived: &Lived, ids: &HashMap<String, String>) -> Opt
             let got: Vec<String> = runs.iter().map(shown).collect();
             Some(Gap::new(format!("[{}]", wanted.join(", ")), format!("[{}]", got.join(", "))))
         }
-        Expected::Ids { agent, fate, ids: names } => fates(log(agent)?, fate, names, ids),
+        Expected::Ids { agent, state, ids: names } => fates(log(agent)?, state, names, ids),
         Expected::Tokens { agent, count } => match log(agent)?.tokens {
             Some(tokens) if count.fits(tokens) => None,
             Some(tokens) => Some(Gap::new(format!("{count} tokens"), format!("{tokens} tokens"))),
@@ -88,11 +88,11 @@ fn gap(expected: &Expected, lived: &Lived, ids: &HashMap<String, String>) -> Opt
     }
 }
 
-fn counted(wanted: Count, got: u64, what: &str) -> Option<Gap> {
+fn counted(wanted: Amount, got: u64, what: &str) -> Option<Gap> {
     (!wanted.fits(got)).then(|| Gap::new(format!("{wanted} {what}s"), format!("{got}")))
 }
 
-fn said(who: &str, space: &str, words: &Words, times: Count, lived: &Lived) -> Option<Gap> {
+fn said(who: &str, space: &str, words: &TextPattern, times: Amount, lived: &Lived) -> Option<Gap> {
     let there: Vec<&str> = lived
         .space(space)?
         .messages
@@ -106,8 +106,8 @@ fn said(who: &str, space: &str, words: &Words, times: Count, lived: &Lived) -> O
     }
     let kind = if words.is_anything() { String::new() } else { format!(" {words}") };
     let wanted = match times {
-        Count::AtLeast(1) => format!("a message of `{who}` in `{space}`{kind}"),
-        Count::Exactly(0) => format!("no message of `{who}` in `{space}`{kind}"),
+        Amount::AtLeast(1) => format!("a message of `{who}` in `{space}`{kind}"),
+        Amount::Exactly(0) => format!("no message of `{who}` in `{space}`{kind}"),
         count => format!("{count} messages of `{who}` in `{space}`{kind}"),
     };
     let got = match (there.len(), fitting.len()) {
@@ -117,7 +117,7 @@ fn said(who: &str, space: &str, words: &Words, times: Count, lived: &Lived) -> O
     };
     let mut gap = Gap::new(wanted, got);
     gap.nearest = match (times, fitting.first()) {
-        (Count::Exactly(0), Some(text)) => {
+        (Amount::Exactly(0), Some(text)) => {
             gap.got = format!("{}: `{text}`", gap.got);
             None
         }
@@ -141,7 +141,7 @@ fn elsewhere(who: &str, space: &str, lived: &Lived) -> String {
     }
 }
 
-fn heard(space: &str, wanted: &[(String, Words)], lived: &Lived) -> Option<Gap> {
+fn heard(space: &str, wanted: &[(String, TextPattern)], lived: &Lived) -> Option<Gap> {
     let there = &lived.space(space)?.messages;
     let first_wrong = (0..wanted.len().max(there.len())).find(|index| {
         !matches!((wanted.get(*index), there.get(*index)),
@@ -168,9 +168,9 @@ fn heard(space: &str, wanted: &[(String, Words)], lived: &Lived) -> Option<Gap> 
     Some(gap)
 }
 
-fn called(log: &AgentLog, tool: &str, with: &[String], times: Count) -> Option<Gap> {
+fn called(log: &AgentLog, tool: &str, with: &[String], times: Amount) -> Option<Gap> {
     let all: Vec<&str> = log.calls().filter(|(name, _)| *name == tool).map(|(_, args)| args).collect();
-    let words = Words { all: with.to_vec(), ..Words::default() };
+    let words = TextPattern { all: with.to_vec(), ..TextPattern::default() };
     let fitting = all.iter().filter(|arguments| words.fit(arguments)).count() as u64;
     if times.fits(fitting) {
         return None;
@@ -189,21 +189,21 @@ fn called(log: &AgentLog, tool: &str, with: &[String], times: Count) -> Option<G
     Some(gap)
 }
 
-fn fates(log: &AgentLog, fate: &str, names: &[String], ids: &HashMap<String, String>) -> Option<Gap> {
+fn fates(log: &AgentLog, state: &str, names: &[String], ids: &HashMap<String, String>) -> Option<Gap> {
     let word = |name: &String| {
-        let found = ids.get(name).and_then(|id| log.fate(id));
-        found.map_or("never its event", agent::event::Fate::as_str)
+        let found = ids.get(name).and_then(|id| log.state(id));
+        found.map_or("never its event", agent::event::EventState::as_str)
     };
     let wrong: Vec<String> = names
         .iter()
-        .filter(|name| word(name) != fate)
+        .filter(|name| word(name) != state)
         .map(|name| format!("`{name}` is {}", word(name)))
         .collect();
     let wanted = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    (!wrong.is_empty()).then(|| Gap::new(format!("{fate}: {wanted}"), wrong.join(", ")))
+    (!wrong.is_empty()).then(|| Gap::new(format!("{state}: {wanted}"), wrong.join(", ")))
 }
 
-fn remembers(log: &AgentLog, key: &str, words: &Words) -> Option<Gap> {
+fn remembers(log: &AgentLog, key: &str, words: &TextPattern) -> Option<Gap> {
     let wanted = if words.is_anything() { String::new() } else { format!(" {words}") };
     let wanted = format!("a memory `{key}`{wanted}");
     match log.memories.iter().find(|memory| same(&memory.key, key)) {

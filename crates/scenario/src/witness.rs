@@ -1,17 +1,17 @@
-//! Voices that are listened to: what went wrong with them last, so that a story which waits for a
+//! Models that are listened to: what went wrong with them last, so that a story which waits for a
 //! model can say so. This module must not know what the model is asked for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent::port::{BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Piece, Voices};
+use agent::port::{BoxStream, Clock, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
 use futures_util::StreamExt as _;
 
 use crate::bounds;
 
-/// What was seen of all voices.
+/// What was seen of all models.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenPrompts {
     /// Connections that failed, since anything answered.
     unreachable: u32,
     /// What went wrong last, unless somebody has answered since.
@@ -20,17 +20,17 @@ struct Seen {
     open: Option<u64>,
 }
 
-/// The voices of a world in real time, and a witness of what they do.
+/// The models of a world in real time, and a witness of what they do.
 #[derive(Clone)]
 pub(crate) struct Witness {
-    voices: Arc<dyn Voices>,
-    seen: Arc<Mutex<Seen>>,
+    models: Arc<dyn Models>,
+    seen: Arc<Mutex<SeenPrompts>>,
     clock: Arc<dyn Clock>,
 }
 
 impl Witness {
-    pub(crate) fn of(voices: Arc<dyn Voices>, clock: Arc<dyn Clock>) -> Self {
-        Self { voices, seen: Arc::default(), clock }
+    pub(crate) fn of(models: Arc<dyn Models>, clock: Arc<dyn Clock>) -> Self {
+        Self { models, seen: Arc::default(), clock }
     }
 
     /// Why nothing more is to be hoped for. Once a connection may fail; the second time nobody is there.
@@ -40,7 +40,7 @@ impl Witness {
         Some(format!("the model does not answer: {last}"))
     }
 
-    /// What is wrong with the voices, as far as it is known.
+    /// What is wrong with the models, as far as it is known.
     pub(crate) fn trouble(&self) -> Option<String> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &seen.last {
@@ -53,9 +53,9 @@ impl Witness {
     fn note(&self, piece: &Result<Piece, ModelError>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match piece {
-            Ok(Piece::Done(_)) => *seen = Seen::default(),
+            Ok(Piece::Done(_)) => *seen = SeenPrompts::default(),
             Ok(_) => {
-                *seen = Seen { open: Some(self.clock.monotonic_ms()), ..Seen::default() };
+                *seen = SeenPrompts { open: Some(self.clock.monotonic_ms()), ..SeenPrompts::default() };
             }
             Err(error) => {
                 let unreachable = matches!(error, ModelError::Network(_));
@@ -67,14 +67,14 @@ impl Witness {
     }
 }
 
-impl Voices for Witness {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        let model = self.voices.voice(name)?;
+impl Models for Witness {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+        let model = self.models.model(name)?;
         Ok(Arc::new(Watched { model, witness: self.clone() }))
     }
 }
 
-/// One voice.
+/// One model.
 struct Watched {
     model: Arc<dyn Model>,
     witness: Witness,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::config::AgentConfig;
 use agent::entity::Entity;
-use agent::event::{Event, Fate};
+use agent::event::{Event, EventState};
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::port::{Accept, Accepted, Clock, NewAgent, NewHuman, NewSpace, PageRequest, Reader, Registry};
 use agent::space::{Message, NewMessage};
@@ -30,9 +30,9 @@ pub struct World {
     simulated: Option<SimClock>,
     ports: Ports,
     keeper: Option<Keeper>,
-    /// The line to the voices.
+    /// The line to the models.
     outage: Outage,
-    /// Who listens to the voices, where they are real.
+    /// Who listens to the models, where they are real.
     witness: Option<Witness>,
 }
 
@@ -55,14 +55,14 @@ impl World {
 
     /// A world on `ports` in real time, its keeper running.
     pub fn real(mut ports: Ports) -> Self {
-        let witness = Witness::of(Arc::clone(&ports.voices), Arc::clone(&ports.clock));
-        ports.voices = Arc::new(witness.clone());
+        let witness = Witness::of(Arc::clone(&ports.models), Arc::clone(&ports.clock));
+        ports.models = Arc::new(witness.clone());
         Self::on(ports, None, Some(witness))
     }
 
     fn on(mut ports: Ports, simulated: Option<SimClock>, witness: Option<Witness>) -> Self {
-        let outage = Outage::of(Arc::clone(&ports.voices));
-        ports.voices = Arc::new(outage.clone());
+        let outage = Outage::of(Arc::clone(&ports.models));
+        ports.models = Arc::new(outage.clone());
         let keeper = Some(runtime::start(ports.clone()));
         Self { simulated, ports, keeper, outage, witness }
     }
@@ -87,7 +87,7 @@ impl World {
         self.outage.is_cut()
     }
 
-    /// Who listens to the voices, where they are real.
+    /// Who listens to the models, where they are real.
     pub(crate) fn witness(&self) -> Option<&Witness> {
         self.witness.as_ref()
     }
@@ -290,9 +290,9 @@ impl World {
     }
 
     /// What became of an event of an agent.
-    pub async fn fate(&self, agent: AgentId, event: &str) -> Result<Fate, Stopped> {
+    pub async fn state(&self, agent: AgentId, event: &str) -> Result<EventState, Stopped> {
         let row = self.ports.reader.event(agent, EventId(event.into())).await.map_err(stopped)?;
-        row.map(|row| row.fate).ok_or_else(|| stopped(format!("no event {event}")))
+        row.map(|row| row.state).ok_or_else(|| stopped(format!("no event {event}")))
     }
 }
 

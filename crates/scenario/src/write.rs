@@ -8,8 +8,8 @@ use agent::config::{AgentConfig, WakeOn};
 use serde_json::{Map, Value};
 
 use crate::scene::{
-    Act, Actor, Condition, Count, Expectation, Expected, Happening, Provider, Rule, Scenario, Server, What,
-    When, Words,
+    Act, Actor, Amount, Condition, Expectation, Expected, ProviderState, Rule, Scenario, Server, StoryEvent,
+    TextPattern, What, When,
 };
 
 /// The text of a scenario.
@@ -143,7 +143,7 @@ fn did(act: &Act, indent: usize) -> String {
     format!("{}: {value}", key(act)).trim_end().to_owned()
 }
 
-fn happens(out: &mut String, happening: &Happening) {
+fn happens(out: &mut String, happening: &StoryEvent) {
     let mut lines: Vec<String> = Vec::new();
     match happening.when {
         When::Quiet => {}
@@ -169,8 +169,8 @@ fn happens(out: &mut String, happening: &Happening) {
             What::Server(Server::Killed) => "the server is killed:".to_owned(),
             What::Server(Server::Starts) => "the server starts:".to_owned(),
             What::Server(Server::Restarts) => "the server restarts:".to_owned(),
-            What::Provider(Provider::Fails) => "the provider fails:".to_owned(),
-            What::Provider(Provider::Works) => "the provider works:".to_owned(),
+            What::Provider(ProviderState::Fails) => "the provider fails:".to_owned(),
+            What::Provider(ProviderState::Works) => "the provider works:".to_owned(),
             What::Quiet => "everyone is quiet:".to_owned(),
         });
     }
@@ -184,7 +184,7 @@ fn expects(out: &mut String, expectation: &Expectation) {
     let value = match &expectation.what {
         Expected::Said { words, times, .. } => texts(words, Some(*times)),
         Expected::Heard { messages, .. } => {
-            let one = |(who, words): &(String, Words)| match texts(words, None) {
+            let one = |(who, words): &(String, TextPattern)| match texts(words, None) {
                 text if text.is_empty() => format!("\n      - {who}"),
                 text => format!("\n      - {who}: {text}"),
             };
@@ -210,8 +210,8 @@ fn expects(out: &mut String, expectation: &Expectation) {
     let _ = writeln!(out, "  - {}{tail}", expectation.sentence);
 }
 
-fn texts(words: &Words, times: Option<Count>) -> String {
-    let times = times.filter(|times| !matches!(times, Count::AtLeast(1) | Count::Exactly(0)));
+fn texts(words: &TextPattern, times: Option<Amount>) -> String {
+    let times = times.filter(|times| !matches!(times, Amount::AtLeast(1) | Amount::Exactly(0)));
     if words.is_anything() && times.is_none() {
         return String::new();
     }
@@ -274,13 +274,13 @@ fn steers(c: char) -> bool {
 mod tests {
     use super::*;
     use crate::file::read;
-    use crate::flaw::Place;
+    use crate::flaw::FilePosition;
 
     /// Where something stands is no part of what is meant.
     fn bare(mut scenario: Scenario) -> Scenario {
-        scenario.agents.iter_mut().for_each(|actor| actor.place = Place::default());
-        scenario.story.iter_mut().for_each(|happening| happening.place = Place::default());
-        scenario.expect.iter_mut().for_each(|expectation| expectation.place = Place::default());
+        scenario.agents.iter_mut().for_each(|actor| actor.place = FilePosition::default());
+        scenario.story.iter_mut().for_each(|happening| happening.place = FilePosition::default());
+        scenario.expect.iter_mut().for_each(|expectation| expectation.place = FilePosition::default());
         scenario
     }
 
@@ -307,7 +307,7 @@ mod tests {
              - the provider fails\n  - the provider works\n  - everyone is quiet\nexpect:\n  - x said in s: {equals: \"a\\nb\", times: at most 2}\n  \
              - x said in s\n  - a did not say in s: [u, v]\n  - x did not call read_messages\n  - x did not skip\n  \
              - s heard: [a, {x: hello}]\n  - x called read_messages: {with: s, times: 1}\n  - x skipped: at least 1\n  \
-             - x lived cycles: 2\n  - x lived cycles: [{events: 1, ended: rested}, {}]\n  - x lived ids: [m 1]\n  \
+             - x ran cycles: 2\n  - x ran cycles: [{events: 1, ended: completed}, {}]\n  - x processed ids: [m 1]\n  \
              - x used tokens: at most 500\n  - x remembers a key: {any: [u, v]}\n  - x does not remember a key\n",
         );
     }

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::hall::Hall;
+use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
 use crate::{extract, keys};
 
@@ -89,7 +89,7 @@ impl<S: Send + Sync> FromRequestParts<S> for InSpace {
 /// What the guard of one route needs.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    pub(crate) hall: Arc<Hall>,
+    pub(crate) app: Arc<AppState>,
     pub(crate) access: Access,
     /// Whether the route takes a query string.
     pub(crate) queries: bool,
@@ -111,14 +111,14 @@ async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
     if guard.access == Access::Public {
         return Ok(());
     }
-    let mut caller = authenticate(&guard.hall, request.headers()).await?;
+    let mut caller = authenticate(&guard.app, request.headers()).await?;
     if guard.access == Access::Admin && caller.entity().is_some() {
         return Err(Problem::new(Code::Forbidden, "this needs an admin key"));
     }
     if guard.access == Access::Member {
-        let space = named_space(&guard.hall, request).await?;
+        let space = named_space(&guard.app, request).await?;
         if let Some(entity) = caller.entity() {
-            let Some(member) = membership(&guard.hall, &space, entity).await? else {
+            let Some(member) = membership(&guard.app, &space, entity).await? else {
                 // A stranger is not told that the space exists.
                 return Err(Problem::not_found("space", &space_name(request).await?));
             };
@@ -132,17 +132,17 @@ async fn admit(guard: &Guard, request: &mut Request) -> Result<(), Problem> {
 
 /// The entity's membership of the space.
 pub(crate) async fn membership(
-    hall: &Hall,
+    app: &AppState,
     space: &Space,
     entity: EntityId,
 ) -> Result<Option<Member>, Problem> {
-    let members = hall.ports.reader.members(space.id).await?;
+    let members = app.ports.reader.members(space.id).await?;
     Ok(members.into_iter().find(|member| member.entity.id == entity))
 }
 
-async fn named_space(hall: &Hall, request: &mut Request) -> Result<Space, Problem> {
+async fn named_space(app: &AppState, request: &mut Request) -> Result<Space, Problem> {
     let name = space_name(request).await?;
-    let space = hall.ports.reader.space(name.clone()).await?;
+    let space = app.ports.reader.space(name.clone()).await?;
     space.ok_or_else(|| Problem::not_found("space", &name))
 }
 
@@ -155,9 +155,9 @@ async fn space_name(request: &mut Request) -> Result<String, Problem> {
     space.map(|(_, value)| value.to_owned()).ok_or_else(|| Problem::internal(&"a route without a space"))
 }
 
-async fn authenticate(hall: &Hall, headers: &HeaderMap) -> Result<Caller, Problem> {
+async fn authenticate(app: &AppState, headers: &HeaderMap) -> Result<Caller, Problem> {
     let hash = keys::hash(bearer(headers)?);
-    let credential = known(hall, &hash).await?;
+    let credential = known(app, &hash).await?;
     let credential =
         credential.ok_or_else(|| Problem::new(Code::KeyInvalid, "the key is unknown or revoked"))?;
     Ok(Caller { credential, hash, member: None })
@@ -180,14 +180,14 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
 }
 
 /// The credential of that hash, from the cache or the registry.
-pub(crate) async fn known(hall: &Hall, hash: &str) -> Result<Option<Credential>, Problem> {
-    let now = hall.ports.clock.monotonic_ms();
-    if let Some(credential) = hall.keys.get(hash, now) {
+pub(crate) async fn known(app: &AppState, hash: &str) -> Result<Option<Credential>, Problem> {
+    let now = app.ports.clock.monotonic_ms();
+    if let Some(credential) = app.keys.get(hash, now) {
         return Ok(Some(credential));
     }
-    let found = hall.ports.registry.credential(hash.to_owned()).await?;
+    let found = app.ports.registry.credential(hash.to_owned()).await?;
     if let Some(credential) = &found {
-        hall.keys.put(hash, credential, now);
+        app.keys.put(hash, credential, now);
     }
     Ok(found)
 }

@@ -14,21 +14,21 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::hall::Hall;
+use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
 
 /// Puts the gate around all routes. A panic in a handler becomes an answer; the process lives.
-pub(crate) fn around(router: Router, hall: Arc<Hall>) -> Router {
+pub(crate) fn around(router: Router, app: Arc<AppState>) -> Router {
     router
         .layer(CatchPanicLayer::custom(|_| Problem::internal(&"a handler panicked").into_response()))
-        .layer(middleware::from_fn_with_state(hall, gate))
+        .layer(middleware::from_fn_with_state(app, gate))
 }
 
-async fn gate(State(hall): State<Arc<Hall>>, request: Request, next: Next) -> Response {
-    if let Err(problem) = admit(&hall, &request) {
+async fn gate(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    if let Err(problem) = admit(&app, &request) {
         return problem.into_response();
     }
-    let limit = hall.ports.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
+    let limit = app.ports.clock.sleep(Duration::from_millis(limits::REQUEST_MS));
     // Bounds the time to the head of the answer, body of the request included. An event stream has
     // its head at once; its body is not bounded by this.
     let mut response = tokio::select! {
@@ -42,9 +42,9 @@ async fn gate(State(hall): State<Arc<Hall>>, request: Request, next: Next) -> Re
     response
 }
 
-fn admit(hall: &Hall, request: &Request) -> Result<(), Problem> {
+fn admit(app: &AppState, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    let ours = |host: &str| is_ours(host, &hall.options.hosts);
+    let ours = |host: &str| is_ours(host, &app.options.hosts);
     check_host(request, &ours)?;
     check_origin(headers, &ours)?;
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();

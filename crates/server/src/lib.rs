@@ -10,10 +10,10 @@ use runtime::Ports;
 use runtime::node::Node;
 
 pub mod api;
+mod app_state;
 mod auth;
 mod extract;
 mod gate;
-mod hall;
 mod handlers;
 mod json;
 mod key_cache;
@@ -24,14 +24,14 @@ mod routes;
 mod serve;
 mod stream;
 
-pub use hall::{KeySource, Options};
+pub use app_state::{KeySource, Options};
 pub use serve::serve;
 
 /// All routes, behind the gate. `node` is told who has something to do, and tells what is live.
 pub fn router(ports: Ports, node: Node, options: Options) -> axum::Router {
-    let hall = Arc::new(hall::Hall::new(ports, node, options));
-    let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&hall))).finish();
+    let app = Arc::new(app_state::AppState::new(ports, node, options));
+    let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();
     // Empty until this line, which runs once for each hall.
-    let _ = hall.document.set(document);
-    gate::around(router, hall)
+    let _ = app.document.set(document);
+    gate::around(router, app)
 }

@@ -11,27 +11,27 @@ use bytes::Bytes;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
+use crate::app_state::AppState;
 use crate::auth::{Access, Guard, guard};
-use crate::hall::Hall;
 use crate::openapi;
 use crate::problem::{Code, Problem};
 
 /// Routes so far.
 pub(crate) struct Routes {
-    hall: Arc<Hall>,
-    router: OpenApiRouter<Arc<Hall>>,
+    app: Arc<AppState>,
+    router: OpenApiRouter<Arc<AppState>>,
 }
 
 impl Routes {
     /// No routes yet.
-    pub(crate) fn new(hall: Arc<Hall>) -> Self {
+    pub(crate) fn new(app: Arc<AppState>) -> Self {
         let router = OpenApiRouter::with_openapi(OpenApi::default());
-        Self { hall, router }
+        Self { app, router }
     }
 
     /// Adds what `utoipa_axum::routes!` made of handlers, behind a guard of that policy.
     #[expect(clippy::disallowed_methods, reason = "the one place that adds routes")]
-    pub(crate) fn add(self, access: Access, route: UtoipaMethodRouter<Arc<Hall>>) -> Self {
+    pub(crate) fn add(self, access: Access, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
         let (schemas, mut paths, methods) = route;
         for (path, item) in &mut paths.paths {
             assert!(
@@ -41,7 +41,7 @@ impl Routes {
             openapi::mark(item, access);
         }
         let queries = paths.paths.values_mut().any(openapi::takes_query);
-        let guarded = Guard { hall: Arc::clone(&self.hall), access, queries };
+        let guarded = Guard { app: Arc::clone(&self.app), access, queries };
         let methods = methods.route_layer(middleware::from_fn_with_state(guarded, guard));
         Self { router: self.router.routes((schemas, paths, methods)), ..self }
     }
@@ -52,8 +52,8 @@ impl Routes {
         let router = router
             .fallback(no_route)
             .method_not_allowed_fallback(no_method)
-            .with_state(Arc::clone(&self.hall));
-        (router, openapi::finish(document, &self.hall.options.version))
+            .with_state(Arc::clone(&self.app));
+        (router, openapi::finish(document, &self.app.options.version))
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::stream::{Line, Opened};
+use crate::stream::{Opened, SocketTakeover};
 
 /// Serves until `shutdown`; then takes no more connections, lets requests in hand end for a bounded
 /// time, and returns.
@@ -135,7 +135,8 @@ fn answer(
     first: &Mutex<Option<Taker>>,
 ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
     let taker = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let line = taker.filter(|_| request.method() == Method::GET).map(|taker| (taker, Line::default()));
+    let line =
+        taker.filter(|_| request.method() == Method::GET).map(|taker| (taker, SocketTakeover::default()));
     if let Some((_, line)) = &line {
         request.extensions_mut().insert(line.clone());
     }

@@ -5,7 +5,7 @@ use agent::changes::{Changes, CommitKind};
 use agent::entry::EntryKind;
 use agent::id::{CallId, CycleId, MessageId};
 use agent::life::{Lease, OpenCycle};
-use agent::port::Heard;
+use agent::port::Delivered;
 use agent::update::{Topic, Update};
 use axum::http::Method;
 use runtime::node::Signal;
@@ -23,8 +23,8 @@ async fn calling(world: &World) -> CallId {
     world.post("/v1/agents/muhammad/events", sent).await;
     open_cycle(world, cycle, &[1]).await;
     let now = world.ports.clock.now();
-    let waking = world.ports.store.wake(world.agent, now, None).await.unwrap().unwrap();
-    let open = OpenCycle { lived: true, ..waking.life.open.unwrap() };
+    let activation = world.ports.store.wake(world.agent, now, None).await.unwrap().unwrap();
+    let open = OpenCycle { lived: true, ..activation.life.open.unwrap() };
     let mut decide = Changes::new(CommitKind::Decide, cycle, 0, 1, now);
     let id = CallId::derive(world.agent, cycle, 0, 0);
     let row = CallRow {
@@ -87,7 +87,7 @@ async fn an_open_call_is_listed_and_taken_back_and_watchers_see_its_message_chan
     assert_eq!((canceled.status, &canceled.json["status"]), (200, &json!("canceled")));
     assert!(canceled.json["outcome"].as_str().unwrap().contains("before it began"), "{canceled:?}");
     assert!(world.signals().contains(&Signal::Look(world.agent)), "whoever lives it hears at once");
-    let Some(Heard::Update(told)) = listener.next().await else { panic!("wanted an update") };
+    let Some(Delivered::Update(told)) = listener.next().await else { panic!("wanted an update") };
     let Update::Message { message } = &**told else { panic!("wanted a message, got {told:?}") };
     let data: &Value = message.data.as_ref().unwrap();
     assert_eq!((&data["state"], &data["status"]), (&json!("error"), &json!("canceled")));

@@ -1,7 +1,7 @@
 //! Single events of a ledger: taken back, sent again, given up.
 
 use agent::changes::{Changes, CommitKind, Settlement};
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::CycleId;
 use agent::life::Lease;
 use axum::body::Body;
@@ -25,10 +25,10 @@ async fn sent(world: &World) -> String {
 }
 
 /// Opens a cycle over the first event and ends it with that fate.
-async fn ends(world: &World, fate: Fate) {
+async fn ends(world: &World, state: EventState) {
     open_cycle(world, cycle(), &[1]).await;
     let mut end = Changes::new(CommitKind::Close, cycle(), 0, 1, world.ports.clock.now());
-    end.settle = vec![Settlement { seq: 1, fate }];
+    end.settle = vec![Settlement { seq: 1, state }];
     world.ports.store.commit(Lease { agent: world.agent, epoch: 1 }, end).await.unwrap();
 }
 
@@ -40,16 +40,16 @@ async fn act(world: &World, event: &str, verb: &str) -> Answer {
 async fn a_dead_event_is_listed_with_its_reason_and_sent_again_or_given_up() {
     let world = World::new().await;
     let event = sent(&world).await;
-    ends(&world, Fate::Dead { reason: "it broke the model".into() }).await;
+    ends(&world, EventState::Dead { reason: "it broke the model".into() }).await;
     let dead = world.get("/v1/agents/muhammad/inbox?state=dead").await;
-    assert_eq!(dead.json["items"][0]["fate"], json!({"state": "dead", "reason": "it broke the model"}));
+    assert_eq!(dead.json["items"][0]["state"], json!({"state": "dead", "reason": "it broke the model"}));
     world.signals();
     let again = act(&world, &event, "retry").await;
     assert_eq!((again.status, &again.json), (200, &json!({"event_id": event, "duplicate": false})));
     assert!(matches!(world.signals()[..], [Signal::Due(due)] if due.agent == world.agent));
     let gone = act(&world, &event, "drop").await;
     assert_eq!((gone.status, gone.code()), (409, "event_state"), "{gone:?}");
-    assert_eq!(act(&world, &event, "cancel").await.json["fate"], json!({"state": "canceled"}));
+    assert_eq!(act(&world, &event, "cancel").await.json["state"], json!({"state": "canceled"}));
     assert_eq!(act(&world, &event, "retry").await.code(), "event_state");
     for verb in ["retry", "drop", "cancel"] {
         assert_eq!(act(&world, "nothing", verb).await.status, 404, "{verb}");
@@ -60,9 +60,9 @@ async fn a_dead_event_is_listed_with_its_reason_and_sent_again_or_given_up() {
 async fn a_dropped_event_is_still_told_of() {
     let world = World::new().await;
     let event = sent(&world).await;
-    ends(&world, Fate::Dead { reason: "it broke the model".into() }).await;
+    ends(&world, EventState::Dead { reason: "it broke the model".into() }).await;
     let dropped = act(&world, &event, "drop").await;
-    assert_eq!((dropped.status, &dropped.json["fate"]), (200, &json!({"state": "dropped"})), "{dropped:?}");
+    assert_eq!((dropped.status, &dropped.json["state"]), (200, &json!({"state": "dropped"})), "{dropped:?}");
     let listed = world.get("/v1/agents/muhammad/inbox?state=dropped").await;
     assert_eq!(listed.json["items"][0]["id"], json!(event));
 }
@@ -71,7 +71,7 @@ async fn a_dropped_event_is_still_told_of() {
 async fn a_skipped_event_is_sent_again_as_one_that_cites_it_once_per_key() {
     let world = World::new().await;
     let event = sent(&world).await;
-    ends(&world, Fate::Skipped { reason: None }).await;
+    ends(&world, EventState::Skipped { reason: None }).await;
     let retry = async |event: &str| {
         let request = Request::post(format!("{EVENTS}/{event}/retry")).header("host", "localhost");
         let request =
@@ -81,7 +81,7 @@ async fn a_skipped_event_is_sent_again_as_one_that_cites_it_once_per_key() {
     let first = retry(&event).await;
     assert_eq!((first.status, &first.json["duplicate"]), (201, &Value::Bool(false)), "{first:?}");
     let fresh = world.get(first.headers["location"].to_str().unwrap()).await;
-    assert_eq!((&fresh.json["cites"], &fresh.json["fate"]["state"]), (&json!(event), &json!("waiting")));
+    assert_eq!((&fresh.json["cites"], &fresh.json["state"]["state"]), (&json!(event), &json!("waiting")));
     let second = retry(&event).await;
     assert_eq!((second.status, &second.json["duplicate"]), (200, &Value::Bool(true)), "{second:?}");
     assert_eq!(second.json["event_id"], first.json["event_id"]);

@@ -39,7 +39,7 @@ async fn a_message_is_stored_with_its_senders_names_and_wakes_the_other_member()
     assert_eq!(world.get(SAY).await.json["items"], json!([message]));
     let inbox = world.get("/v1/agents/muhammad/inbox?state=waiting").await;
     let event = &inbox.json["items"][0];
-    assert_eq!((&event["kind"], &event["fate"]["state"]), (&json!("mention"), &json!("waiting")));
+    assert_eq!((&event["kind"], &event["state"]["state"]), (&json!("mention"), &json!("waiting")));
     assert_eq!(event["envelope"]["trust"], "member");
     assert_eq!(event["envelope"]["principal"], json!({"kind": "entity", "id": world.you}));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::call::OutcomeStatus;
 use agent::changes::{Changes, CommitKind, CommitOutcome, Rest, Settlement};
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::{CallId, CycleId, MessageId};
 use agent::life::{Lease, RestReason, Resting};
 use agent::limits;
@@ -119,7 +119,7 @@ async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waite
     let now = world.ports.clock.now();
     let until = now.checked_add(SignedDuration::from_secs(60)).unwrap();
     let mut back = Changes::new(CommitKind::Close, cycle, 0, 1, now);
-    back.settle = vec![Settlement { seq: 1, fate: Fate::Waiting }];
+    back.settle = vec![Settlement { seq: 1, state: EventState::Waiting }];
     back.rest = Some(Rest { not_before: Some(until), reason: Some(RestReason::Provider) });
     let lease = Lease { agent: world.agent, epoch: 1 };
     let (outcome, _) = world.ports.store.commit(lease, back).await.unwrap();
@@ -263,9 +263,9 @@ async fn operators_are_told_of_events_that_are_accepted_and_taken_back() {
     let said = say(&world, "never mind").await;
     let id = said["id"].as_str().unwrap();
     world.post(&format!("/v1/agents/{}/events/{id}/cancel", world.agent), json!({})).await;
-    for stage in ["waiting", "canceled"] {
-        let told = stream.named("event.stage").await;
-        assert_eq!((&told.data["event"], &told.data["stage"]), (&json!(id), &json!(stage)));
+    for progress in ["waiting", "canceled"] {
+        let told = stream.named("event.progress").await;
+        assert_eq!((&told.data["event"], &told.data["progress"]), (&json!(id), &json!(progress)));
     }
 }
 
@@ -468,8 +468,8 @@ async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts(
     assert_eq!(said.status, 201);
     let message = stream.next().await.unwrap();
     assert_eq!((message.name.as_str(), message.id), ("message", None), "{message:?}");
-    let stage = stream.next().await.unwrap();
-    assert_eq!((stage.name.as_str(), &stage.data["stage"]), ("event.stage", &json!("waiting")));
+    let progress = stream.next().await.unwrap();
+    assert_eq!((progress.name.as_str(), &progress.data["progress"]), ("event.progress", &json!("waiting")));
     world.ports.live.rest(agent, None);
     assert_eq!(stream.next().await.unwrap().data["state"], "sleeping");
     let key = world.your_key().await;

@@ -9,8 +9,8 @@ use agent::id::{AgentId, CredentialId, CycleId, EntityId, MessageId, SpaceId};
 use agent::life::{Lease, OpenCycle};
 use agent::port::{
     Accept, Accepted, BoxStream, Clock, Credential, CredentialKind, Founding, Ids, Model, ModelError,
-    ModelInfo, ModelRequest, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay, Registry,
-    Voices,
+    ModelInfo, ModelRequest, Models, NewAgent, NewCredential, NewHuman, NewSpace, Piece, ReasoningReplay,
+    Registry,
 };
 use agent::space::{NewMessage, Spoken};
 use agent::update::{Topic, Update};
@@ -64,9 +64,9 @@ impl Answer {
     }
 }
 
-struct Voice(ModelInfo);
+struct StubModel(ModelInfo);
 
-impl Model for Voice {
+impl Model for StubModel {
     fn info(&self) -> &ModelInfo {
         &self.0
     }
@@ -77,12 +77,12 @@ impl Model for Voice {
 }
 
 /// Knows `rehearsal` and has a bug.
-struct Choir;
+struct OneModel;
 
-impl Voices for Choir {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for OneModel {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         match name.unwrap_or("rehearsal") {
-            "rehearsal" => Ok(Arc::new(Voice(ModelInfo {
+            "rehearsal" => Ok(Arc::new(StubModel(ModelInfo {
                 name: "rehearsal".to_owned(),
                 provider: "rehearsal".to_owned(),
                 context_window: 8_192,
@@ -92,7 +92,7 @@ impl Voices for Choir {
                 price: None,
                 rehearsal: true,
             }))),
-            "bug" => panic!("a bug in a voice"),
+            "bug" => panic!("a bug in a model"),
             other => Err(ModelError::NoModel(format!("`{other}` is not known"))),
         }
     }
@@ -110,7 +110,7 @@ impl World {
         let toolbox = TestToolbox::with_all(Arc::new(EmptyToolbox), &Counters::new());
         let ports = Ports::new(
             Arc::new(store),
-            Arc::new(Choir),
+            Arc::new(OneModel),
             Arc::new(toolbox),
             Arc::new(clock.clone()),
             Arc::new(ids),

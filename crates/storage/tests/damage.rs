@@ -161,11 +161,12 @@ async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobod
         let store = changed(&dir, &pristine, &sql).await;
         let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
         let now = "2040-01-01T00:00:00Z".parse().unwrap();
-        let waking = store.wake(ada, now, None).await.unwrap().unwrap();
+        let activation = store.wake(ada, now, None).await.unwrap().unwrap();
         let texts = |said: &[agent::event::Said]| -> Vec<String> {
             said.iter().map(|said| said.text.clone()).collect()
         };
-        let waiting: Vec<String> = waking.waiting.iter().map(|waiting| waiting.words().to_owned()).collect();
+        let waiting: Vec<String> =
+            activation.waiting.iter().map(|waiting| waiting.words().to_owned()).collect();
         assert!(waiting.iter().any(|text| text.contains("cannot be read")), "{change}: {waiting:?}");
         let family = Reader::space(&store, "family".into()).await.unwrap().unwrap().id;
         let said = Reader::messages(&store, family, None, None, 10).await.unwrap();

@@ -94,11 +94,11 @@ async fn a_store_of_each_version_is_brought_up_to_date_and_lived_on() {
         let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
         let bob = store.entity("bob".into()).await.unwrap().unwrap().id.agent();
         let now = "2040-01-01T00:00:00Z".parse().unwrap();
-        let waking = store.wake(ada, now, None).await.unwrap().unwrap();
-        assert!(waking.life.open.is_none() && waking.waiting.len() >= 3, "from version {version}");
-        let waking = store.wake(bob, now, None).await.unwrap().unwrap();
-        assert!(waking.life.open.is_some_and(|open| open.lived), "from version {version}");
-        assert_eq!(waking.calls.len(), 1, "from version {version}");
+        let activation = store.wake(ada, now, None).await.unwrap().unwrap();
+        assert!(activation.life.open.is_none() && activation.waiting.len() >= 3, "from version {version}");
+        let activation = store.wake(bob, now, None).await.unwrap().unwrap();
+        assert!(activation.life.open.is_some_and(|open| open.lived), "from version {version}");
+        assert_eq!(activation.calls.len(), 1, "from version {version}");
         store.close().await.unwrap();
 
         // An upgrade that went wrong is taken back by the copy of before.

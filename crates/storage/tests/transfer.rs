@@ -103,8 +103,8 @@ async fn whatever_was_lived_is_the_same_after_a_round_trip() {
         assert_eq!(verify(house.path()).unwrap().flaws, [], "{choices:?}");
         let store = open(house.path());
         let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
-        let waking = store.wake(ada, "2040-01-01T00:00:00Z".parse().unwrap(), None).await.unwrap();
-        assert!(waking.is_some(), "{choices:?}");
+        let activation = store.wake(ada, "2040-01-01T00:00:00Z".parse().unwrap(), None).await.unwrap();
+        assert!(activation.is_some(), "{choices:?}");
         store.close().await.unwrap();
     }
 }

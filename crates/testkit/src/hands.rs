@@ -11,13 +11,13 @@ use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
 use agent::id::CallId;
 use agent::limits;
-use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec, Toolbox};
+use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// What the outside world saw of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct CallCount {
     /// Calls that began.
     pub calls: u64,
     /// Effects that happened.
@@ -26,7 +26,7 @@ pub struct Count {
 
 /// The outside world. Clones share it; keep one outside the runtime and it survives a crash.
 #[derive(Clone, Debug, Default)]
-pub struct Counters(Arc<Mutex<HashMap<(String, CallId), Count>>>);
+pub struct Counters(Arc<Mutex<HashMap<(String, CallId), CallCount>>>);
 
 impl Counters {
     /// A world in which nothing has happened.
@@ -35,7 +35,7 @@ impl Counters {
     }
 
     /// What one call of a tool did, however often it was made.
-    pub fn of(&self, tool: &str, call: &CallId) -> Count {
+    pub fn of(&self, tool: &str, call: &CallId) -> CallCount {
         self.lock().get(&(tool.to_owned(), call.clone())).copied().unwrap_or_default()
     }
 
@@ -57,15 +57,15 @@ impl Counters {
         keys
     }
 
-    fn sum(&self, tool: &str, what: impl Fn(&Count) -> u64) -> u64 {
+    fn sum(&self, tool: &str, what: impl Fn(&CallCount) -> u64) -> u64 {
         self.lock().iter().filter(|((name, _), _)| name == tool).map(|(_, count)| what(count)).sum()
     }
 
-    fn change(&self, tool: &str, call: &CallId, how: impl FnOnce(&mut Count)) {
+    fn change(&self, tool: &str, call: &CallId, how: impl FnOnce(&mut CallCount)) {
         how(self.lock().entry((tool.to_owned(), call.clone())).or_default());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, CallId), Count>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, CallId), CallCount>> {
         // A tool that panics on purpose must not make the world unreadable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,12 +73,12 @@ impl Counters {
 
 /// Holds calls of [`slow`] back until the test lets them end. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct ToolGate {
     begun: Arc<watch::Sender<u64>>,
     open: Arc<watch::Sender<bool>>,
 }
 
-impl Gate {
+impl ToolGate {
     /// A closed gate.
     pub fn closed() -> Self {
         Self { begun: Arc::new(watch::Sender::new(0)), open: Arc::new(watch::Sender::new(false)) }
@@ -112,7 +112,7 @@ enum Deed {
     Look,
     Put,
     Fire,
-    Slow(Gate),
+    Slow(ToolGate),
     Fail,
     Panic,
 }
@@ -141,7 +141,7 @@ pub fn fire(counters: &Counters) -> Arc<dyn Tool> {
 
 /// `slow`: its call is counted when it begins, its effect when `gate` lets it end. Dropped before
 /// that, it had none.
-pub fn slow(counters: &Counters, effect: Effect, gate: &Gate) -> Arc<dyn Tool> {
+pub fn slow(counters: &Counters, effect: Effect, gate: &ToolGate) -> Arc<dyn Tool> {
     hand("slow", "Takes as long as it takes.", effect, Deed::Slow(gate.clone()), counters)
 }
 
@@ -181,7 +181,11 @@ impl Tool for Changed {
         self.tool.check(arguments)
     }
 
-    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        hands: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>> {
         self.tool.call(arguments, hands)
     }
 }
@@ -252,7 +256,11 @@ impl Tool for Hand {
         }
     }
 
-    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        hands: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(self.act(arguments, hands.call))
     }
 }
@@ -367,7 +375,7 @@ mod tests {
         let arguments = tool.check(arguments).map_err(ToolError::new)?;
         let (call, root) = (CallId(key.to_owned()), RootId("root".to_owned()));
         let (facts, pending) = (Facts::default(), Inward::default());
-        let hands = Hands {
+        let hands = ToolContext {
             agent: AgentId(Uuid::from_u128(1)),
             cycle: CycleId(Uuid::from_u128(2)),
             call: &call,
@@ -382,8 +390,8 @@ mod tests {
         tool.call(arguments, hands).await
     }
 
-    fn count(calls: u64, effects: u64) -> Count {
-        Count { calls, effects }
+    fn count(calls: u64, effects: u64) -> CallCount {
+        CallCount { calls, effects }
     }
 
     #[tokio::test]
@@ -401,7 +409,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_tool_ends_when_the_gate_opens_and_a_dropped_one_had_no_effect() {
-        let (world, gate) = (Counters::new(), Gate::closed());
+        let (world, gate) = (Counters::new(), ToolGate::closed());
         let tool = slow(&world, Effect::Unsafe, &gate);
         let waiting = tokio::spawn({
             let tool = Arc::clone(&tool);

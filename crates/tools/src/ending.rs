@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use agent::changes::Inward;
-use agent::port::{Done as Outcome, Hands, ToolError};
+use agent::port::{Done as Outcome, ToolContext, ToolError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -27,10 +27,10 @@ impl Hand for Skip {
     type Args = SkipArgs;
     const NAME: &'static str = "skip";
     const DESCRIPTION: &'static str = "Says that nothing in the inbox is your business and goes back to sleep. Use it as your only call \
-         and before doing anything else: then nothing of this waking enters your memory. After you have \
+         and before doing anything else: then nothing of this activation enters your memory. After you have \
          done something it means the same as done. Do not use it for what someone expects an answer to.";
 
-    async fn act(_args: SkipArgs, _hands: Hands<'_>) -> Result<Outcome, ToolError> {
+    async fn act(_args: SkipArgs, _hands: ToolContext<'_>) -> Result<Outcome, ToolError> {
         Ok(typed::done(&json!({"success": true}), Inward::default()))
     }
 }
@@ -78,10 +78,10 @@ pub(crate) struct Done;
 impl Hand for Done {
     type Args = DoneArgs;
     const NAME: &'static str = "done";
-    const DESCRIPTION: &'static str = "Ends this waking after everything you wanted to do. Other calls of the same step are still carried \
+    const DESCRIPTION: &'static str = "Ends this activation after everything you wanted to do. Other calls of the same step are still carried \
          out. You wake again by yourself when something new arrives, so do not stay awake to wait.";
 
-    async fn act(args: DoneArgs, _hands: Hands<'_>) -> Result<Outcome, ToolError> {
+    async fn act(args: DoneArgs, _hands: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});
         if let Some(addressed) = args.addressed.filter(|addressed| !addressed.is_empty()) {
             reply["addressed"] = json!(addressed);

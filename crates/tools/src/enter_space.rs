@@ -4,7 +4,7 @@ use agent::call::head_and_tail;
 use agent::changes::Inward;
 use agent::entity::Member;
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Hand for EnterSpace {
          another, in later wakings too. Returns the members and the newest messages (`total` is how many \
          there are in all). Not needed to send to a space that you name.";
 
-    async fn act(args: EnterSpaceArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: EnterSpaceArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = place::named(&hands, &args.space).await?;
         let space = &facts.space;
         let mut reply = json!({
@@ -62,7 +62,7 @@ impl Hand for EnterSpace {
 }
 
 /// A member as the model reads it; the agent itself is marked.
-fn member(member: &Member, hands: &Hands<'_>) -> Value {
+fn member(member: &Member, hands: &ToolContext<'_>) -> Value {
     let entity = &member.entity;
     let mut line = json!({
         "id": entity.id,

@@ -3,7 +3,7 @@
 use agent::call::head_and_tail;
 use agent::changes::Inward;
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use agent::run::Run;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,7 +37,7 @@ impl Hand for GetMyRuns {
     const DESCRIPTION: &'static str = "Lists your latest finished wakings, newest first: when and why you woke, how it ended, steps, \
          tokens, and your own summary. The present one is not among them. Changes nothing.";
 
-    async fn act(args: GetMyRunsArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: GetMyRunsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);
         let runs = hands.lookup.runs(hands.agent, limit).await.map_err(unreadable)?;
         let shown = fitting(runs.iter().map(summary), limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES);

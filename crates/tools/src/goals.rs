@@ -8,7 +8,7 @@ use agent::goals::{self, BadGoals, Branch};
 use agent::id::GoalId;
 use agent::life::{Goal, GoalStatus};
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -76,11 +76,11 @@ impl Hand for SetGoals {
     type Args = SetGoalsArgs;
     const NAME: &'static str = "set_goals";
     const DESCRIPTION: &'static str = "Makes and changes goals: what you pursue over many wakings. You see them as a tree with their ids in \
-         every waking. With an `id` a goal is changed, and what you leave out stays as it is; without one it is \
+         every activation. With an `id` a goal is changed, and what you leave out stays as it is; without one it is \
          made. To make a goal together with its sub-goals, give it a `ref` and name that as their `parent_id`. \
          Set `status` when a goal is over: it leaves your view and is kept. Returns the ids of the goals.";
 
-    async fn act(args: SetGoalsArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: SetGoalsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = kept(&hands);
         let batch = Batch::read(&args.goals, &hands, &before).map_err(unset)?;
         let mut changes = Vec::with_capacity(args.goals.len());
@@ -125,7 +125,7 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// New goals get ids that follow from the call, so that a repeat makes the same ones.
-    fn read(args: &'a [GoalArg], hands: &Hands<'_>, known: &[Goal]) -> Result<Self, String> {
+    fn read(args: &'a [GoalArg], hands: &ToolContext<'_>, known: &[Goal]) -> Result<Self, String> {
         let mut batch = Self { ids: Vec::with_capacity(args.len()), labels: HashMap::new() };
         for (index, arg) in args.iter().enumerate() {
             let id = match given(arg.id.as_ref()) {
@@ -199,7 +199,7 @@ impl Hand for DeleteGoals {
          any more; of a goal that you reached or gave up set the `status` with set_goals. Returns the ids that \
          were deleted, those of sub-goals among them, and those that were not found.";
 
-    async fn act(args: DeleteGoalsArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: DeleteGoalsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = kept(&hands);
         let (mut deleted, mut not_found): (Vec<GoalId>, Vec<String>) = (Vec::new(), Vec::new());
         for text in &args.ids {
@@ -231,7 +231,7 @@ impl Hand for DeleteGoals {
 }
 
 /// The agent's goals, changes of the calls before this one included.
-fn kept(hands: &Hands<'_>) -> Vec<Goal> {
+fn kept(hands: &ToolContext<'_>) -> Vec<Goal> {
     goals::amended(&hands.facts.goals, &hands.pending.goals)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use agent::changes::{Inward, MemoryChange};
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -41,11 +41,11 @@ pub(crate) struct SetMemories;
 impl Hand for SetMemories {
     type Args = SetMemoriesArgs;
     const NAME: &'static str = "set_memories";
-    const DESCRIPTION: &'static str = "Writes notes that you keep for good and see in every waking, each under a key; an existing key is \
+    const DESCRIPTION: &'static str = "Writes notes that you keep for good and see in every activation, each under a key; an existing key is \
          overwritten. For lasting facts about people and your work, not for what was just said: that you \
          remember anyway. Returns the keys that were set and how many notes you keep now.";
 
-    async fn act(args: SetMemoriesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: SetMemoriesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let mut keys = kept(&hands);
         let mut set = Vec::new();
         let mut memories = Vec::with_capacity(args.memories.len());
@@ -91,7 +91,7 @@ impl Hand for DeleteMemories {
     const DESCRIPTION: &'static str = "Forgets notes by their keys, for good. Returns the keys that were deleted and those that were not \
          found. To change a note use set_memories.";
 
-    async fn act(args: DeleteMemoriesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: DeleteMemoriesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let mut keys = kept(&hands);
         let (mut deleted, mut not_found) = (Vec::new(), Vec::new());
         for key in args.keys {
@@ -124,7 +124,7 @@ impl Hand for DeleteMemories {
 }
 
 /// The keys that the agent keeps, changes of the calls before this one included.
-fn kept(hands: &Hands<'_>) -> BTreeSet<String> {
+fn kept(hands: &ToolContext<'_>) -> BTreeSet<String> {
     let mut keys: BTreeSet<_> = hands.facts.memories.iter().map(|memory| memory.key.clone()).collect();
     for change in &hands.pending.memories {
         match change {

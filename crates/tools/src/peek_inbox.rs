@@ -3,7 +3,7 @@
 
 use agent::changes::Inward;
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -29,9 +29,9 @@ impl Hand for PeekInbox {
     type Args = PeekInboxArgs;
     const NAME: &'static str = "peek_inbox";
     const DESCRIPTION: &'static str = "Shows the oldest events that wait for you now, in full and right behind this step. You have then \
-         taken them: deal with them in this waking, they do not come again. If nothing is shown, nothing waits.";
+         taken them: deal with them in this activation, they do not come again. If nothing is shown, nothing waits.";
 
-    async fn act(args: PeekInboxArgs, _hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: PeekInboxArgs, _hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);
         let reply = json!({"success": true, "shown_next": format!("at most {peek} of the events that wait; none where nothing waits")});
         Ok(done(&reply, Inward { peek, ..Inward::default() }))

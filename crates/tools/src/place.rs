@@ -11,17 +11,17 @@ use agent::entity::Member;
 use agent::id::{EntityId, SpaceId};
 use agent::life::{Facts, SpaceFacts};
 use agent::limits;
-use agent::port::{Hands, ToolError};
+use agent::port::{ToolContext, ToolError};
 use agent::quote::quoted;
 
 /// The space that is meant where none is named, changes of this step included: the active one, or
 /// the only one where none is active.
-pub(crate) fn here(hands: &Hands<'_>) -> Option<SpaceId> {
+pub(crate) fn here(hands: &ToolContext<'_>) -> Option<SpaceId> {
     hands.facts.here(hands.pending.active_space.or(hands.active_space))
 }
 
 /// The space of that id, handle or display name.
-pub(crate) async fn named<'a>(hands: &Hands<'a>, name: &str) -> Result<Cow<'a, SpaceFacts>, ToolError> {
+pub(crate) async fn named<'a>(hands: &ToolContext<'a>, name: &str) -> Result<Cow<'a, SpaceFacts>, ToolError> {
     let (facts, name) = (hands.facts, name.trim());
     if let Some(found) = facts.find_space(name) {
         return Ok(Cow::Borrowed(found));
@@ -42,7 +42,7 @@ pub(crate) async fn named<'a>(hands: &Hands<'a>, name: &str) -> Result<Cow<'a, S
 /// The named space, or the one that is meant where none is named ([`here`]). Membership is looked at again: an active
 /// space is remembered for longer than a membership may last.
 pub(crate) async fn named_or_here<'a>(
-    hands: &Hands<'a>,
+    hands: &ToolContext<'a>,
     name: Option<&str>,
 ) -> Result<Cow<'a, SpaceFacts>, ToolError> {
     if let Some(name) = name.filter(|name| !name.trim().is_empty()) {
@@ -62,7 +62,7 @@ pub(crate) async fn named_or_here<'a>(
 }
 
 /// One of the spaces that the facts do not have, by id or handle.
-async fn unlisted(hands: &Hands<'_>, name: String) -> Result<Option<SpaceFacts>, ToolError> {
+async fn unlisted(hands: &ToolContext<'_>, name: String) -> Result<Option<SpaceFacts>, ToolError> {
     if hands.facts.more_spaces == 0 {
         return Ok(None);
     }
@@ -71,7 +71,7 @@ async fn unlisted(hands: &Hands<'_>, name: String) -> Result<Option<SpaceFacts>,
 
 /// The members that are meant, each once, in the order given.
 pub(crate) async fn members(
-    hands: &Hands<'_>,
+    hands: &ToolContext<'_>,
     space: &SpaceFacts,
     names: &[String],
 ) -> Result<Vec<EntityId>, ToolError> {

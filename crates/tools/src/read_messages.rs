@@ -2,7 +2,7 @@
 
 use agent::changes::Inward;
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -37,7 +37,7 @@ impl Hand for ReadMessages {
          their true size) and only as many come back as fit; `total` is how many there are in all, and \
          `next_before` leads to older ones (null: there are none). Changes nothing.";
 
-    async fn act(args: ReadMessagesArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: ReadMessagesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
         let limit = args.limit.unwrap_or(limits::PAGE_DEFAULT).min(limits::READ_MESSAGES_MAX);
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;

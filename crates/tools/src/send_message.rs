@@ -5,7 +5,7 @@ use agent::changes::Inward;
 use agent::event::{Principal, Trust};
 use agent::id::MessageId;
 use agent::limits;
-use agent::port::{Done, Hands, ToolError};
+use agent::port::{Done, ToolContext, ToolError};
 use agent::space::NewMessage;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ impl Hand for SendMessage {
          outside of calls is yours alone. The space that you name need not be entered, and the active space \
          stays what it is. Returns the message's id once it is delivered; do not send the same again.";
 
-    async fn precheck(arguments: &Value, hands: &Hands<'_>) -> Result<(), ToolError> {
+    async fn precheck(arguments: &Value, hands: &ToolContext<'_>) -> Result<(), ToolError> {
         let at =
             |name: &str| arguments.as_object().and_then(|given| given.keys().position(|key| key == name));
         let (Some(space), Some(text)) = (at("space"), at("text")) else { return Ok(()) };
@@ -57,7 +57,7 @@ impl Hand for SendMessage {
         Err(ToolError::new(text))
     }
 
-    async fn act(args: SendMessageArgs, hands: Hands<'_>) -> Result<Done, ToolError> {
+    async fn act(args: SendMessageArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
         let space = &facts.space;
         if space.closed {

@@ -9,7 +9,7 @@ use agent::event::Said;
 use agent::id::{EntityId, MessageId};
 use agent::life::SpaceFacts;
 use agent::limits;
-use agent::port::{Hands, StoreError, ToolError};
+use agent::port::{StoreError, ToolContext, ToolError};
 use agent::space::NewMessage;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub(crate) struct Page {
 
 /// The newest messages before `before`, at most `limit` and at most `budget` bytes, but always one.
 pub(crate) async fn page(
-    hands: &Hands<'_>,
+    hands: &ToolContext<'_>,
     space: &SpaceFacts,
     before: Option<u64>,
     limit: u32,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use agent::call::{Effect, Outcome};
 use agent::changes::Inward;
 use agent::limits;
-use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec};
+use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec};
 use agent::quote::unbroken;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -30,12 +30,12 @@ pub(crate) trait Hand: Send + Sync + 'static {
     /// What a schema cannot say; sees the arguments in the order in which they were written.
     fn precheck(
         _arguments: &Value,
-        _hands: &Hands<'_>,
+        _hands: &ToolContext<'_>,
     ) -> impl Future<Output = Result<(), ToolError>> + Send {
         std::future::ready(Ok(()))
     }
     /// Does it.
-    fn act(args: Self::Args, hands: Hands<'_>) -> impl Future<Output = Result<Done, ToolError>> + Send;
+    fn act(args: Self::Args, hands: ToolContext<'_>) -> impl Future<Output = Result<Done, ToolError>> + Send;
 }
 
 /// The tool around a [`Hand`].
@@ -71,7 +71,11 @@ impl<H: Hand> Tool for Typed<H> {
         self.checker.check(arguments)
     }
 
-    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        hands: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async move {
             H::precheck(&arguments, &hands).await?;
             let args = serde_json::from_value(arguments).map_err(|e| ToolError {

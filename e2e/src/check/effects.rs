@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Breach, Found, Kind};
+use super::{Breach, Found, WorldKind};
 use crate::counter::Effects;
 use crate::history::{History, Lived};
 
@@ -41,7 +41,7 @@ fn judge(key: &str, asked: &Asked<'_>, times: usize, found: &mut Found) {
     let once = matches!(*tool, "count_unsafe" | "kill_server");
     if once && times > 1 {
         let what = format!("{agent}: call {key} of `{tool}` happened {times} times");
-        found.0.push(Breach::new(Kind::Repeated, what));
+        found.0.push(Breach::new(WorldKind::Repeated, what));
     }
     match told {
         Some((false, _)) if times == 0 => {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Found;
 use super::promises::AllWords;
 use crate::follow::Told;
-use crate::history::{Entry, Happened, History, Lived, Timeline, Words};
+use crate::history::{Happened, History, HistoryEntry, Lived, Timeline, Wording};
 use crate::inbox::{self, From};
 
 impl Lived {
@@ -37,7 +37,7 @@ pub(super) fn log(agent: &Lived, found: &mut Found) {
     found.gapless(&format!("{name}: log"), agent.log.iter().map(|entry| entry.seq));
     let mut cycles = BTreeSet::new();
     let mut calls = BTreeSet::new();
-    let mut last: Option<&Entry> = None;
+    let mut last: Option<&HistoryEntry> = None;
     for entry in &agent.log {
         let at = format!("{name}: entry {} ({})", entry.seq, entry.kind);
         let begins = last.is_none_or(|last| last.cycle != entry.cycle);
@@ -114,7 +114,7 @@ pub(super) fn shown(agent: &Lived, words: &AllWords<'_>, found: &mut Found) {
 pub(super) fn order(agent: &Lived, history: &History, found: &mut Found) {
     let said = |space: &'_ Timeline| -> Vec<(String, (String, String, u64))> {
         let by_people = space.messages.iter().filter(|words| words.call.is_none());
-        let place = |words: &Words| (space.id.clone(), words.sender.clone(), words.seq);
+        let place = |words: &Wording| (space.id.clone(), words.sender.clone(), words.seq);
         by_people.filter_map(|words| Some((mark_of(false, &words.text)?, place(words)))).collect()
     };
     let places: BTreeMap<_, _> = history.spaces.iter().flat_map(said).collect();
@@ -161,10 +161,10 @@ pub(super) fn quotes(agent: &Lived, words: &AllWords<'_>, history: &History, fou
         };
         let there = quoted.remove(&token).unwrap_or_default();
         let right = matches!(there.as_slice(), [(_, space)] if *space == place);
-        found.expect(right, || format!("{name}: lived {token} of {place} and answered it in {there:?}"));
+        found.expect(right, || format!("{name}: processed {token} of {place} and answered it in {there:?}"));
     }
     for (token, there) in quoted {
-        found.add(format!("{name}: {there:?} quote {token}, which it never lived"));
+        found.add(format!("{name}: {there:?} quote {token}, which it never processed"));
     }
 }
 
@@ -215,9 +215,9 @@ pub(super) fn runs(agent: &Lived, found: &mut Found) {
             agent.events.iter().filter(|event| event.cycle.as_deref() == Some(&run.cycle)).count() as u64;
         let cycle = &run.cycle;
         found.expect(run.events == lived, || {
-            format!("{name}: run {cycle} says {} events and lived {lived}", run.events)
+            format!("{name}: run {cycle} says {} events and processed {lived}", run.events)
         });
-        found.expect(run.ending == "rested", || format!("{name}: run {cycle} ended {}", run.ending));
+        found.expect(run.ending == "completed", || format!("{name}: run {cycle} ended {}", run.ending));
     }
 }
 

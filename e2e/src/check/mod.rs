@@ -18,7 +18,7 @@ pub use effects::unknown;
 
 /// Which promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum WorldKind {
     /// Something that was promised is not there.
     Lost,
     /// Something is there twice.
@@ -33,13 +33,13 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
     /// Which.
-    pub kind: Kind,
+    pub kind: WorldKind,
     what: String,
 }
 
 impl Breach {
     /// In words.
-    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+    pub fn new(kind: WorldKind, what: impl Into<String>) -> Self {
         Self { kind, what: what.into() }
     }
 }
@@ -56,15 +56,15 @@ struct Found(Vec<Breach>);
 
 impl Found {
     fn add(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(Kind::Invalid, breach));
+        self.0.push(Breach::new(WorldKind::Invalid, breach));
     }
 
     fn lost(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(Kind::Lost, breach));
+        self.0.push(Breach::new(WorldKind::Lost, breach));
     }
 
     fn doubled(&mut self, breach: impl Into<String>) {
-        self.0.push(Breach::new(Kind::Doubled, breach));
+        self.0.push(Breach::new(WorldKind::Doubled, breach));
     }
 
     /// Adds the breach unless it is kept.

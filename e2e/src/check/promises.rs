@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
-use crate::history::{History, Lived, Timeline, Words};
+use crate::history::{History, Lived, Timeline, Wording};
 use crate::inbox;
-use crate::ledger::{Door, Item, Ledger};
+use crate::ledger::{Door, Ledger, LedgerItem};
 
 /// A message, its space and whether an agent said it, by its id.
-pub(super) type AllWords<'a> = BTreeMap<&'a str, (&'a Words, &'a Timeline)>;
+pub(super) type AllWords<'a> = BTreeMap<&'a str, (&'a Wording, &'a Timeline)>;
 
 pub(super) fn words(history: &History) -> AllWords<'_> {
     let all = history.spaces.iter().flat_map(|space| space.messages.iter().map(move |words| (words, space)));
@@ -53,7 +53,7 @@ pub(super) fn timelines(ledger: &Ledger, history: &History, found: &mut Found) {
         found.expect(space.head == last, || {
             format!("space {name}: its head is {}, its last message {last}", space.head)
         });
-        let mut said: BTreeMap<String, Vec<&Words>> = BTreeMap::new();
+        let mut said: BTreeMap<String, Vec<&Wording>> = BTreeMap::new();
         for words in &space.messages {
             if !ids.insert(&words.id) {
                 found.doubled(format!("space {name}: message {} is there twice", words.id));
@@ -76,7 +76,7 @@ pub(super) fn timelines(ledger: &Ledger, history: &History, found: &mut Found) {
     }
 }
 
-fn spoken(item: &Item, space: &str, there: &[&Words], found: &mut Found) {
+fn spoken(item: &LedgerItem, space: &str, there: &[&Wording], found: &mut Found) {
     let token = &item.token;
     let promise = &item.promises[0];
     match there {
@@ -98,7 +98,7 @@ fn spoken(item: &Item, space: &str, there: &[&Words], found: &mut Found) {
 
 /// What agents said in spaces is exactly what their decisions say: each call one message.
 pub(super) fn replies(history: &History, found: &mut Found) {
-    let mut said: BTreeMap<&str, Vec<(&Words, &Timeline)>> = BTreeMap::new();
+    let mut said: BTreeMap<&str, Vec<(&Wording, &Timeline)>> = BTreeMap::new();
     for space in &history.spaces {
         for words in &space.messages {
             if let Some(call) = &words.call {
@@ -142,7 +142,7 @@ pub(super) fn events(agent: &Lived, ledger: &Ledger, history: &History, found: &
     let said = spaces.flat_map(|space| &space.messages).filter(|words| words.sender != agent.id);
     let sent = ledger.items.iter().filter(|item| item.door == Door::Agent(name.clone()));
     let mut wanted: BTreeSet<&str> =
-        said.map(|words| words.id.as_str()).chain(sent.filter_map(Item::promised_id)).collect();
+        said.map(|words| words.id.as_str()).chain(sent.filter_map(LedgerItem::promised_id)).collect();
     let mut known = BTreeSet::new();
     for event in &agent.events {
         let id = event.id.as_str();
@@ -151,7 +151,7 @@ pub(super) fn events(agent: &Lived, ledger: &Ledger, history: &History, found: &
         } else if !wanted.remove(id) {
             found.add(format!("{name}: event {id} concerns nothing that was accepted for it"));
         }
-        if !matches!(event.state.as_str(), "lived" | "skipped") {
+        if !matches!(event.state.as_str(), "processed" | "skipped") {
             found.lost(format!("{name}: event {id} at {} is {} and nobody lives it", event.seq, event.state));
         }
     }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::follow::Commit;
-use crate::history::{Entry, Happened, Lived, Receipt, Timeline, Words};
+use crate::history::{Happened, HistoryEntry, Lived, Receipt, Timeline, Wording};
 use crate::inbox;
-use crate::ledger::{Door, Item, Promise};
+use crate::ledger::{Door, LedgerItem, Promise};
 
 /// A whole story: one space, one agent, three messages and a service's call, all lived in two
 /// cycles but one, which is skipped.
@@ -17,25 +17,25 @@ struct Story {
     told: BTreeMap<String, Told>,
 }
 
-fn item(number: u64, door: Door, body: Value, id: &str, seq: Option<u64>) -> Item {
+fn item(number: u64, door: Door, body: Value, id: &str, seq: Option<u64>) -> LedgerItem {
     let token = inbox::token(number);
     let promise = |fresh| Promise { fresh, id: id.to_owned(), seq };
     let promises = vec![promise(true), promise(false)];
-    Item { token, door, body, key: None, id: None, promises, refused: Vec::new() }
+    LedgerItem { token, door, body, key: None, id: None, promises, refused: Vec::new() }
 }
 
-fn said(number: u64) -> Item {
+fn said(number: u64) -> LedgerItem {
     let body = json!({"text": format!("note {}", inbox::token(number))});
     item(number, Door::Space("home".into()), body, &format!("m{number}"), Some(number))
 }
 
-fn words(id: &str, seq: u64, text: String, call: Option<&str>) -> Words {
+fn words(id: &str, seq: u64, text: String, call: Option<&str>) -> Wording {
     let sender = if call.is_some() { "a" } else { "you" };
-    Words { id: id.into(), seq, sender: sender.into(), text, call: call.map(str::to_owned) }
+    Wording { id: id.into(), seq, sender: sender.into(), text, call: call.map(str::to_owned) }
 }
 
 fn event(seq: u64, id: &str, cycle: Option<&str>) -> Happened {
-    let state = if cycle.is_some() { "lived" } else { "skipped" };
+    let state = if cycle.is_some() { "processed" } else { "skipped" };
     Happened {
         id: id.into(),
         seq,
@@ -47,12 +47,12 @@ fn event(seq: u64, id: &str, cycle: Option<&str>) -> Happened {
     }
 }
 
-fn entry(seq: u64, cycle: &str, kind: &str) -> Entry {
-    Entry { seq, cycle: cycle.into(), kind: kind.into(), ..Entry::default() }
+fn entry(seq: u64, cycle: &str, kind: &str) -> HistoryEntry {
+    HistoryEntry { seq, cycle: cycle.into(), kind: kind.into(), ..HistoryEntry::default() }
 }
 
 /// A cycle of three entries: its inbox, a reply to it with a note, the outcomes.
-fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<Entry> {
+fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<HistoryEntry> {
     let call =
         |name: &str, arguments: Value| (format!("{cycle}-{name}"), name.to_owned(), arguments.to_string());
     let calls = vec![
@@ -64,9 +64,12 @@ fn cycle(first: u64, cycle: &str, lines: &str, tokens: &str) -> Vec<Entry> {
     let outcomes = calls.iter().map(|(id, ..)| (id.clone(), false)).collect();
     let words = calls.iter().map(|_| "{}".to_owned()).collect();
     vec![
-        Entry { text: format!("[INBOX — n new events, now X]\n\n{lines}"), ..entry(first, cycle, "inbox") },
-        Entry { calls, ..entry(first + 1, cycle, "assistant") },
-        Entry { outcomes, words, ..entry(first + 2, cycle, "outcomes") },
+        HistoryEntry {
+            text: format!("[INBOX — n new events, now X]\n\n{lines}"),
+            ..entry(first, cycle, "inbox")
+        },
+        HistoryEntry { calls, ..entry(first + 1, cycle, "assistant") },
+        HistoryEntry { outcomes, words, ..entry(first + 2, cycle, "outcomes") },
     ]
 }
 
@@ -104,7 +107,7 @@ fn story() -> Story {
         cycle: cycle.into(),
         ordinal,
         events,
-        ending: "rested".into(),
+        ending: "completed".into(),
     };
     let kinds = [
         ("c1", "open"),
@@ -188,20 +191,20 @@ fn what_is_lost_is_seen() {
 #[test]
 fn what_is_doubled_is_seen() {
     let twin = |story: &mut Story| {
-        let twin = Words { id: "m9".into(), seq: 6, ..home(story).messages[0].clone() };
+        let twin = Wording { id: "m9".into(), seq: 6, ..home(story).messages[0].clone() };
         home(story).messages.push(twin);
         home(story).head = 6;
     };
     sees(twin, &["t-000001-t: said 2 times in space home, as [\"m1\", \"m9\"]"]);
     let reply = |story: &mut Story| {
-        let twin = Words { id: "r9".into(), seq: 6, ..home(story).messages[3].clone() };
+        let twin = Wording { id: "r9".into(), seq: 6, ..home(story).messages[3].clone() };
         home(story).messages.push(twin);
     };
     sees(
         reply,
         &[
             "call c1-send_message was decided once and said 2 times",
-            "lived t-000001-t of home and answered it in",
+            "processed t-000001-t of home and answered it in",
         ],
     );
     let same = |story: &mut Story| {
@@ -250,23 +253,23 @@ fn what_was_lived_wrongly_is_seen() {
         let text = format!("{}\n{line}", ada(story).log[3].text);
         ada(story).log[3].text = text;
     };
-    sees(again, &["event m1 (t-000001-t) is lived by [\"c1\"] and shown in [\"c1\", \"c2\"]"]);
+    sees(again, &["event m1 (t-000001-t) is processed by [\"c1\"] and shown in [\"c1\", \"c2\"]"]);
     sees(again, &["ada: shown t-000001-t (message 1) behind message 2 of the same person"]);
     sees(|story| ada(story).events[0].state = "waiting".into(), &["event m3 at 4 is waiting"]);
     sees(|story| ada(story).events[0].state = "dead".into(), &["event m3 at 4 is dead"]);
     sees(
         |story| ada(story).events[3].cycle = Some("c2".into()),
-        &["lived by [\"c2\"] and shown in [\"c1\"]", "run c1 says 1 events and lived 0"],
+        &["processed by [\"c2\"] and shown in [\"c1\"]", "run c1 says 1 events and processed 0"],
     );
     sees(|story| ada(story).runs[1].ending = "failed: x".into(), &["run c1 ended failed: x"]);
     sees(|story| ada(story).log[4].cycle = "c9".into(), &["a cycle begins with its inbox and has one"]);
     sees(
         |story| home(story).messages[3].text = "got".into(),
-        &["lived t-000001-t of home and answered it in []"],
+        &["processed t-000001-t of home and answered it in []"],
     );
     sees(
         |story| home(story).messages[3].text.push_str(" t-000003-t"),
-        &["quote t-000003-t, which it never lived"],
+        &["quote t-000003-t, which it never processed"],
     );
 }
 

@@ -14,18 +14,18 @@ pub struct ConfigKey {
     /// With its path, such as `limits.max_steps`.
     pub name: &'static str,
     /// What its values are.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Which of them are taken.
     pub bound: Bound,
     /// When a change is live.
-    pub live: Live,
+    pub live: TakesEffect,
     /// One sentence.
     pub doc: &'static str,
 }
 
 /// What a key's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A text.
     Text,
     /// A text, or `null`.
@@ -59,14 +59,14 @@ pub enum Bound {
 
 /// When a changed key is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Live {
+pub enum TakesEffect {
     /// In the next cycle; an open one keeps the revision that it was opened with.
     NextCycle,
     /// For whatever is accepted from now on.
     AtOnce,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Text => "text",
@@ -104,7 +104,7 @@ impl fmt::Display for Bound {
     }
 }
 
-impl fmt::Display for Live {
+impl fmt::Display for TakesEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NextCycle => "next cycle",
@@ -125,13 +125,19 @@ impl ConfigKey {
     }
 }
 
-const fn key(name: &'static str, kind: Kind, bound: Bound, live: Live, doc: &'static str) -> ConfigKey {
+const fn key(
+    name: &'static str,
+    kind: ValueKind,
+    bound: Bound,
+    live: TakesEffect,
+    doc: &'static str,
+) -> ConfigKey {
     ConfigKey { name, kind, bound, live, doc }
 }
 
 use Bound::{Bytes, Range};
-use Kind::{Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, Whole};
-use Live::{AtOnce, NextCycle};
+use TakesEffect::{AtOnce, NextCycle};
+use ValueKind::{Flag, Gates, MaybeNames, MaybeText, Names, OneOf, Routes, Text, Whole};
 
 const MILLISECONDS: Bound = Range(1, 3_600_000);
 
@@ -246,13 +252,19 @@ pub const KEYS: [ConfigKey; 33] = [
         NextCycle,
         "Attempts that content may fail before it is given up.",
     ),
-    key("limits.model_retries", Whole, Range(0, 20), NextCycle, "Retries of a model call within one waking."),
+    key(
+        "limits.model_retries",
+        Whole,
+        Range(0, 20),
+        NextCycle,
+        "Retries of a model call within one activation.",
+    ),
     key(
         "limits.events_per_cycle",
         Whole,
         Range(1, 1_000),
         NextCycle,
-        "Events that one waking takes, and as many again that a cycle is shown meanwhile.",
+        "Events that one activation takes, and as many again that a cycle is shown meanwhile.",
     ),
     key(
         "limits.inbox_max",
@@ -292,7 +304,7 @@ pub const KEYS: [ConfigKey; 33] = [
         NextCycle,
         "A bare text does not end a cycle: a nudge follows, at most twice.",
     ),
-    key("debounce", Whole, Range(0, 60_000), AtOnce, "Milliseconds to wait for more before waking."),
+    key("debounce", Whole, Range(0, 60_000), AtOnce, "Milliseconds to wait for more before activation."),
     key(
         "wake_on",
         OneOf(&WakeOn::NAMES),

@@ -1,5 +1,5 @@
 //! What decides before each step, as a person writes it: what counts as urgent, which tools may be
-//! called when, and whose voice answers. Only the values; what follows from them is `prepare`'s.
+//! called when, and whose model answers. Only the values; what follows from them is `prepare`'s.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

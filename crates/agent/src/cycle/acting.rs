@@ -117,7 +117,7 @@ impl Acting {
     /// What ended the cycle was a `done` in vain: the outcomes entry tells the model so.
     fn go_on_after_all(&self, open: &mut OpenCycle) {
         let skipped = self.calls.iter().any(|row| row.tool == names::SKIP);
-        let by_done = |end: &Finishing| end.ending == Ending::Rested && end.reason.is_none() && !skipped;
+        let by_done = |end: &Finishing| end.ending == Ending::Completed && end.reason.is_none() && !skipped;
         open.finishing = open.finishing.take().filter(|finishing| !by_done(finishing));
         let calls = open.steps.last_mut().map(|step| &mut step.calls);
         for call in calls.into_iter().flatten().filter(|call| call.tool == names::DONE) {

@@ -11,9 +11,9 @@ use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
 use crate::entry::Entry;
-use crate::event::{Fate, Waiting};
+use crate::event::{EventState, Waiting};
 use crate::inbox::{self, Batch};
-use crate::life::{OpenCycle, Waking};
+use crate::life::{Activation, OpenCycle};
 use crate::limits;
 use crate::run::{Ending, Usage};
 use crate::triage;
@@ -32,13 +32,14 @@ pub(super) struct Opening {
 
 impl Cycle {
     /// Decides what this activation is about. `window` holds the entries that the view shows.
-    pub fn begin(waking: Waking, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
-        let Waking { life, entity, config_rev, config, view, calls, waiting, facts, layers, .. } = waking;
+    pub fn begin(activation: Activation, window: Vec<Arc<Entry>>, setup: Setup, now: Timestamp) -> Self {
+        let Activation { life, entity, config_rev, config, view, calls, waiting, facts, layers, .. } =
+            activation;
         let kept_back = life.is_kept_back(now);
         let left = Left {
-            canceled: life.open.as_ref().is_some_and(|open| waking.cancel == Some(open.id)),
+            canceled: life.open.as_ref().is_some_and(|open| activation.cancel == Some(open.id)),
             open: life.open,
-            died: waking.died,
+            died: activation.died,
             calls,
             waiting,
         };
@@ -46,7 +47,7 @@ impl Cycle {
         let (open, opening) = match left.open {
             _ if kept_back && !canceled => (fresh(&setup, config_rev, now, &Batch::default()), None),
             Some(ref open) if open.lived => again(open.clone(), left, &setup),
-            _ => anew(left, &config, config_rev, &setup, now, waking.clean),
+            _ => anew(left, &config, config_rev, &setup, now, activation.clean),
         };
         let row = Row {
             epoch: life.epoch,
@@ -86,7 +87,7 @@ impl Cycle {
         match opening.at {
             At::Step(step) if opening.dead.is_some() && !cancel => {
                 let reason = opening.dead.unwrap_or_default();
-                self.bury(step, reason, false, now)
+                self.dead_letter(step, reason, false, now)
             }
             At::Step(mut step) if !cancel && self.is_idle(&step) => {
                 let reason = Some("triage: not addressed to this agent".to_owned());
@@ -112,7 +113,13 @@ impl Cycle {
     }
 
     /// The only event of the batch is given up; `blame`: for a failure that is not counted yet.
-    pub(super) fn bury(&mut self, step: Box<Step>, reason: String, blame: bool, now: Timestamp) -> State {
+    pub(super) fn dead_letter(
+        &mut self,
+        step: Box<Step>,
+        reason: String,
+        blame: bool,
+        now: Timestamp,
+    ) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
         changes.settle = step.taken.iter().map(|event| dead(event, &reason)).collect();
@@ -152,7 +159,7 @@ fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<O
         End::DiedWaiting | End::Blameless => {}
     }
     // It may have been what the step was shown besides: who has no calls was thinking.
-    open.wary |= end != End::Blameless && left.calls.is_empty();
+    open.suspect |= end != End::Blameless && left.calls.is_empty();
     open.asked = false;
     open.opening = Some(setup.fresh);
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_told).collect());
@@ -217,5 +224,5 @@ fn fresh(setup: &Setup, config_rev: u64, opened_at: Timestamp, batch: &Batch) ->
 }
 
 fn dead(event: &Waiting, reason: &str) -> Settlement {
-    Settlement { seq: event.seq, fate: Fate::Dead { reason: reason.to_owned() } }
+    Settlement { seq: event.seq, state: EventState::Dead { reason: reason.to_owned() } }
 }

@@ -7,7 +7,7 @@ use super::{Acting, After, At, Cycle, Next, Rested, State, Step};
 use crate::call::{CallRow, CallState, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, Changes, CommitKind, Rest, Settlement};
 use crate::entry::{Entry, EntryKind};
-use crate::event::Fate;
+use crate::event::EventState;
 use crate::life::{Finishing, OpenCycle, RestReason};
 use crate::quote;
 use crate::run::{Ending, Usage};
@@ -48,7 +48,7 @@ impl Cycle {
     ) -> State {
         let mut changes = self.changes(CommitKind::Close, now);
         changes.open = None;
-        changes.settle = step.settled(&Fate::Skipped { reason: reason.clone() });
+        changes.settle = step.settled(&EventState::Skipped { reason: reason.clone() });
         self.charge_totals(&mut changes, step, usage);
         changes.rest = Some(AT_ONCE);
         changes.retire = self.who.config.ephemeral;
@@ -65,7 +65,7 @@ impl Cycle {
         let mut open = self.open.clone();
         if let At::Step(step) = &mut at {
             self.show_inbox(step, now);
-            changes.settle = step.settled(&Fate::Canceled { reason: None });
+            changes.settle = step.settled(&EventState::Canceled { reason: None });
             open.injected += u32::try_from(step.injected.len()).unwrap_or(u32::MAX);
             self.note_undecided(&mut open, Some(step), now);
         }
@@ -144,7 +144,7 @@ impl Cycle {
         if self.open.lived {
             if let (Some(open), At::Step(step)) = (changes.open.as_mut(), at) {
                 open.attempts = open.attempts.saturating_add(u32::from(blame));
-                open.wary |= blame && step.shows_more_than(&self.open);
+                open.suspect |= blame && step.shows_more_than(&self.open);
                 open.asked = false;
             }
         } else if let At::Step(step) = at {
@@ -152,7 +152,8 @@ impl Cycle {
             changes.open = None;
             changes.blame = blame;
             self.charge_totals(&mut changes, step, Usage::default());
-            let back = |event: &crate::event::Waiting| Settlement { seq: event.seq, fate: Fate::Waiting };
+            let back =
+                |event: &crate::event::Waiting| Settlement { seq: event.seq, state: EventState::Waiting };
             changes.settle = step.taken.iter().map(back).collect();
         }
         changes.rest = Some(rest);

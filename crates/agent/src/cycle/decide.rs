@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::bad::{called, kept, native, unusable};
-use super::{Acting, After, At, Cycle, Next, Rested, Span, State, Step, Thought, names};
+use super::{Acting, After, At, Cycle, ModelReply, Next, Rested, Span, State, Step, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
@@ -35,7 +35,7 @@ pub(super) struct Planned {
 /// A decision on its way to its commit.
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
-    pub(super) thought: Thought,
+    pub(super) model_reply: ModelReply,
     pub(super) calls: Vec<Planned>,
     /// When inward calls ran.
     pub(super) spans: Vec<(CallId, Span)>,
@@ -49,30 +49,30 @@ impl Decision {
 }
 
 impl Cycle {
-    pub(super) fn decide(&mut self, mut step: Box<Step>, thought: Thought, now: Timestamp) -> State {
-        if let Some(error) = unusable(&thought.reply) {
-            self.discard(&thought.reply.usage);
+    pub(super) fn decide(&mut self, mut step: Box<Step>, model_reply: ModelReply, now: Timestamp) -> State {
+        if let Some(error) = unusable(&model_reply.reply) {
+            self.discard(&model_reply.reply.usage);
             return self.failed(step, &error, now);
         }
-        let calls = self.plan(&step, &thought);
+        let calls = self.plan(&step, &model_reply);
         if let Some(reason) = skip_of(&calls).filter(|_| !self.open.lived && self.open.step == 0) {
-            return self.skip(&mut step, reason, thought.reply.usage, now);
+            return self.skip(&mut step, reason, model_reply.reply.usage, now);
         }
         let inward = calls.iter().any(runs_inward);
-        let decision = Box::new(Decision { thought, calls, spans: Vec::new(), refusals: 0 });
+        let decision = Box::new(Decision { model_reply, calls, spans: Vec::new(), refusals: 0 });
         if inward { State::Inward(step, decision) } else { State::Deciding(step, decision) }
     }
 
     /// Gives each call its id and finds out at once which cannot be run.
-    fn plan(&self, step: &Step, thought: &Thought) -> Vec<Planned> {
+    fn plan(&self, step: &Step, model_reply: &ModelReply) -> Vec<Planned> {
         // Whatever broke the reply off: what stands last may be the beginning of something else.
-        let cut = match thought.reply.stop {
+        let cut = match model_reply.reply.stop {
             StopReason::End => None,
             StopReason::Length => Some("the output limit cut this call short; it was not executed"),
             StopReason::Refused(_) => Some("the vendor broke this call off; it was not executed"),
         };
-        let parts = &thought.reply.parts;
-        let mut verdicts = thought.verdicts.iter();
+        let parts = &model_reply.reply.parts;
+        let mut verdicts = model_reply.verdicts.iter();
         let (mut planned, mut detached) = (Vec::new(), self.outside.detached);
         for (place, part) in parts.iter().enumerate() {
             let ReplyPart::Call { name, arguments } = part else { continue };
@@ -151,7 +151,7 @@ impl Cycle {
         now: Timestamp,
     ) -> Next {
         if self.outside.cancel {
-            self.discard(&decision.thought.reply.usage);
+            self.discard(&decision.model_reply.reply.usage);
             return self.next_canceled(At::Step(step), now);
         }
         hold_done(&mut decision.calls);
@@ -231,7 +231,7 @@ impl Cycle {
 
     /// Tokens, usage and the step's receipt.
     fn count_up(&self, step: &Step, decision: &Decision, entries: &[Entry], open: &mut OpenCycle) {
-        let usage = decision.thought.reply.usage;
+        let usage = decision.model_reply.reply.usage;
         for entry in entries {
             let generated = if entry.kind == EntryKind::Assistant { usage.output.unwrap_or(0) } else { 0 };
             open.tokens = open.tokens.saturating_add(u64::from(entry.tokens).max(generated));
@@ -239,7 +239,7 @@ impl Cycle {
         open.usage.add(&usage);
         open.steps.push(self.step_receipt(step, decision));
         open.vain = InVain::default();
-        open.continued = decision.thought.reply.stop == StopReason::Length;
+        open.continued = decision.model_reply.reply.stop == StopReason::Length;
         if self.nudge_wanted(step, decision) {
             open.nudges += 1;
         }
@@ -302,7 +302,7 @@ impl Cycle {
         }
         if !any && !hopeless {
             let reason = ModelError::Invalid("the store refused a decision without naming a call".into());
-            self.discard(&decision.thought.reply.usage);
+            self.discard(&decision.model_reply.reply.usage);
             return self.failed(step, &reason, now);
         }
         State::Deciding(step, decision)
@@ -420,7 +420,7 @@ pub(super) fn text_field(arguments: &str, field: &str) -> Option<String> {
 fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
     let mut ids = decision.calls.iter().map(|call| call.row.id.clone());
     let parts = decision
-        .thought
+        .model_reply
         .reply
         .parts
         .iter()
@@ -435,7 +435,7 @@ fn assistant(decision: &Decision, window: &[Arc<Entry>]) -> ModelMessage {
             })
         })
         .collect();
-    let native = native(&decision.thought.reply, window);
+    let native = native(&decision.model_reply.reply, window);
     ModelMessage { role: Role::Assistant, parts, native }
 }
 

@@ -99,7 +99,7 @@ impl Cycle {
     fn give_back(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
         let attempts = step.taken.iter().map(|event| event.attempts).max().unwrap_or(0).saturating_add(1);
         if step.taken.len() <= 1 && attempts >= self.who.config.limits.max_attempts {
-            return self.bury(step, error.to_string(), true, now);
+            return self.dead_letter(step, error.to_string(), true, now);
         }
         self.back_off(step, error, attempts, now)
     }

@@ -13,7 +13,7 @@ use crate::prompt::Prompt;
 
 /// What an agent's model would be sent, by layers.
 #[derive(Clone, Debug)]
-pub struct Mind {
+pub struct ContextPreview {
     /// All of it.
     pub prompt: Prompt,
     /// Entries that the view shows; their tokens are known.
@@ -34,7 +34,7 @@ pub struct Mind {
 
 impl Cycle {
     /// What the model would be sent now.
-    pub fn mind(mut self, now: Timestamp) -> Mind {
+    pub fn mind(mut self, now: Timestamp) -> ContextPreview {
         let mut step = match self.take() {
             State::Opening(opening) => match opening.at {
                 At::Step(step) => step,
@@ -57,8 +57,8 @@ impl Cycle {
         }
         view.into_iter().for_each(|view| self.log.replace(view));
         let shown = self.log.layer_bytes() + step.shown_bytes();
-        let budget = self.who.budget(step.voice.as_deref(), shown).tokens;
-        Mind {
+        let budget = self.who.budget(step.model.as_deref(), shown).tokens;
+        ContextPreview {
             prompt: self.prompt(&step),
             summary: self.log.view.summary.clone(),
             inbox: step.entries.first().filter(|_| !self.open.lived).cloned(),

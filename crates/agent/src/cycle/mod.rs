@@ -41,8 +41,8 @@ mod tests;
 mod who;
 
 pub use fail::rest_after;
-pub use mind::Mind;
-pub use talk::{Next, Occasion, Rested, Setup, Span, Thought};
+pub use mind::ContextPreview;
+pub use talk::{ModelReply, Next, Occasion, Rested, Setup, Span};
 
 use jiff::Timestamp;
 
@@ -110,7 +110,7 @@ enum After {
     /// The view was changed.
     Ready(Box<Step>),
     Sent(Box<Step>),
-    Arrived(Box<Step>, Box<Thought>),
+    Arrived(Box<Step>, Box<ModelReply>),
     Decided(Box<Step>, Box<Decision>, Option<Rested>),
     /// A call was begun, or some were settled.
     Acting(Acting),
@@ -165,9 +165,9 @@ impl Cycle {
         cause.map_or((&self.open.root, self.open.hop), |cause| (&cause.root, cause.hop))
     }
 
-    /// Whose voice answers the present step: a name of the config, or `None` for the agent's own.
-    pub fn voice(&self) -> Option<&str> {
-        self.step_now()?.voice.as_deref()
+    /// Whose model answers the present step: a name of the config, or `None` for the agent's own.
+    pub fn model(&self) -> Option<&str> {
+        self.step_now()?.model.as_deref()
     }
 
     /// Spaces, members, memories as last known.
@@ -285,7 +285,7 @@ impl Cycle {
     pub fn outdated_by(&self, news: &News) -> bool {
         let (State::Thinking(step) | State::OpeningAndThinking(_, step)) = &self.state else { return false };
         self.who.config.awareness == Awareness::Interrupt
-            && !self.is_wary(step)
+            && !self.is_suspect(step)
             && self.open.interrupts < limits::INTERRUPTS_PER_CYCLE
             && self.injection_room(step) > 0
             && prepare::is_news(&Unread::of(news), &step.seqs())
@@ -297,12 +297,12 @@ impl Cycle {
         self.open.interrupts += 1;
         self.open.vain.interrupts += 1;
         self.looked(Some(news));
-        self.abandoned(tokens);
+        self.discarded(tokens);
     }
 
     /// The driver gave up a generation after about so many tokens of it: they are charged, and the step
     /// is looked at again.
-    pub fn abandoned(&mut self, tokens: Option<u64>) {
+    pub fn discarded(&mut self, tokens: Option<u64>) {
         self.state = match self.take() {
             State::Thinking(step) => {
                 self.charge(&step, tokens);
@@ -330,14 +330,14 @@ impl Cycle {
     }
 
     /// The model answered, or it did not.
-    pub fn thought(&mut self, thought: Result<Thought, ModelError>, now: Timestamp) {
-        self.state = match (self.take(), thought) {
-            (State::Thinking(step), Ok(thought)) if self.open.asked => {
+    pub fn replied(&mut self, model_reply: Result<ModelReply, ModelError>, now: Timestamp) {
+        self.state = match (self.take(), model_reply) {
+            (State::Thinking(step), Ok(model_reply)) if self.open.asked => {
                 let mut changes = self.changes(CommitKind::Arrived, now);
                 changes.open = Some(OpenCycle { asked: false, ..self.open.clone() });
-                State::Committing(Box::new(changes), After::Arrived(step, Box::new(thought)))
+                State::Committing(Box::new(changes), After::Arrived(step, Box::new(model_reply)))
             }
-            (State::Thinking(step), Ok(thought)) => self.decide(step, thought, now),
+            (State::Thinking(step), Ok(model_reply)) => self.decide(step, model_reply, now),
             (State::Thinking(step), Err(error)) => self.refused_by_model(step, &error, now),
             (other, _) => other,
         };

@@ -59,12 +59,12 @@ impl Cycle {
         match after {
             After::Opened(opening) => Some(opening.at),
             After::Ready(step) | After::Sent(step) => Some(At::Step(step)),
-            After::Arrived(step, thought) => {
-                self.discard(&thought.reply.usage);
+            After::Arrived(step, model_reply) => {
+                self.discard(&model_reply.reply.usage);
                 Some(At::Step(step))
             }
             After::Decided(step, decision, _) => {
-                self.discard(&decision.thought.reply.usage);
+                self.discard(&decision.model_reply.reply.usage);
                 Some(At::Step(step))
             }
             After::Acting(acting) | After::Settled(acting) => Some(At::Acting(acting)),
@@ -100,7 +100,7 @@ impl Cycle {
                 step.asked_first.get_or_insert(now);
                 State::Thinking(step)
             }
-            After::Arrived(step, thought) => self.decide(step, *thought, now),
+            After::Arrived(step, model_reply) => self.decide(step, *model_reply, now),
             After::Decided(_, decision, rested) => self.decided(&decision, changes, rested, now),
             After::Acting(mut acting) => {
                 acting.written(&changes.call_changes);

@@ -18,7 +18,7 @@ pub(super) struct Outside {
     pub(super) park: Option<String>,
     /// Whether the model that is asked has answered anything yet, to anybody.
     pub(super) answers: bool,
-    /// Providers that failed in this activation: so many voices of `fallback` are passed over.
+    /// Providers that failed in this activation: so many models of `fallback` are passed over.
     pub(super) fallen: usize,
     /// The newest glance, and the one behind which was looked.
     glance: Glance,

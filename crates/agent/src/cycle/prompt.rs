@@ -37,7 +37,7 @@ impl Cycle {
         }
         self.show(&mut step, prepared, now);
         let prompt = self.prompt(&step);
-        if self.is_suspect(&step) {
+        if self.process_died(&step) {
             self.state = State::Encoding(step);
             return Next::Encode(prompt);
         }
@@ -65,7 +65,7 @@ impl Cycle {
             items.extend(behind.map(|layer| Item::Layer(Arc::clone(&layer.text))));
         }
         // A call is forced only where the vendor allows it.
-        let forced = self.who.model(step.voice.as_deref()).forced_tool_choice;
+        let forced = self.who.model(step.model.as_deref()).forced_tool_choice;
         let choice = match step.choice {
             ToolChoice::Required if !forced => ToolChoice::Auto,
             choice => choice,

@@ -39,20 +39,20 @@ impl Cycle {
 
     /// The receipt of a decision; of calls that are still open it names the tool.
     pub(super) fn step_receipt(&self, step: &Step, decision: &Decision) -> StepReceipt {
-        let thought = &decision.thought;
+        let model_reply = &decision.model_reply;
         let calls = decision.calls.iter().map(|call| CallReceipt {
             repaired: call.repaired.clone(),
             ..self.call_receipt(&call.row, call.row.outcome.as_ref(), &decision.spans)
         });
         StepReceipt {
             tools: decision.calls.iter().map(|call| call.row.tool.clone()).collect(),
-            usage: thought.reply.usage,
-            model_ms: thought.model_ms,
-            attempts: thought.attempts,
-            started_ms: Some(self.offset(thought.asked_at)),
-            first_ms: thought.first_ms,
+            usage: model_reply.reply.usage,
+            model_ms: model_reply.model_ms,
+            attempts: model_reply.attempts,
+            started_ms: Some(self.offset(model_reply.asked_at)),
+            first_ms: model_reply.first_ms,
             calls: calls.collect(),
-            ..self.undecided_receipt(step, thought.asked_at)
+            ..self.undecided_receipt(step, model_reply.asked_at)
         }
     }
 
@@ -65,7 +65,7 @@ impl Cycle {
             left_out: step.left_out,
             cut: step.cut,
             rebuilt: step.rebuilt,
-            model: step.voice.as_ref().map(|voice| self.who.model(Some(voice)).name.clone()),
+            model: step.model.as_ref().map(|model| self.who.model(Some(model)).name.clone()),
             ..in_vain(&self.open)
         }
     }
@@ -177,7 +177,7 @@ impl Cycle {
         let mut all = usage;
         all.add(&self.open.usage);
         all.add(&self.open.estimated);
-        let price = self.who.model(step.voice.as_deref()).price;
+        let price = self.who.model(step.model.as_deref()).price;
         changes.cost_micros = price.and_then(|price| cost(price, &all));
         changes.usage = all;
     }

@@ -9,7 +9,7 @@ use super::{At, Cycle, Rested, State};
 use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
 use crate::entry::{Entry, EntryKind};
-use crate::event::{Fate, Waiting};
+use crate::event::{EventState, Waiting};
 use crate::inbox::{self, Batch};
 use crate::life::{Glimpse, Layer, OpenCycle};
 use crate::message::ModelMessage;
@@ -36,7 +36,7 @@ pub(super) struct Step {
     pub(super) gate: Option<Gate>,
     pub(super) choice: ToolChoice,
     /// Who answers; `None` is the agent's own model.
-    pub(super) voice: Option<String>,
+    pub(super) model: Option<String>,
     /// When it was first asked, in this activation.
     pub(super) asked_first: Option<Timestamp>,
     /// Entries that are not sent any more, since there was no room for them.
@@ -68,8 +68,8 @@ impl Step {
     }
 
     /// The same end for everything that it was shown.
-    pub(super) fn settled(&self, fate: &Fate) -> Vec<Settlement> {
-        self.in_sight().map(|shown| Settlement { seq: shown.seq, fate: fate.clone() }).collect()
+    pub(super) fn settled(&self, state: &EventState) -> Vec<Settlement> {
+        self.in_sight().map(|shown| Settlement { seq: shown.seq, state: state.clone() }).collect()
     }
 
     /// Bytes of what it is shown besides the window and the layers.
@@ -126,7 +126,7 @@ impl Cycle {
     pub(super) fn prepare(&self, step: &Step, now: Timestamp) -> Prepared {
         let in_hand = step.seqs();
         let shown = self.log.layer_bytes() + step.shown_bytes();
-        let budget = |voice: Option<&str>| self.who.budget(voice, shown);
+        let budget = |model: Option<&str>| self.who.budget(model, shown);
         let fallen = self.outside.fallen.checked_sub(1).and_then(|at| self.who.config.fallback.get(at));
         let injected = self.log.of(self.open.id).chain(&step.entries);
         let injected = injected.filter(|entry| entry.kind == EntryKind::Injection);
@@ -137,7 +137,7 @@ impl Cycle {
             lived: self.open.lived,
             held_back: self.open.held_back,
             interrupted: self.open.vain.interrupts > 0,
-            wary: self.is_wary(step),
+            suspect: self.is_suspect(step),
             peek: if step.peeked { 0 } else { self.open.peek },
             previewed: step.previewed,
             fallback: fallen.map(String::as_str),
@@ -145,11 +145,11 @@ impl Cycle {
             in_hand: &in_hand,
             requesters: &self.open.requesters,
             room: self.injection_room(step),
-            max_bytes: self.who.batch_bytes(step.voice.as_deref()).saturating_sub(injected),
+            max_bytes: self.who.batch_bytes(step.model.as_deref()).saturating_sub(injected),
             view: &self.log.view,
             window: &self.log.window,
             cycle: self.open.lived.then_some(self.open.id),
-            last_voice: self.open.lived.then_some(&self.open.voice),
+            last_model: self.open.lived.then_some(&self.open.model),
             budget: &budget,
             now,
         })
@@ -171,7 +171,7 @@ impl Cycle {
         step.previewed = prepared.previewed;
         step.gate = prepared.gate;
         step.choice = prepared.choice;
-        step.voice = prepared.voice;
+        step.model = prepared.model;
     }
 
     fn inject(&self, step: &mut Step, events: Vec<Waiting>, now: Timestamp) {
@@ -215,13 +215,13 @@ impl Cycle {
 
     /// Whether nothing new is let in: one of the events may be poison, and is tried without company; or what
     /// was let in has failed the step.
-    pub(super) fn is_wary(&self, step: &Step) -> bool {
+    pub(super) fn is_suspect(&self, step: &Step) -> bool {
         let failed = |waiting: &Waiting| waiting.attempts > 0 || waiting.deaths > 0;
-        self.open.wary || (!self.open.lived && step.taken.iter().any(failed))
+        self.open.suspect || (!self.open.lived && step.taken.iter().any(failed))
     }
 
     /// Whether the process has died during this step or over these events.
-    pub(super) fn is_suspect(&self, step: &Step) -> bool {
+    pub(super) fn process_died(&self, step: &Step) -> bool {
         self.open.deaths > 0 || step.taken.iter().any(|waiting| waiting.deaths > 0)
     }
 
@@ -252,11 +252,11 @@ impl Cycle {
     /// Everything that the step was shown is lived by its decision, and what was shown beside it is
     /// kept for whoever continues the cycle.
     pub(super) fn live_shown(&self, step: &Step, changes: &mut Changes, open: &mut OpenCycle) {
-        changes.settle = step.settled(&Fate::Lived { cycle: open.id, step: open.step });
+        changes.settle = step.settled(&EventState::Processed { cycle: open.id, step: open.step });
         changes.layers = self.log.new_layers();
         open.listed = step.listed(open);
         open.previewed = step.previewed;
-        open.voice.clone_from(&step.voice);
+        open.model.clone_from(&step.model);
         open.peek = 0;
         if step.injected.is_empty() {
             return;

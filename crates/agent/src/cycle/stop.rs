@@ -16,7 +16,7 @@ impl Cycle {
     pub(super) fn ending_of(&self, step: &Step, decision: &Decision, open: &OpenCycle) -> Option<Finishing> {
         let rested = |summary, reason: Option<&str>| {
             let reason = reason.map(str::to_owned);
-            Some(Finishing { ending: Ending::Rested, summary, reason })
+            Some(Finishing { ending: Ending::Completed, summary, reason })
         };
         let ended = decision.calls.iter().find(|call| {
             let row = &call.row;
@@ -32,11 +32,11 @@ impl Cycle {
         if let Some(call) = decision.calls.iter().find(|call| wanted(&call.row)) {
             return rested(None, Some(&format!("`{}` was called", call.row.tool)));
         }
-        if decision.thought.reply.stop == StopReason::Length {
+        if decision.model_reply.reply.stop == StopReason::Length {
             return self.open.continued.then(|| exhausted("the output limit cut the reply twice"));
         }
         if decision.calls.is_empty() && !self.nudge_wanted(step, decision) {
-            if let StopReason::Refused(why) = &decision.thought.reply.stop {
+            if let StopReason::Refused(why) = &decision.model_reply.reply.stop {
                 return rested(None, Some(&format!("the model refused to go on: {why}")));
             }
             return rested(None, None);
@@ -67,7 +67,7 @@ impl Cycle {
 
     /// What the runtime says to an agent that stopped without having ended.
     pub(super) fn nudge(&self, step: &Step, decision: &Decision) -> Option<&'static str> {
-        if decision.thought.reply.stop == StopReason::Length && !self.open.continued {
+        if decision.model_reply.reply.stop == StopReason::Length && !self.open.continued {
             return Some(CUT);
         }
         self.nudge_wanted(step, decision).then_some(
@@ -79,7 +79,7 @@ impl Cycle {
     pub(super) fn nudge_wanted(&self, step: &Step, decision: &Decision) -> bool {
         self.must_call(step)
             && decision.calls.is_empty()
-            && decision.thought.reply.stop == StopReason::End
+            && decision.model_reply.reply.stop == StopReason::End
             && self.open.nudges < limits::NUDGES_MAX
     }
 }

@@ -68,7 +68,7 @@ pub enum Rested {
 
 /// A complete generation, with what only the driver can know of it.
 #[derive(Clone, Debug)]
-pub struct Thought {
+pub struct ModelReply {
     /// The reply.
     pub reply: Reply,
     /// For each call of the reply, in order: whether its arguments fit the tool's schema (the error

@@ -22,9 +22,9 @@ use crate::changes::{Glance, Inward, Refusal, Tried};
 use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind};
 use crate::entry::{Entry, EntryKind, View};
-use crate::event::{Channel, Envelope, Event, EventData, EventKind, Fate, Principal, Trust, Waiting};
+use crate::event::{Channel, Envelope, Event, EventData, EventKind, EventState, Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, EntityId, EventId};
-use crate::life::{Life, Standing, Waking, Window};
+use crate::life::{Activation, Life, Standing, Window};
 use crate::port::{ModelInfo, ReasoningReplay, Reply, ReplyPart, StopReason};
 use crate::run::{Ending, Usage};
 use crate::tool::ToolSpec;
@@ -75,9 +75,9 @@ fn tool(name: &str, effect: Effect) -> ToolSpec {
     }
 }
 
-fn waking(waiting: Vec<Waiting>) -> Waking {
+fn activation(waiting: Vec<Waiting>) -> Activation {
     let id = Uuid::from_u128(1);
-    Waking {
+    Activation {
         life: Life {
             agent: AgentId(id),
             epoch: 3,
@@ -113,12 +113,12 @@ fn waking(waiting: Vec<Waiting>) -> Waking {
     }
 }
 
-fn begin_with(waking: Waking) -> Cycle {
-    begin_after(waking, false)
+fn begin_with(activation: Activation) -> Cycle {
+    begin_after(activation, false)
 }
 
 /// `panicked`: the activation before it did.
-fn begin_after(waking: Waking, panicked: bool) -> Cycle {
+fn begin_after(activation: Activation, panicked: bool) -> Cycle {
     let tools = vec![
         tool(names::SKIP, Effect::Inward),
         tool(names::DONE, Effect::Inward),
@@ -139,23 +139,23 @@ fn begin_after(waking: Waking, panicked: bool) -> Cycle {
         price: None,
         rehearsal: false,
     };
-    let window = match &waking.window {
+    let window = match &activation.window {
         Window::Loaded(window) => window.clone(),
         Window::Unchanged => Vec::new(),
     };
     let (others, fresh) = (Vec::new(), CycleId(Uuid::from_u128(50)));
     let setup = Setup { tools: tools.into(), model, others, fresh, panicked };
-    Cycle::begin(waking, window, setup, at(1_000))
+    Cycle::begin(activation, window, setup, at(1_000))
 }
 
 fn begin(waiting: Vec<Waiting>) -> Cycle {
-    begin_with(waking(waiting))
+    begin_with(activation(waiting))
 }
 
-fn reply(parts: Vec<ReplyPart>) -> Thought {
+fn reply(parts: Vec<ReplyPart>) -> ModelReply {
     let verdicts = parts.iter().filter(|p| matches!(p, ReplyPart::Call { .. })).map(|_| Ok(())).collect();
     let reply = Reply { parts, native: None, usage: Usage::default(), stop: StopReason::End };
-    Thought { reply, verdicts, asked_at: at(1_995), model_ms: 5, first_ms: Some(2), attempts: 1 }
+    ModelReply { reply, verdicts, asked_at: at(1_995), model_ms: 5, first_ms: Some(2), attempts: 1 }
 }
 
 fn call(name: &str) -> ReplyPart {
@@ -230,7 +230,7 @@ fn drive(cycle: &mut Cycle) -> (Vec<Changes>, Next) {
 }
 
 fn say(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
-    cycle.thought(Ok(reply(parts)), at(2_000));
+    cycle.replied(Ok(reply(parts)), at(2_000));
     drive(cycle)
 }
 
@@ -254,13 +254,13 @@ fn a_text_without_calls_is_one_commit_that_lives_and_closes() {
     assert_eq!(cycle.lease().epoch, 4);
     let (commits, next) = say(&mut cycle, vec![text("nothing to do")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide]);
-    assert_eq!(rested(&next), (Ending::Rested, None));
+    assert_eq!(rested(&next), (Ending::Completed, None));
     let decide = &commits[0];
     assert_eq!(
         decide.entries.iter().map(|e| (e.seq, e.kind)).collect::<Vec<_>>(),
         [(1, EntryKind::Inbox), (2, EntryKind::Assistant)]
     );
-    assert!(decide.settle.iter().all(|s| matches!(s.fate, Fate::Lived { step: 0, .. })));
+    assert!(decide.settle.iter().all(|s| matches!(s.state, EventState::Processed { step: 0, .. })));
     assert_eq!(decide.settle.len(), 2);
     assert!(decide.open.is_none() && decide.run.as_ref().is_some_and(|run| run.events == 2));
 }
@@ -275,7 +275,7 @@ fn skip_as_the_only_call_of_step_0_touches_no_log() {
     assert_eq!(kinds(&commits), [CommitKind::Close]);
     let close = &commits[0];
     assert!(close.entries.is_empty() && close.run.is_none() && close.calls.is_empty());
-    assert!(matches!(&close.settle[0].fate, Fate::Skipped { reason: Some(r) } if r == "not mine"));
+    assert!(matches!(&close.settle[0].state, EventState::Skipped { reason: Some(r) } if r == "not mine"));
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn skip_beside_another_call_means_done() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     let (commits, next) = say(&mut cycle, vec![call("note"), call(names::SKIP)]);
-    assert_eq!(rested(&next), (Ending::Rested, None));
+    assert_eq!(rested(&next), (Ending::Completed, None));
     assert_eq!(commits[0].calls.len(), 2);
 }
 
@@ -303,7 +303,7 @@ fn inward_calls_are_decided_and_settled_in_one_commit() {
 fn a_refused_call_becomes_an_error_that_the_model_reads() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note"), call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note"), call("note")])), at(2_000));
     let Next::Inward(rows) = cycle.next(at(2_000)) else { panic!() };
     cycle.acted(rows.iter().map(succeeds).collect());
     let Next::Commit(_) = cycle.next(at(2_000)) else { panic!() };
@@ -346,8 +346,8 @@ fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
 }
 
 /// The waking that a crash leaves behind after these commits.
-fn after_crash(commits: &[Changes], n: u64) -> Waking {
-    let mut again = waking(vec![]);
+fn after_crash(commits: &[Changes], n: u64) -> Activation {
+    let mut again = activation(vec![]);
     let mut window = Vec::new();
     for changes in commits {
         window.extend(changes.entries.iter().cloned().map(Arc::new));
@@ -440,7 +440,7 @@ fn the_same_words_are_not_said_twice_in_one_space() {
     drive(&mut cycle);
     let mut told = Vec::new();
     for parts in [vec![call("note"), call("peek"), call("note")], vec![call("note"), call("peek")]] {
-        cycle.thought(Ok(reply(parts)), at(2_000));
+        cycle.replied(Ok(reply(parts)), at(2_000));
         let (commits, _) = drive_as(&mut cycle, &[], says);
         let outcomes = commits[0].calls.iter().map(|row| row.outcome.as_ref().unwrap().failed());
         told.push((outcomes.collect::<Vec<_>>(), commits[0].inward.says.len()));
@@ -452,9 +452,9 @@ fn the_same_words_are_not_said_twice_in_one_space() {
 fn the_last_allowed_step_is_executed_and_the_next_inbox_says_so() {
     let mut config = AgentConfig::default();
     config.limits.max_steps = 2;
-    let mut waking = waking(vec![service(1, 0)]);
-    waking.config = Arc::new(config);
-    let mut cycle = begin_with(waking);
+    let mut activation = activation(vec![service(1, 0)]);
+    activation.config = Arc::new(config);
+    let mut cycle = begin_with(activation);
     drive(&mut cycle);
     say(&mut cycle, vec![call("note")]);
     let (commits, next) = say(&mut cycle, vec![call("note")]);
@@ -480,9 +480,9 @@ fn a_call_cut_short_is_not_executed_and_the_reply_is_continued_once() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     for last in [false, true] {
-        let mut thought = reply(vec![call("fire")]);
-        thought.reply.stop = StopReason::Length;
-        cycle.thought(Ok(thought), at(2_000));
+        let mut model_reply = reply(vec![call("fire")]);
+        model_reply.reply.stop = StopReason::Length;
+        cycle.replied(Ok(model_reply), at(2_000));
         let (commits, next) = drive(&mut cycle);
         assert_eq!(commits[0].calls[0].outcome.as_ref().unwrap().status, OutcomeStatus::Error);
         match next {
@@ -497,9 +497,9 @@ fn a_call_cut_short_is_not_executed_and_the_reply_is_continued_once() {
 fn a_required_tool_is_asked_for_twice_and_no_more() {
     let mut config = AgentConfig::default();
     config.stop.require_tool = true;
-    let mut waking = waking(vec![service(1, 0)]);
-    waking.config = Arc::new(config);
-    let mut cycle = begin_with(waking);
+    let mut activation = activation(vec![service(1, 0)]);
+    activation.config = Arc::new(config);
+    let mut cycle = begin_with(activation);
     drive(&mut cycle);
     for _ in 0..2 {
         let (commits, next) = say(&mut cycle, vec![text("hello")]);
@@ -507,7 +507,7 @@ fn a_required_tool_is_asked_for_twice_and_no_more() {
         assert!(matches!(next, Next::Think(_)));
     }
     let (_, next) = say(&mut cycle, vec![text("hello")]);
-    assert_eq!(rested(&next).0, Ending::Rested);
+    assert_eq!(rested(&next).0, Ending::Completed);
 }
 
 #[test]
@@ -542,21 +542,21 @@ fn a_stop_of_the_node_gives_back_what_was_not_lived_and_parks_what_was() {
     assert!(commits[1].open.is_some());
     assert!(matches!(next, Next::Rest(Rested::Parked { .. })));
 
-    let mut unclean = waking(vec![service(1, 0)]);
+    let mut unclean = activation(vec![service(1, 0)]);
     unclean.clean = false;
     let mut cycle = begin_with(unclean);
     cycle.stop("the node stops");
     let (commits, _) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
-    assert!(!commits[1].blame && commits[1].settle[0].fate == Fate::Waiting);
+    assert!(!commits[1].blame && commits[1].settle[0].state == EventState::Waiting);
 }
 
 #[test]
 fn a_mind_is_what_the_model_would_be_sent_and_changes_nothing() {
     let asleep = begin(vec![]).mind(at(2_000));
     assert_eq!((asleep.inbox.is_none(), asleep.events, asleep.layers.len()), (true, 0, 1));
-    let waking = begin(vec![service(1, 0), service(2, 0)]);
-    let mind = waking.mind(at(2_000));
+    let activation = begin(vec![service(1, 0), service(2, 0)]);
+    let mind = activation.mind(at(2_000));
     assert_eq!((mind.events, mind.prompt.items.len()), (2, 2), "inbox, workspace");
     assert!(mind.cut_to < mind.cut_above && mind.cut_above < 100_000);
     let mut cycle = begin(vec![service(1, 0)]);

@@ -56,20 +56,20 @@ impl Who {
     }
 
     /// What is known of a model that the config names; `None` is the agent's own.
-    pub(super) fn model(&self, voice: Option<&str>) -> &ModelInfo {
-        let other = voice.and_then(|voice| self.setup.others.iter().find(|(name, _)| name == voice));
+    pub(super) fn model(&self, model: Option<&str>) -> &ModelInfo {
+        let other = model.and_then(|model| self.setup.others.iter().find(|(name, _)| name == model));
         other.map_or(&self.setup.model, |(_, info)| info)
     }
 
     /// Room for entries with that model, beside `shown` bytes that are sent and never kept.
-    pub(super) fn budget(&self, voice: Option<&str>, shown: usize) -> Budget {
-        let model = self.model(voice);
+    pub(super) fn budget(&self, model: Option<&str>, shown: usize) -> Budget {
+        let model = self.model(model);
         Budget::of(model.context_window, model.max_output, self.fixed_tokens, tokens::at_most(shown))
     }
 
     /// Bytes of events that may be shown at once: a quarter of the window.
-    pub(super) fn batch_bytes(&self, voice: Option<&str>) -> usize {
-        batch_bytes(self.model(voice))
+    pub(super) fn batch_bytes(&self, model: Option<&str>) -> usize {
+        batch_bytes(self.model(model))
     }
 }
 

@@ -11,13 +11,13 @@ use crate::update::{Topic, Update};
 
 /// An update on its way to its listeners, with what the first of them made of it for all.
 #[derive(Debug)]
-pub struct Told {
+pub struct Published {
     update: Arc<Update>,
     number: u64,
     encoded: OnceLock<Bytes>,
 }
 
-impl Told {
+impl Published {
     /// Nobody has encoded it yet. `number` is its place among all that the bus was told.
     pub fn new(update: Arc<Update>, number: u64) -> Self {
         Self { update, number, encoded: OnceLock::new() }
@@ -34,7 +34,7 @@ impl Told {
     }
 }
 
-impl Deref for Told {
+impl Deref for Published {
     type Target = Update;
 
     fn deref(&self) -> &Update {
@@ -44,9 +44,9 @@ impl Deref for Told {
 
 /// What a listener gets.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum Delivered {
     /// An update, in the order of publishing.
-    Update(Arc<Told>),
+    Update(Arc<Published>),
     /// The listener was too slow: this many updates are gone.
     Missed(u64),
 }
@@ -54,15 +54,15 @@ pub enum Heard {
 /// One subscription; dropping it ends it.
 pub trait Listener: Send {
     /// The next update; `None` once the bus is closed.
-    fn next(&mut self) -> BoxFuture<'_, Option<Heard>>;
+    fn next(&mut self) -> BoxFuture<'_, Option<Delivered>>;
 }
 
 /// Publishes and subscribes. A slow listener loses, never blocks.
 pub trait Bus: Send + Sync {
-    /// Tells everyone who watches one of `topics`, and whoever watches [`Topic::House`]; returns at once.
+    /// Tells everyone who watches one of `topics`, and whoever watches [`Topic::Server`]; returns at once.
     fn publish(&self, topics: &[Topic], update: Arc<Update>);
     /// How many updates it was told so far: the number of the last one.
-    fn told(&self) -> u64;
+    fn published(&self) -> u64;
     /// Watches a topic from now on.
     fn subscribe(&self, topic: Topic) -> Box<dyn Listener>;
     /// How many watch it.

@@ -5,16 +5,16 @@ use jiff::Timestamp;
 
 use super::{BoxFuture, StoreError};
 use crate::call::{CallRow, Outcome};
-use crate::changes::Echo;
+use crate::changes::Notifications;
 use crate::id::{AgentId, CallId, RootId};
 
 /// What came of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finish {
     /// Recorded; the agent that waits for it is due now.
-    Awaited(AgentId, Echo),
+    Awaited(AgentId, Notifications),
     /// Recorded as an event of its own, since the cycle does not wait any more.
-    Late(AgentId, Echo),
+    Late(AgentId, Notifications),
     /// It had an outcome already; nothing was written.
     Already,
 }

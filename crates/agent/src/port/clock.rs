@@ -1,4 +1,4 @@
-//! The only sources of time and novelty.
+//! The only sources of time and entropy.
 
 use std::time::Duration;
 

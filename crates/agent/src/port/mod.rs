@@ -11,20 +11,20 @@ mod registry;
 mod store;
 mod tool;
 
-pub use bus::{Bus, Heard, Listener, Told};
+pub use bus::{Bus, Delivered, Listener, Published};
 pub use calls::{CallError, Calls, Detached, Finish, FinishedCall};
 pub use clock::{Clock, Ids};
 pub use futures_core::future::BoxFuture;
 pub use futures_core::stream::BoxStream;
 pub use lookup::{Lookup, Messages};
 pub use model::{
-    Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, Price, ReasoningReplay, Reply,
-    ReplyPart, StopReason, Voices, Wait,
+    Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, Price, ReasoningReplay,
+    Reply, ReplyPart, StopReason, TimeoutKind,
 };
 pub use reader::{AgentCard, CommitRow, Happening, InboxRow, LastRun, Page, PageRequest, Reader, Totals};
 pub use registry::{
     CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
     Registry, RegistryError, SentAgain, SpaceChange,
 };
-pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Waken};
-pub use tool::{Done, Hands, Tool, ToolError, ToolSpec, Toolbox, specs};
+pub use store::{Accept, Accepted, Due, RequestKey, Store, StoreError, Wakeup};
+pub use tool::{Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};

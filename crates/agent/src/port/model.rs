@@ -1,4 +1,4 @@
-//! A voice: one streaming method. Deltas out, at the end a complete reply, or an error whose
+//! A model: one streaming method. Deltas out, at the end a complete reply, or an error whose
 //! variants are chosen by what the caller does next.
 
 use std::any::Any;
@@ -135,7 +135,7 @@ pub struct Reply {
 
 /// Which time-out ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum TimeoutKind {
     /// Connecting.
     Connect,
     /// The first byte.
@@ -146,7 +146,7 @@ pub enum Wait {
     Total,
 }
 
-impl Wait {
+impl TimeoutKind {
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -190,7 +190,7 @@ pub enum ModelError {
     Network(String),
     /// A time-out ran out.
     #[error("{} time-out", .0.as_str())]
-    TimedOut(Wait),
+    TimedOut(TimeoutKind),
     /// The stream ended without its end: nothing of it counts.
     #[error("the stream was cut: {0}")]
     Cut(String),
@@ -300,7 +300,7 @@ impl ModelError {
     }
 }
 
-/// Encoded fragments that a voice keeps for one warm agent; opaque to everyone else. An empty memo
+/// Encoded fragments that a model keeps for one warm agent; opaque to everyone else. An empty memo
 /// is always valid.
 #[derive(Default)]
 pub struct Memo(pub Option<Box<dyn Any + Send>>);
@@ -317,11 +317,11 @@ pub struct ModelRequest<'a> {
     pub prompt: &'a Prompt,
     /// Encoded fragments of earlier requests of the same agent.
     pub memo: &'a mut Memo,
-    /// Only `connect` is the voice's to keep; the runtime keeps the others.
+    /// Only `connect` is the model's to keep; the runtime keeps the others.
     pub timeouts: &'a ModelTimeouts,
 }
 
-/// A voice.
+/// A model.
 pub trait Model: Send + Sync {
     /// What is known of it.
     fn info(&self) -> &ModelInfo;
@@ -330,8 +330,8 @@ pub trait Model: Send + Sync {
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>>;
 }
 
-/// All voices that a server knows.
-pub trait Voices: Send + Sync {
-    /// The voice of that name; the server's default for `None`.
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
+/// All models that a server knows.
+pub trait Models: Send + Sync {
+    /// The model of that name; the server's default for `None`.
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError>;
 }

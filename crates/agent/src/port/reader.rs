@@ -12,7 +12,7 @@ use crate::changes::CommitKind;
 use crate::config::AgentConfig;
 use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
-use crate::event::{Event, Fate, Stage};
+use crate::event::{Event, EventProgress, EventState};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
 use crate::life::{Facts, OpenCycle, RestReason, Resting, Standing};
 use crate::run::{Ending, Run, Usage};
@@ -119,9 +119,9 @@ pub struct InboxRow {
     /// The event.
     pub event: Event,
     /// Its one state.
-    pub fate: Fate,
+    pub state: EventState,
     /// How far it has come.
-    pub stage: Stage,
+    pub progress: EventProgress,
     /// The cycle that has taken or lived it.
     pub cycle: Option<CycleId>,
     /// That cycle's ordinal: the one that its run has, or will have.
@@ -235,7 +235,7 @@ pub trait Reader: Send + Sync {
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
     /// What a cycle said, in order.
     fn said_in(&self, cycle: CycleId) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// An agent's ledger, newest first; of one state where named (as [`Fate::as_str`]).
+    /// An agent's ledger, newest first; of one state where named (as [`EventState::as_str`]).
     fn inbox(
         &self,
         agent: AgentId,

@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{BoxFuture, RequestKey, StoreError, Waken};
+use super::{BoxFuture, RequestKey, StoreError, Wakeup};
 use crate::call::CallRow;
-use crate::changes::Echo;
+use crate::changes::Notifications;
 use crate::config::{AgentConfig, BadConfig, WakeOn};
 use crate::entity::{Entity, Space};
 use crate::id::{AgentId, CallId, CredentialId, CycleId, EntityId, EventId, SpaceId};
@@ -94,16 +94,16 @@ pub struct CanceledCall {
     /// Its row, with the outcome that its agent reads.
     pub call: CallRow,
     /// What to tell on.
-    pub echo: Echo,
+    pub echo: Notifications,
 }
 
 /// What came of sending an event again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SentAgain {
     /// It was dead or held and waits (again), its attempts begin anew.
-    Waits(Option<Waken>),
+    Waits(Option<Wakeup>),
     /// It was lived or skipped: this new event, which cites it, waits.
-    Anew(EventId, Option<Waken>),
+    Anew(EventId, Option<Wakeup>),
     /// The request's key was answered before; nothing was written.
     Before(EventId),
     /// The request's key was used for another body.

@@ -10,11 +10,11 @@
 use jiff::Timestamp;
 
 use super::{BoxFuture, Denial};
-pub use crate::changes::Waken;
-use crate::changes::{Changes, CommitOutcome, Echo, News};
+pub use crate::changes::Wakeup;
+use crate::changes::{Changes, CommitOutcome, News, Notifications};
 use crate::event::Event;
 use crate::id::{AgentId, CredentialId};
-use crate::life::{Lease, Waking};
+use crate::life::{Activation, Lease};
 use crate::space::{Message, NewMessage};
 
 /// Idempotency of a request (`Idempotency-Key`), kept for ever.
@@ -45,7 +45,7 @@ pub enum Accepted {
         /// The message as stored, for [`Accept::Say`].
         message: Option<Message>,
         /// Agents that have something to do; signal them.
-        wake: Vec<Waken>,
+        wake: Vec<Wakeup>,
     },
     /// It was accepted before; nothing was written, nobody is woken.
     Duplicate {
@@ -117,7 +117,7 @@ pub trait Store: Send + Sync {
         agent: AgentId,
         now: Timestamp,
         known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Option<Activation>, StoreError>>;
 
     /// The one write path of a life. With [`crate::changes::CommitKind::Open`] the lease's epoch is
     /// the one that the commit makes (the life row must stand at one less); else it must be the life
@@ -126,7 +126,7 @@ pub trait Store: Send + Sync {
         &self,
         lease: Lease,
         changes: Changes,
-    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>>;
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>>;
 
     /// What the world did meanwhile, with what is behind it; `None` where the lease is lost. The facts are left
     /// out where they are still those of `known_facts` ([`crate::life::Facts::known`]).
@@ -142,5 +142,5 @@ pub trait Store: Send + Sync {
 
     /// Turns due plans into events and lets go what was held long enough, at most `limit` together, and fewer
     /// where that would keep others from the store; what is left is due at once. Returns whom to signal.
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>>;
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>>;
 }

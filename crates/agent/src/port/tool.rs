@@ -13,7 +13,7 @@ use crate::life::Facts;
 pub use crate::tool::ToolSpec;
 
 /// Where a call happens, and what an inward tool may look at.
-pub struct Hands<'a> {
+pub struct ToolContext<'a> {
     /// Who calls.
     pub agent: AgentId,
     /// In which cycle.
@@ -70,7 +70,8 @@ pub trait Tool: Send + Sync {
     /// string counts as `{}`.
     fn check(&self, arguments: &str) -> Result<Value, String>;
     /// Does it. `arguments` have passed `check`.
-    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>>;
+    fn call<'a>(&'a self, arguments: Value, hands: ToolContext<'a>)
+    -> BoxFuture<'a, Result<Done, ToolError>>;
 }
 
 /// What the tools are that an agent with this list of names has, in a stable order. Without a list it has those

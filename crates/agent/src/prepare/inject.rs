@@ -27,7 +27,7 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
             chosen.extend(oldest.iter().filter(fresh));
         }
     }
-    if situation.lived && !situation.wary {
+    if situation.lived && !situation.suspect {
         let peeked = situation.peek.min(limits::PEEK_MAX) as usize;
         chosen.extend(oldest.iter().filter(fresh).take(peeked));
     }
@@ -45,7 +45,7 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
 /// Before anything is lived the batch is what the step is about; only an interruption adds to it.
 fn wanted(situation: &Situation<'_>) -> bool {
     let awareness = situation.config.awareness;
-    if situation.wary {
+    if situation.suspect {
         return situation.held_back;
     }
     if !situation.lived {
@@ -99,7 +99,10 @@ mod tests {
         for (lived, held_back, expected) in [(false, false, 0), (true, false, 0), (true, true, 1)] {
             let prepared = check(
                 &json!({"awareness": "interrupt"}),
-                |s| (s.lived, s.held_back, s.interrupted, s.wary, s.peek) = (lived, held_back, true, true, 1),
+                |s| {
+                    (s.lived, s.held_back, s.interrupted, s.suspect, s.peek) =
+                        (lived, held_back, true, true, 1)
+                },
                 &waits,
             );
             assert_eq!((prepared.inject.len(), prepared.layers.len()), (expected, 0), "lived: {lived}");

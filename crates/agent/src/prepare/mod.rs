@@ -1,5 +1,5 @@
 //! What is decided before each step: what the model is shown besides,
-//! which tools may be called, whose voice answers, and what of the log it is sent.
+//! which tools may be called, whose model answers, and what of the log it is sent.
 //!
 //! One pure function of config, cycle, step and what waits, over policies that each know one thing.
 //! None of them knows how a step is thought, committed or retried.
@@ -57,7 +57,7 @@ pub struct Situation<'a> {
     /// Whether the generation of this very step was aborted for news.
     pub interrupted: bool,
     /// Whether nothing new is to be let in, but for what a call was held back for.
-    pub wary: bool,
+    pub suspect: bool,
     /// Events that the agent asked to see (`peek_inbox`).
     pub peek: u32,
     /// What the last preview has shown.
@@ -81,7 +81,7 @@ pub struct Situation<'a> {
     /// The cycle in hand, where something of it is lived.
     pub cycle: Option<CycleId>,
     /// Which model answered last in this cycle (`None` inside: the agent's own).
-    pub last_voice: Option<&'a Option<String>>,
+    pub last_model: Option<&'a Option<String>>,
     /// Room for the window with that model (`None`: the agent's own).
     pub budget: &'a dyn Fn(Option<&str>) -> Budget,
     /// Now.
@@ -112,7 +112,7 @@ pub struct Prepared {
     /// Whether the model is made to call one.
     pub choice: ToolChoice,
     /// Who answers; `None` is the agent's own model.
-    pub voice: Option<String>,
+    pub model: Option<String>,
     /// Another view of the log, to be committed before anything is shown.
     pub view: Option<View>,
 }
@@ -181,7 +181,7 @@ mod tests {
             lived: true,
             held_back: false,
             interrupted: false,
-            wary: false,
+            suspect: false,
             peek: 0,
             previewed: Glimpse::default(),
             fallback: None,
@@ -193,7 +193,7 @@ mod tests {
             view: &view,
             window: &[],
             cycle: None,
-            last_voice: None,
+            last_model: None,
             budget: &budget,
             now: Timestamp::UNIX_EPOCH,
         };

@@ -1,4 +1,4 @@
-//! Whose voice answers this step.
+//! Whose model answers this step.
 
 use super::{Prepared, Situation};
 
@@ -6,12 +6,12 @@ use super::{Prepared, Situation};
 /// fits decides; where none does, the agent's own model thinks.
 pub(super) fn choose(situation: &Situation<'_>, prepared: &mut Prepared) {
     if let Some(fallback) = situation.fallback {
-        prepared.voice = Some(fallback.to_owned());
+        prepared.model = Some(fallback.to_owned());
         return;
     }
     let tokens = situation.tokens();
     let route = situation.config.routing.iter().find(|route| route.fits(situation.step, tokens));
-    prepared.voice = route.map(|route| route.model.clone());
+    prepared.model = route.map(|route| route.model.clone());
 }
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ mod tests {
             {"above_tokens": 1_000, "model": "large/one"},
             {"from": 5, "model": "last/one"},
         ]});
-        let voice = |step| check(&config, |s| s.step = step, &Unread::default()).voice;
-        assert_eq!(voice(0).as_deref(), Some("small/one"));
-        assert_eq!(voice(1), None);
-        assert_eq!(voice(6).as_deref(), Some("last/one"));
+        let model = |step| check(&config, |s| s.step = step, &Unread::default()).model;
+        assert_eq!(model(0).as_deref(), Some("small/one"));
+        assert_eq!(model(1), None);
+        assert_eq!(model(6).as_deref(), Some("last/one"));
     }
 }

@@ -6,13 +6,13 @@ use crate::entry::View;
 use crate::view;
 
 pub(super) fn fit(situation: &Situation<'_>, prepared: &mut Prepared) {
-    let budget = (situation.budget)(prepared.voice.as_deref());
+    let budget = (situation.budget)(prepared.model.as_deref());
     if let Some(cut) = view::cut(situation.view, situation.window, budget, situation.cycle) {
         prepared.view = Some(cut);
         return;
     }
     let Some(head) = situation.window.last().map(|entry| entry.seq) else { return };
-    let changed = situation.lived && situation.last_voice.is_some_and(|last| *last != prepared.voice);
+    let changed = situation.lived && situation.last_model.is_some_and(|last| *last != prepared.model);
     if changed && situation.view.reasoning_from <= head {
         let view = situation.view;
         prepared.view = Some(View { rev: view.rev + 1, reasoning_from: head + 1, ..view.clone() });
@@ -51,7 +51,7 @@ mod tests {
         let window: &'static [Arc<Entry>] = Box::leak(Box::new(window));
         let view = |last: &Option<String>| {
             let last: &'static Option<String> = Box::leak(Box::new(last.clone()));
-            check(&config, |s| (s.window, s.last_voice) = (window, Some(last)), &Unread::default()).view
+            check(&config, |s| (s.window, s.last_model) = (window, Some(last)), &Unread::default()).view
         };
         assert_eq!(view(&own).map(|view| (view.rev, view.reasoning_from)), Some((1, 3)));
         assert_eq!(view(&other), None);

@@ -22,7 +22,7 @@ pub(crate) enum Stamp {
 
 /// One file, read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     /// Where it is.
     pub(crate) path: PathBuf,
     /// The file as people know it.
@@ -76,13 +76,13 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 /// Reads all files that were found. Of two with one name neither is taken.
-pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<Found> {
-    let read = |(path, stamp): (&PathBuf, &Stamp)| Found {
+pub(crate) fn load(stamps: &BTreeMap<PathBuf, Stamp>, vet: &Vet<'_>) -> Vec<FoundFile> {
+    let read = |(path, stamp): (&PathBuf, &Stamp)| FoundFile {
         path: path.clone(),
         file: shown(path),
         read: read_as(path, stamp, vet),
     };
-    let mut all: Vec<Found> = stamps.iter().map(read).collect();
+    let mut all: Vec<FoundFile> = stamps.iter().map(read).collect();
     refuse_doubles(&mut all);
     all
 }
@@ -119,7 +119,7 @@ fn bytes(path: &Path, stamp: &Stamp, file: &str) -> Result<Vec<u8>, Vec<Problem>
     Ok(bytes)
 }
 
-fn refuse_doubles(all: &mut [Found]) {
+fn refuse_doubles(all: &mut [FoundFile]) {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for agent in all.iter().filter_map(|found| found.read.as_ref().ok()) {
         files.entry(agent.name.clone()).or_default().push(agent.file.clone());
@@ -151,7 +151,7 @@ mod tests {
         dir
     }
 
-    fn load_all(dir: &Path) -> Vec<Found> {
+    fn load_all(dir: &Path) -> Vec<FoundFile> {
         load(&scan(dir).unwrap().unwrap(), &|_| Vec::new())
     }
 

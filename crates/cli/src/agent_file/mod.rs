@@ -7,10 +7,10 @@ mod vet;
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
 use agent::limits;
-use scenario::yaml::{self, Is, Node};
+use scenario::yaml::{self, Is, YamlNode};
 use serde_json::{Map, Value};
 
-pub(crate) use folder::{Found, Stamp, load, read_one, scan, shown};
+pub(crate) use folder::{FoundFile, Stamp, load, read_one, scan, shown};
 pub(crate) use vet::{Vetting, unknown_tools};
 
 /// Keys that a file has besides those of a config: what they are, and what holds without them.
@@ -129,7 +129,7 @@ fn parts(text: &str) -> Result<(&str, &str), (Option<usize>, String)> {
 
 struct Judging<'a> {
     file: &'a str,
-    read: &'a Node,
+    read: &'a YamlNode,
     problems: Vec<Problem>,
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use agent::config::AgentConfig;
-use agent::port::{Toolbox, Voices};
+use agent::port::{Models, Toolbox};
 
-/// A server's voices and tools.
+/// A server's models and tools.
 #[derive(Clone)]
 pub(crate) struct Vetting {
     /// Which models there are.
-    pub(crate) voices: Arc<dyn Voices>,
+    pub(crate) models: Arc<dyn Models>,
     /// Which tools there are.
     pub(crate) toolbox: Arc<dyn Toolbox>,
 }
@@ -19,7 +19,7 @@ impl Vetting {
     pub(crate) fn judge(&self, config: &AgentConfig) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         for (key, model) in config.named_models() {
-            if let Err(error) = self.voices.voice(Some(model)) {
+            if let Err(error) = self.models.model(Some(model)) {
                 problems.push((key, format!("`{key}` names `{model}`: {error}")));
             }
         }

@@ -4,11 +4,11 @@
 use std::io::Read;
 use std::path::Path;
 
-use agent::config::{AgentConfig, KEYS, Kind};
+use agent::config::{AgentConfig, KEYS, ValueKind};
 use agent::life::Standing;
 use agent::limits;
 use serde_json::{Map, Value, json};
-use server::api::{Agent, NewAgent, NewMember};
+use server::api::{Agent, NewAgentJson, NewMember};
 
 use crate::args::{AgentsArgs, AgentsVerb, CreateArgs};
 use crate::client::{Client, segment, typed};
@@ -103,8 +103,11 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
             config.insert(key.to_owned(), Value::from(value.as_str()));
         }
     }
-    let body =
-        NewAgent { name: args.name, display_name: args.display_name, config: Some(Value::Object(config)) };
+    let body = NewAgentJson {
+        name: args.name,
+        display_name: args.display_name,
+        config: Some(Value::Object(config)),
+    };
     let answer = client.post("/v1/agents", &body, None).await?;
     let made: Agent = typed("/v1/agents", answer.clone())?;
     if let Some(space) = &args.space {
@@ -238,7 +241,7 @@ fn parsed(default: Option<&Value>, key: &str, text: &str) -> Value {
 }
 
 fn is_gates(key: &str) -> bool {
-    KEYS.iter().any(|known| known.name == key && known.kind == Kind::Gates)
+    KEYS.iter().any(|known| known.name == key && known.kind == ValueKind::Gates)
 }
 
 fn listed(text: &str) -> Value {

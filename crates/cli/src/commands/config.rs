@@ -77,7 +77,7 @@ async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
 }
 
 /// One key as a row: what it is called, and what there is to say about it.
-type Row = Vec<(&'static str, String)>;
+type ConfigRow = Vec<(&'static str, String)>;
 
 fn keys(screen: &Screen, args: KeysArgs) {
     let rows = if args.agent { of_agents() } else { of_server() };
@@ -102,7 +102,7 @@ fn keys(screen: &Screen, args: KeysArgs) {
     }
 }
 
-fn markdown(screen: &Screen, rows: &[Row]) {
+fn markdown(screen: &Screen, rows: &[ConfigRow]) {
     let Some(first) = rows.first() else { return };
     let heads: Vec<&str> = first.iter().map(|(head, _)| *head).collect();
     screen.line(&format!("| {} |", heads.join(" | ")));
@@ -116,7 +116,7 @@ fn markdown(screen: &Screen, rows: &[Row]) {
     }
 }
 
-fn of_server() -> Vec<Row> {
+fn of_server() -> Vec<ConfigRow> {
     let row = |key: &crate::settings::keys::Key| {
         vec![
             ("key", key.name.to_owned()),
@@ -130,7 +130,7 @@ fn of_server() -> Vec<Row> {
     KEYS.iter().map(row).collect()
 }
 
-fn of_agents() -> Vec<Row> {
+fn of_agents() -> Vec<ConfigRow> {
     let row = |name: &str, kind: String, default: String, bound: String, live: &str, doc: &str| {
         vec![
             ("key", name.to_owned()),

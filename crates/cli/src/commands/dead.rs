@@ -1,10 +1,10 @@
 //! `viv dead` and `viv cancel`: single events of an inbox, listed, shown, sent again, given up, taken
 //! back; single calls taken back.
 
-use agent::event::{EventData, Fate, Principal, Trust};
+use agent::event::{EventData, EventState, Principal, Trust};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use server::api::{Agent, Call, EventAccepted, LoggedEvent, Ready};
+use server::api::{Agent, Call, EventAccepted, LoggedEvent, ReadyJson};
 
 use crate::args::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 use crate::client::{Client, segment, typed};
@@ -78,7 +78,7 @@ async fn list(client: &Client, screen: &Screen, wanted: Option<&str>) -> Result<
     let agents = match wanted {
         Some(_) => vec![target::agent(client, wanted).await?],
         // Where nothing is dead no inbox needs to be asked for.
-        None if client.get_as::<Ready>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
+        None if client.get_as::<ReadyJson>("/v1/ready").await?.totals.dead == 0 => Vec::new(),
         None => all(client).await?,
     };
     let mut rows = Vec::new();
@@ -107,8 +107,8 @@ async fn all(client: &Client) -> Result<Vec<Agent>> {
 }
 
 fn dead_row(screen: &Screen, agent: &Agent, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
-    let why = match &event.fate {
-        Fate::Dead { reason } => reason.as_str(),
+    let why = match &event.state {
+        EventState::Dead { reason } => reason.as_str(),
         other => other.as_str(),
     };
     vec![
@@ -134,10 +134,10 @@ async fn show(client: &Client, screen: &Screen, one: &OneEvent) -> Result<()> {
         ("event", event.id.0.clone()),
         ("when", event.at.to_string()),
         ("kind", event.kind.as_str().to_owned()),
-        ("state", event.fate.as_str().to_owned()),
+        ("state", event.state.as_str().to_owned()),
         ("from", from(&event)),
     ];
-    if let Fate::Dead { reason } = event.fate {
+    if let EventState::Dead { reason } = event.state {
         pairs.push(("why", reason));
     }
     if let Some(old) = event.cites {

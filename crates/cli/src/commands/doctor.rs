@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent::port::{ModelError, Wait};
+use agent::port::{ModelError, TimeoutKind};
 use jiff::Timestamp;
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
-use server::api::{Ready, Whoami};
+use server::api::{ReadyJson, Whoami};
 use storage::sqlite::{self, UpkeepError};
 
 use crate::args::{Global, ModelArgs};
@@ -17,10 +17,10 @@ use crate::client::Client;
 use crate::commands::upkeep;
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
+use crate::model;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::settings::Settings;
-use crate::voice;
 
 /// Free space below which the store will soon be full, and below which that may come, in bytes.
 const ROOM_FAIL: u64 = 64 << 20;
@@ -213,7 +213,7 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         Err(failure) if failure.code == "no_server" && !running => return (vec![none()], None),
         Err(failure) => return (vec![Check::of("server", failure)], None),
     };
-    let ready: Ready = match client.get_as("/v1/ready").await {
+    let ready: ReadyJson = match client.get_as("/v1/ready").await {
         Ok(ready) => ready,
         // A stale credential file after a crash is no fault of anything that runs.
         Err(failure)
@@ -286,7 +286,7 @@ fn apart(torn: &[String]) -> Option<Check> {
     Some(Check::new("agents", Verdict::Fail, detail).hint(hint))
 }
 
-fn answering(client: &Client, ready: &Ready) -> Check {
+fn answering(client: &Client, ready: &ReadyJson) -> Check {
     let ours = env!("CARGO_PKG_VERSION");
     let url = client.url();
     if !ready.ready {
@@ -323,7 +323,7 @@ async fn local_servers() -> Check {
 /// The model that `viv up` would take with these arguments, asked for a word. `theirs` is the one
 /// of the running server, which may have keys and addresses that are not known here.
 async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
-    let chosen = match voice::choose(settings, Arc::new(SystemClock::new())).await {
+    let chosen = match model::choose(settings, Arc::new(SystemClock::new())).await {
         Ok(chosen) => chosen,
         Err(failure) => return vec![Check::of("model", failure)],
     };
@@ -350,9 +350,9 @@ async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
         Check::new("window", Verdict::Warn, format!("{window} tokens, assumed"))
             .hint("say it with --context-window if it is another")
     };
-    let answered = match asking::ask(&*chosen.voices, asking::WAIT).await {
+    let answered = match asking::ask(&*chosen.models, asking::WAIT).await {
         Ok(()) => Check::new("model", Verdict::Ok, format!("{name} answers ({})", chosen.why)),
-        Err(ModelError::TimedOut(Wait::FirstByte)) => Check::new(
+        Err(ModelError::TimedOut(TimeoutKind::FirstByte)) => Check::new(
             "model",
             Verdict::Fail,
             format!("{name} says nothing within {} s", asking::WAIT.as_secs()),

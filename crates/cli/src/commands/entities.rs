@@ -1,7 +1,7 @@
 //! `viv entities`: people and agents by name, and the keys of people.
 
 use serde_json::{Value, json};
-use server::api::{Entity, Key, NewEntity, NewKey};
+use server::api::{EntityJson, KeyJson, NewEntity, NewKey};
 
 use crate::args::{EntitiesArgs, EntitiesVerb};
 use crate::client::{Client, segment, typed};
@@ -34,7 +34,7 @@ async fn list(client: &Client, screen: &Screen, kind: Option<&str>) -> Result<()
         screen.json_line(&json!({"entities": rows}));
         return Ok(());
     }
-    let entities: Vec<Entity> = typed("/v1/entities", Value::Array(rows))?;
+    let entities: Vec<EntityJson> = typed("/v1/entities", Value::Array(rows))?;
     if entities.is_empty() {
         screen.line("no such entities");
         return Ok(());
@@ -62,7 +62,7 @@ async fn add(client: &Client, screen: &Screen, body: &NewEntity) -> Result<()> {
         screen.json_line(&answer);
         return Ok(());
     }
-    let made: Entity = typed("/v1/entities", answer)?;
+    let made: EntityJson = typed("/v1/entities", answer)?;
     screen.line(&screen.clean_line(&format!("added `{}` ({})", made.name, made.id)));
     screen.note(&screen.clean_line(&format!(
         "next: `viv spaces add SPACE {0}`, and `viv entities key {0}` for a key",
@@ -79,7 +79,7 @@ async fn key(client: &Client, screen: &Screen, name: &str, label: Option<String>
         screen.json_line(&answer);
         return Ok(());
     }
-    let key: Key = typed(&path, answer)?;
+    let key: KeyJson = typed(&path, answer)?;
     screen.line(&screen.clean_line(&key.key));
     screen.note(&screen.clean_line(&format!(
         "The key of `{name}`, shown this once and stored only hashed. Use it with VIV_URL={} and VIV_KEY.",

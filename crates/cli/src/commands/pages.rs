@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap_complete::aot;
 use serde_json::json;
-use server::api::Ready;
+use server::api::ReadyJson;
 
 use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::client::Client;
@@ -15,7 +15,7 @@ use crate::output::Screen;
 /// `viv open`.
 pub(crate) async fn open(client: Client, screen: Screen) -> Result<Exit> {
     // An address at which nobody answers is none.
-    let _: Ready = client.get_as("/v1/ready").await?;
+    let _: ReadyJson = client.get_as("/v1/ready").await?;
     let url = client.url();
     let document = format!("{url}/openapi.json");
     if screen.json {

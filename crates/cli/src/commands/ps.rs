@@ -1,7 +1,7 @@
 //! `viv ps`: all agents and what they do.
 
 use serde_json::{Value, json};
-use server::api::{Agent, Ready};
+use server::api::{Agent, ReadyJson};
 
 use crate::client::{Client, typed};
 use crate::commands::top::tokens_of;
@@ -16,7 +16,7 @@ const SHOWN: usize = 1_000;
 
 /// Lists them.
 pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
-    let ready: Ready = client.get_as("/v1/ready").await?;
+    let ready: ReadyJson = client.get_as("/v1/ready").await?;
     let default = ready.model.map_or_else(|| "-".to_owned(), |model| model.name);
     // Their configs are for scripts: of very many agents they are most of the bytes.
     let (path, most) = if screen.json { ("/v1/agents", MOST) } else { ("/v1/agents?brief=true", SHOWN) };

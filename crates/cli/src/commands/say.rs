@@ -12,7 +12,7 @@ use crate::api::Lived;
 use crate::args::SayArgs;
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
-use crate::lived::{self, Watch};
+use crate::lived::{self, AgentWatch};
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
@@ -43,7 +43,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
         .hint("leave out --wait, or use the admin key"));
     }
     let agent = place.agent(args.agent.as_deref())?;
-    let mut watch = Watch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
+    let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
     lived::post(&client, &place, id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
     let lived = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await;
@@ -81,8 +81,8 @@ pub(crate) fn is_rehearsal(model: &str) -> bool {
 fn note(name: &str, lived: &Lived) -> Option<String> {
     let because = lived.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match lived.ending {
-        Ending::Rested if lived.replies.is_empty() => Some(format!("({name} read it and said nothing)")),
-        Ending::Rested => None,
+        Ending::Completed if lived.replies.is_empty() => Some(format!("({name} read it and said nothing)")),
+        Ending::Completed => None,
         Ending::Skipped => Some(format!("({name} let it pass{because})")),
         Ending::Exhausted => Some(format!("({name} was cut off{because})")),
         Ending::Canceled => Some(format!("(canceled{because})")),
@@ -134,7 +134,7 @@ mod tests {
         let lived = Lived {
             message_id: MessageId(Uuid::from_u128(1)),
             cycle_id: Some(CycleId(Uuid::from_u128(2))),
-            ending: Ending::Rested,
+            ending: Ending::Completed,
             replies: Vec::new(),
             reply: None,
             reason: None,
@@ -142,7 +142,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&lived).unwrap(),
-            r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"rested","replies":[],"reply":null}"#
+            r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"completed","replies":[],"reply":null}"#
         );
         assert_eq!(note("ada", &lived).unwrap(), "(ada read it and said nothing)");
         assert!(is_rehearsal("rehearsal") && is_rehearsal("rehearsal/one") && !is_rehearsal("openai/x"));

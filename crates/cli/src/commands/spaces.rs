@@ -2,7 +2,7 @@
 
 use agent::config::WakeOn;
 use serde_json::{Value, json};
-use server::api::{Member, Message, NewMember, NewSpace, Space};
+use server::api::{MemberJson, MessageJson, NewMember, NewSpaceJson, SpaceJson};
 
 use crate::args::{OpenSpaceArgs, ReadArgs, SpacesArgs, SpacesVerb};
 use crate::client::{Client, segment, typed};
@@ -43,7 +43,7 @@ async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
         screen.json_line(&json!({"spaces": rows}));
         return Ok(());
     }
-    let spaces: Vec<Space> = typed("/v1/spaces", Value::Array(rows))?;
+    let spaces: Vec<SpaceJson> = typed("/v1/spaces", Value::Array(rows))?;
     if spaces.is_empty() {
         screen.line("no spaces");
         return Ok(());
@@ -64,7 +64,7 @@ async fn list(client: &Client, screen: &Screen, all: bool) -> Result<()> {
     Ok(())
 }
 
-fn state(space: &Space) -> &'static str {
+fn state(space: &SpaceJson) -> &'static str {
     match (space.closed, space.wake_on) {
         (true, _) => "closed",
         (false, WakeOn::All) => "open",
@@ -74,13 +74,13 @@ fn state(space: &Space) -> &'static str {
 
 async fn open(client: &Client, screen: &Screen, args: OpenSpaceArgs) -> Result<()> {
     let OpenSpaceArgs { name, display_name, description, wake_on, members } = args;
-    let body = NewSpace { name, display_name, description, wake_on, members };
+    let body = NewSpaceJson { name, display_name, description, wake_on, members };
     let answer = client.post("/v1/spaces", &body, None).await?;
     if screen.json {
         screen.json_line(&answer);
         return Ok(());
     }
-    let space: Space = typed("/v1/spaces", answer)?;
+    let space: SpaceJson = typed("/v1/spaces", answer)?;
     let who = match body.members.len() {
         0 => "nobody is there yet".to_owned(),
         _ => format!("there are {}", body.members.join(", ")),
@@ -141,7 +141,7 @@ async fn close(client: &Client, screen: &Screen, space: &str) -> Result<()> {
         screen.json_line(&answer);
         return Ok(());
     }
-    let space: Space = typed(&path, answer)?;
+    let space: SpaceJson = typed(&path, answer)?;
     screen.line(&screen.clean_line(&format!("`{}` is closed; it can still be read", space.name)));
     Ok(())
 }
@@ -159,7 +159,7 @@ async fn add(
         let body = NewMember { entity: member.clone(), role: role.map(str::to_owned) };
         let answer = client.post(&path, &body, None).await?;
         if !screen.json {
-            let member: Member = typed(&path, answer.clone())?;
+            let member: MemberJson = typed(&path, answer.clone())?;
             let line = format!("`{}` is in `{space}` as {}", member.entity.name, member.role);
             screen.line(&screen.clean_line(&line));
         }
@@ -185,7 +185,7 @@ async fn remove(client: &Client, screen: &Screen, space: &str, members: &[String
 }
 
 async fn members(client: &Client, screen: &Screen, space: &str) -> Result<()> {
-    let found: Space = client.get_as(&format!("/v1/spaces/{}", segment(space))).await?;
+    let found: SpaceJson = client.get_as(&format!("/v1/spaces/{}", segment(space))).await?;
     let members = target::members(client, &found).await?;
     if screen.json {
         screen.json_line(&json!({"space": found.name, "members": members}));
@@ -225,7 +225,7 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
         screen.json_line(&json!({"space": space.name, "messages": items}));
         return Ok(());
     }
-    let messages: Vec<Message> = typed(&path, items)?;
+    let messages: Vec<MessageJson> = typed(&path, items)?;
     if messages.is_empty() {
         screen.line(&screen.clean_line(&format!("nothing was said in `{}`", space.name)));
         return Ok(());
@@ -238,7 +238,7 @@ async fn read(client: &Client, screen: &Screen, args: &ReadArgs) -> Result<()> {
 }
 
 /// One message, under a heading where another day begins.
-fn say(screen: &Screen, message: &Message, day: &mut String) {
+fn say(screen: &Screen, message: &MessageJson, day: &mut String) {
     // In UTC, as the server's log is: `2026-01-31T12:00:00Z`.
     let at = format!("{:.0}", message.at);
     let (date, time) = at.trim_end_matches('Z').split_once('T').unwrap_or((&at, ""));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Reconciler, There};
-use crate::agent_file::{AgentFile, Found, Problem, Stamp, Vetting, load, scan};
+use crate::agent_file::{AgentFile, FoundFile, Problem, Stamp, Vetting, load, scan};
 use crate::errors::{Exit, Failure};
 use crate::output::Screen;
 
@@ -118,7 +118,7 @@ struct News {
 
 impl News {
     /// A file is applied if it changed, or if it was broken by another that changed.
-    fn take(&mut self, found: Found, changed: bool, broken_before: &BTreeSet<PathBuf>) {
+    fn take(&mut self, found: FoundFile, changed: bool, broken_before: &BTreeSet<PathBuf>) {
         let was_broken = broken_before.contains(&found.path);
         match found.read {
             Ok(agent) => {

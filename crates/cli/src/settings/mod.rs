@@ -100,7 +100,7 @@ impl Settings {
         if let Some(dir) = &global.data_dir {
             given.push(("data_dir", json!(utf8(dir, "--data-dir")?)));
         }
-        let place = Place::find(global, env)?;
+        let place = ConfigFile::find(global, env)?;
         let shown_file = place.shown();
         let said = match &place.text {
             Some(text) => file::read(text, &shown_file)?,
@@ -194,7 +194,7 @@ pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("VIV_DATA_DIR").filter(|dir| !dir.is_empty()) {
         return Ok(PathBuf::from(dir));
     }
-    let place = Place::find(global, &variable)?;
+    let place = ConfigFile::find(global, &variable)?;
     let table = match &place.text {
         Some(text) => text.parse::<toml::Table>().map_err(|_| match file::read(text, &place.shown()) {
             Err(failure) => failure,
@@ -224,14 +224,14 @@ fn utf8(path: &Path, what: &str) -> Result<String> {
 }
 
 /// The file, whether it is there or not.
-struct Place {
+struct ConfigFile {
     file: PathBuf,
     /// Somebody named it.
     named: bool,
     text: Option<String>,
 }
 
-impl Place {
+impl ConfigFile {
     fn find(global: &Global, env: &Env<'_>) -> Result<Self> {
         let wanted = match &global.config {
             Some(file) => Some(file.clone()),
@@ -264,7 +264,7 @@ struct Layers<'a> {
     given: Vec<Given>,
     said: &'a Said,
     env: &'a Env<'a>,
-    place: &'a Place,
+    place: &'a ConfigFile,
 }
 
 impl Layers<'_> {

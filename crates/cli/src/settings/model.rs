@@ -1,8 +1,8 @@
-//! From settings to voices: `[model]` and `[models."…"]` as `models` wants them.
+//! From settings to models: `[model]` and `[models."…"]` as `models` wants them.
 
 use agent::port::Price;
+use models::model_book::{ModelConfig, Reasoning, ToolMode};
 use models::secret::Secret;
-use models::voices::{Reasoning, ToolMode, VoiceConfig};
 use serde_json::Value;
 
 use super::Settings;
@@ -17,32 +17,32 @@ impl Settings {
         self.of_default().any(|(name, _)| name != "name")
     }
 
-    /// The names of secrets that voices are set up with.
+    /// The names of secrets that models are set up with.
     pub(crate) fn key_refs(&self) -> Vec<&str> {
         let of_models = self.of_models().filter(|(_, key, ..)| key.name == "model.key_ref");
         let of_models = of_models.filter_map(|(_, _, value, _)| value.as_str());
         self.get("model.key_ref").value.as_str().into_iter().chain(of_models).collect()
     }
 
-    /// The voice of that name: what `[models."name"]` says, and `[model]` above it where it is the
+    /// The model of that name: what `[models."name"]` says, and `[model]` above it where it is the
     /// default. `secret` finds a secret by its name.
-    pub(crate) fn voice(
+    pub(crate) fn model(
         &self,
         name: &str,
         default: bool,
         secret: impl Fn(&str) -> Option<Secret>,
-    ) -> Result<VoiceConfig> {
-        let mut voice = VoiceConfig::named(name);
+    ) -> Result<ModelConfig> {
+        let mut model = ModelConfig::named(name);
         let own = self.of_models().filter(|(model, ..)| *model == name);
         let own = own.map(|(_, key, value, _)| (key.name.trim_start_matches("model."), value));
         let above = self.of_default().filter(|_| default);
         for (key, value) in own.chain(above) {
-            put(&mut voice, key, value);
+            put(&mut model, key, value);
             if let ("key_ref", Some(wanted)) = (key, value.as_str()) {
-                voice.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
+                model.key = Some(secret(wanted).ok_or_else(|| no_secret(name, wanted))?);
             }
         }
-        Ok(voice)
+        Ok(model)
     }
 
     /// The models that the file says something about.
@@ -62,30 +62,30 @@ fn no_secret(model: &str, wanted: &str) -> Failure {
 }
 
 /// One value, checked by the table already.
-fn put(voice: &mut VoiceConfig, key: &str, value: &Value) {
+fn put(model: &mut ModelConfig, key: &str, value: &Value) {
     let text = || value.as_str().map(str::to_owned);
     let whole = || value.as_u64().and_then(|n| u32::try_from(n).ok());
     match key {
-        "base_url" => voice.base_url = text(),
+        "base_url" => model.base_url = text(),
         "tool_mode" => {
             let native = value.as_str() == Some("native");
-            voice.tool_mode = Some(if native { ToolMode::Native } else { ToolMode::JsonSchema });
+            model.tool_mode = Some(if native { ToolMode::Native } else { ToolMode::JsonSchema });
         }
-        "context_window" => voice.context_window = whole(),
-        "max_output" => voice.max_output = whole(),
-        "temperature" => voice.temperature = value.as_f64(),
-        "reasoning" => voice.reasoning = whole().map(Reasoning::Budget).or(text().map(Reasoning::Effort)),
+        "context_window" => model.context_window = whole(),
+        "max_output" => model.max_output = whole(),
+        "temperature" => model.temperature = value.as_f64(),
+        "reasoning" => model.reasoning = whole().map(Reasoning::Budget).or(text().map(Reasoning::Effort)),
         "headers" => {
             let pairs = value.as_object().into_iter().flatten();
             let pairs = pairs.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-            voice.headers = pairs.collect();
+            model.headers = pairs.collect();
         }
         "price" => {
             let micro = |name: &str| (value[name].as_f64().unwrap_or_default() * MICRO).round() as u64;
             let price = Price { input: micro("input"), cached: micro("cached"), output: micro("output") };
-            voice.price = Some(price);
+            model.price = Some(price);
         }
-        // The name is the voice's own, and the key is looked up by whoever asks.
+        // The name is the model's own, and the key is looked up by whoever asks.
         _ => {}
     }
 }
@@ -102,13 +102,13 @@ mod tests {
                     price = { input = 2.5, cached = 0.25, output = 10 }\nkey_ref = \"MINE\"\n";
         let read = settings(text, vec![]);
         let secret = |name: &str| (name == "MINE").then(|| Secret::new("canary"));
-        let voice = read.voice("ollama/a", true, secret).unwrap();
-        assert_eq!((voice.temperature, voice.max_output), (Some(0.5), Some(100)));
-        assert_eq!(voice.price, Some(Price { input: 2_500_000, cached: 250_000, output: 10_000_000 }));
-        assert!(voice.key.is_some());
-        let alone = read.voice("ollama/a", false, secret).unwrap();
+        let model = read.model("ollama/a", true, secret).unwrap();
+        assert_eq!((model.temperature, model.max_output), (Some(0.5), Some(100)));
+        assert_eq!(model.price, Some(Price { input: 2_500_000, cached: 250_000, output: 10_000_000 }));
+        assert!(model.key.is_some());
+        let alone = read.model("ollama/a", false, secret).unwrap();
         assert_eq!(alone.temperature, Some(1.5));
-        let failure = read.voice("ollama/a", false, |_| None).unwrap_err();
+        let failure = read.model("ollama/a", false, |_| None).unwrap_err();
         assert_eq!(failure.message, "`key_ref` of `ollama/a` names `MINE`, and there is no such secret");
         assert_eq!(read.key_refs(), ["MINE"]);
     }
@@ -117,7 +117,7 @@ mod tests {
     fn thinking_is_a_word_or_a_number_of_tokens() {
         let of = |value: &str| {
             let read = settings(&format!("[model]\nreasoning = {value}"), vec![]);
-            read.voice("ollama/a", true, |_| None).unwrap().reasoning
+            read.model("ollama/a", true, |_| None).unwrap().reasoning
         };
         assert_eq!(of("\"low\""), Some(Reasoning::Effort("low".to_owned())));
         assert_eq!(of("2048"), Some(Reasoning::Budget(2_048)));

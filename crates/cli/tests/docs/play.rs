@@ -221,7 +221,7 @@ fn drain(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     all
 }
 
-/// Hands on its lines as they come.
+/// ToolContext on its lines as they come.
 fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {

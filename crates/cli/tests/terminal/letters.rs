@@ -16,7 +16,7 @@ fn sent(server: &Server, payload: &str) -> String {
 fn state(server: &Server, event: &str) -> Value {
     let inbox = server.run(&["show", "inbox", "ada", "--json"]).json();
     let events = inbox["events"].as_array().unwrap().clone();
-    events.into_iter().find(|row| row["id"] == event).unwrap()["fate"]["state"].clone()
+    events.into_iter().find(|row| row["id"] == event).unwrap()["state"]["state"].clone()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn dead_letters_are_listed_with_what_killed_them_and_shown_in_full() {
         "seq": 3, "id": DEAD, "kind": "service", "urgent": false, "at": "2999-11-21T14:00:00Z",
         "envelope": {"principal": {"kind": "credential", "id": "k"}, "channel": "api", "trust": "operator", "root": DEAD, "hop": 0},
         "data": {"type": "service", "name": "jira", "payload": {"issue": "OPS-7"}},
-        "fate": {"state": "dead", "reason": "invalid request: \u{1b}[31mno"}, "stage": "dead", "attempts": 0, "preview": "",
+        "state": {"state": "dead", "reason": "invalid request: \u{1b}[31mno"}, "progress": "dead", "attempts": 0, "preview": "",
     });
     let agent = json!({
         "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "sleeping", "standing": "active",

@@ -57,11 +57,11 @@ fn a_piped_watch_tells_the_past_and_what_happens_then() {
     let server = Server::start();
     assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
     let mut watch = Going::start(&server, &["watch"]);
-    let past: Vec<String> = watch.until("rested").iter().map(|line| timeless(line)).collect();
+    let past: Vec<String> = watch.until("completed").iter().map(|line| timeless(line)).collect();
     assert_eq!(past[0], "you → home: remember that I like tea");
-    assert!(past[1].starts_with("ada → home: ") && past[2].starts_with("ada rested: 2 steps, "), "{past:#?}");
+    assert!(past[1].starts_with("ada → home: ") && past[2].starts_with("ada completed: 2 steps, "), "{past:#?}");
     assert_eq!(server.run(&["say", "and coffee"]).code, 0);
-    let now: Vec<String> = watch.until("rested").iter().map(|line| timeless(line)).collect();
+    let now: Vec<String> = watch.until("completed").iter().map(|line| timeless(line)).collect();
     assert_eq!(now[..2], ["you → home: and coffee", "ada thinking"]);
     assert!(now.iter().all(|line| !line.contains('\x1b')), "{now:?}");
     assert_eq!(watch.end(), 0);
@@ -126,7 +126,11 @@ fn one_space_or_one_agent_is_told_with_its_tools() {
             assert!(types.iter().any(|name| name == wanted), "{subject}: no {wanted} in {types:?}");
         }
         let ended: Value = serde_json::from_str(told.last().unwrap()).unwrap();
-        assert_eq!((&ended["ending"], &ended["spent"]["steps"]), (&"rested".into(), &2.into()), "{subject}");
+        assert_eq!(
+            (&ended["ending"], &ended["spent"]["steps"]),
+            (&"completed".into(), &2.into()),
+            "{subject}"
+        );
         assert_eq!(watch.end(), 0);
     }
 }
@@ -137,7 +141,7 @@ fn a_watch_goes_on_across_a_restart_and_tells_what_it_missed() {
     let mut watch = Pty::run(&server, &["watch"], 80);
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     watch.until("you → home: hello");
-    watch.until("rested");
+    watch.until("completed");
     let dir = server.kill();
     watch.until("(no server; looking for it, Ctrl-C ends)");
     let server = Server::start_in(dir);
@@ -145,7 +149,7 @@ fn a_watch_goes_on_across_a_restart_and_tells_what_it_missed() {
     assert_eq!(server.run(&["say", "still there?"]).code, 0);
     watch.until("(the server is back)");
     watch.until("you → home: still there?");
-    watch.until("rested");
+    watch.until("completed");
     kill_process(Pid::from_child(&watch.child), Signal::INT).unwrap();
     assert_eq!(watch.leaves(), 0);
 }
@@ -162,9 +166,9 @@ fn a_tail_is_one_line_for_each_thing() {
         "{}",
         ran.shown()
     );
-    assert!(lines[2].starts_with("ada rested: "), "{lines:?}");
+    assert!(lines[2].starts_with("ada completed: "), "{lines:?}");
     let last = server.run(&["tail", "-n", "1", "--no-follow", "ada"]).out;
-    assert!(last.lines().count() == 1 && last.contains("ada rested: 2 steps, "), "{last}");
+    assert!(last.lines().count() == 1 && last.contains("ada completed: 2 steps, "), "{last}");
     assert_eq!(server.run(&["tail", "-n", "0", "--no-follow"]).out, "");
     let json = server.run(&["tail", "--no-follow", "--json"]);
     let first: Value = serde_json::from_str(json.out.lines().next().unwrap()).unwrap();
@@ -204,7 +208,7 @@ fn without_a_terminal_top_is_one_table() {
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
     let ran = server.run(&["top", "--json"]);
     let agents = ran.json()["agents"].clone();
-    assert_eq!((&agents[0]["name"], &agents[0]["last"]["ending"]), (&"ada".into(), &"rested".into()));
+    assert_eq!((&agents[0]["name"], &agents[0]["last"]["ending"]), (&"ada".into(), &"completed".into()));
     assert!(agents[0].get("config").is_none() && agents[0]["cost_micros"].is_null(), "{agents}");
     assert_eq!(agents[0]["unpriced"], 1);
     let none = server.run(&["top", "--filter", "nobody"]);
@@ -218,7 +222,7 @@ fn top_shows_who_is_at_work_and_gives_the_terminal_back() {
     top.until("sleeping");
     assert_eq!(server.run(&["say", "please tell me everything about yourself"]).code, 0);
     top.until("thinking");
-    top.until("rested");
+    top.until("completed");
     top.press("\r");
     top.until("held");
     top.until("everything");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::stubs::rules::Demands;
-use testkit::stubs::{Answer, Said, Stub, Vendor};
+use testkit::stubs::{Answer, ReplyPiece, Stub, Vendor};
 
 use crate::world::{Ran, run, run_with};
 
@@ -23,7 +23,7 @@ fn viv(args: &[&str]) -> Ran {
 }
 
 fn pieces(text: &str) -> Answer {
-    Answer::new().say(Said::Text(text.split_inclusive(' ').map(str::to_owned).collect())).usage(9, 0, 3)
+    Answer::new().say(ReplyPiece::Text(text.split_inclusive(' ').map(str::to_owned).collect())).usage(9, 0, 3)
 }
 
 fn in_native_mode(stub: &Stub) {

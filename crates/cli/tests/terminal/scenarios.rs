@@ -217,7 +217,7 @@ fn answers_in_turn(answers: Vec<&'static str>) -> String {
 fn what_an_agent_lived_becomes_a_scenario_that_passes() {
     let server = Server::start();
     let none = server.run(&["scenario", "record", "ada"]);
-    assert!(none.code == 4 && none.err.contains("has lived no cycle yet"), "{}", none.shown());
+    assert!(none.code == 4 && none.err.contains("has run no cycle yet"), "{}", none.shown());
     for text in ["remember that the code is blue", "what do you remember?", "line one\nand: \"two\" #3"] {
         assert_eq!(server.run(&["say", "--wait", text]).code, 0);
     }

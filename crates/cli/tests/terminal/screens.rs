@@ -61,7 +61,7 @@ fn agent() -> Value {
         "waiting": 1, "held": 0, "cycles": 1, "skips": 0, "active_space": SPACE, "not_before": null,
         "usage": {"input": 2600, "cached": 1024, "output": 180, "reasoning": 64},
         "created_at": "2026-01-01T00:00:00Z", "commit_n": 5,
-        "last": {"id": RUN, "ending": "rested", "ended_at": "2026-01-01T12:00:09Z"}})
+        "last": {"id": RUN, "ending": "completed", "ended_at": "2026-01-01T12:00:09Z"}})
 }
 
 fn entity(id: &str, kind: &str, name: &str, display: &str) -> Value {
@@ -99,7 +99,7 @@ fn run() -> Value {
              "started_ms": 2130, "first_ms": 210, "injected": 1, "interrupts": 2, "model": "lab/small",
              "calls": [{"tool": "send_message", "started_ms": 3184, "took_ms": 2, "status": "ok"}]}],
         "usage": {"input": 2600, "cached": 1024, "output": 180, "reasoning": 64}, "cost_micros": 1830,
-        "model": "lab/large", "config_rev": 3, "ending": "rested", "reason": null, "summary": "told about the garden"})
+        "model": "lab/large", "config_rev": 3, "ending": "completed", "reason": null, "summary": "told about the garden"})
 }
 
 fn detail() -> Value {

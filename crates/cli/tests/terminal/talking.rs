@@ -29,7 +29,7 @@ fn a_message_is_answered_and_everything_about_it_can_be_seen() {
     let lived = ran.json();
     let keys: Vec<&String> = lived.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["message_id", "cycle_id", "ending", "replies", "reply"]);
-    assert_eq!(lived["ending"], "rested");
+    assert_eq!(lived["ending"], "completed");
     assert_eq!(lived["reply"], lived["replies"][0]["text"]);
 
     let mind = server.run(&["show", "mind", "--json"]).json();
@@ -48,7 +48,7 @@ fn a_message_is_answered_and_everything_about_it_can_be_seen() {
     let run = server.run(&["show", "run", lived["cycle_id"].as_str().unwrap(), "--json"]);
     assert_eq!(run.json()["said"][0]["id"], lived["replies"][0]["id"]);
     assert_eq!(server.run(&["show", "run", "ada", "--json"]).json()["id"], lived["cycle_id"]);
-    assert_eq!(server.run(&["ps", "--json"]).json()["agents"][0]["last_ending"], "rested");
+    assert_eq!(server.run(&["ps", "--json"]).json()["agents"][0]["last_ending"], "completed");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn what_was_said_survives_a_crash_and_is_answered_after_it() {
     assert_eq!(lived.code, 0, "{}", lived.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
     let fates: Vec<&str> =
-        inbox["events"].as_array().unwrap().iter().map(|e| e["fate"]["state"].as_str().unwrap()).collect();
-    assert_eq!(fates, ["lived", "lived"]);
+        inbox["events"].as_array().unwrap().iter().map(|e| e["state"]["state"].as_str().unwrap()).collect();
+    assert_eq!(fates, ["processed", "processed"]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_model_that_cannot_be_reached_is_a_time_out_and_loses_nothing() {
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "1", "anyone?"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (6, &"timed_out".into()), "{}", ran.shown());
     let inbox = server.run(&["show", "inbox", "--json"]).json();
-    assert_eq!(inbox["events"][0]["fate"]["state"], "waiting");
+    assert_eq!(inbox["events"][0]["state"]["state"], "waiting");
     // It gives up asking for a while; whoever waits or looks then is told why, and until when.
     let resting = || server.run(&["show", "agent", "--json"]).json()["agent"]["reason"] == "provider";
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "20", "still there?"]);

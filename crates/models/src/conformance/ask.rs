@@ -7,14 +7,16 @@ use agent::call::Effect;
 use agent::config::ModelTimeouts;
 use agent::id::{CycleId, hashed_uuid};
 use agent::limits;
-use agent::port::{BoxStream, Clock, Memo, Model, ModelError, ModelRequest, Piece, Reply, ToolSpec, Wait};
+use agent::port::{
+    BoxStream, Clock, Memo, Model, ModelError, ModelRequest, Piece, Reply, TimeoutKind, ToolSpec,
+};
 use agent::prompt::{Item, Prompt, ToolChoice};
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use serde_json::json;
 
 use super::Speed;
-use crate::voices::ToolMode;
+use crate::model_book::ToolMode;
 
 /// The tool that is offered.
 pub(super) const TOOL: &str = "get_weather";
@@ -47,10 +49,10 @@ impl Question {
         match self {
             Self::Count => "Count from one to twenty in words, separated by commas. Write nothing else.",
             Self::OneCall => {
-                "What is the weather in Paris, in celsius? Call the tool get_weather to find out."
+                "What is the weather in Paris, in celsius? TrialRequest the tool get_weather to find out."
             }
             Self::TwoCalls => {
-                "What is the weather in Paris and in Rome, both in celsius? Call the tool get_weather twice in \
+                "What is the weather in Paris and in Rome, both in celsius? TrialRequest the tool get_weather twice in \
                  this one reply, once for each city."
             }
             Self::Story => "Write a story of a thousand words about a lighthouse.",
@@ -96,7 +98,7 @@ fn weather() -> ToolSpec {
 }
 
 /// A whole answer, and when its pieces came.
-pub(super) struct Heard {
+pub(super) struct Collected {
     /// What was said.
     pub(super) reply: Reply,
     /// When each piece of text, reasoning or arguments came, in milliseconds from the question.
@@ -105,7 +107,7 @@ pub(super) struct Heard {
     pub(super) end_ms: u64,
 }
 
-impl Heard {
+impl Collected {
     /// When it began; its end where nothing was said.
     pub(super) fn first_ms(&self) -> u64 {
         self.pieces.first().copied().unwrap_or(self.end_ms)
@@ -130,13 +132,13 @@ pub(super) async fn listen(
     wait: Duration,
     prompt: &Prompt,
     said: &mut String,
-) -> Result<Heard, ModelError> {
+) -> Result<Collected, ModelError> {
     said.clear();
-    let mut call = Call::start(model, clock, wait, prompt);
+    let mut call = TrialRequest::start(model, clock, wait, prompt);
     let mut pieces = Vec::new();
     loop {
         match call.next().await? {
-            Piece::Done(reply) => return Ok(Heard { reply, pieces, end_ms: call.elapsed() }),
+            Piece::Done(reply) => return Ok(Collected { reply, pieces, end_ms: call.elapsed() }),
             Piece::Delta { text, .. } => {
                 pieces.push(call.elapsed());
                 if said.len() < SAID_MAX_BYTES {
@@ -155,7 +157,7 @@ pub(super) async fn begin(
     wait: Duration,
     prompt: &Prompt,
 ) -> Result<(), ModelError> {
-    let mut call = Call::start(model, clock, wait, prompt);
+    let mut call = TrialRequest::start(model, clock, wait, prompt);
     loop {
         if matches!(call.next().await?, Piece::Done(_) | Piece::Delta { .. }) {
             return Ok(());
@@ -170,7 +172,7 @@ pub(super) fn first_wait(whole: Duration) -> Duration {
 }
 
 /// One request on its way, under its time-outs. Dropping it hangs up.
-struct Call<'a> {
+struct TrialRequest<'a> {
     stream: BoxStream<'static, Result<Piece, ModelError>>,
     deadline: agent::port::BoxFuture<'static, ()>,
     clock: &'a dyn Clock,
@@ -179,7 +181,7 @@ struct Call<'a> {
     begun: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> TrialRequest<'a> {
     fn start(model: &dyn Model, clock: &'a dyn Clock, wait: Duration, prompt: &Prompt) -> Self {
         let start = clock.monotonic_ms();
         let most = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -205,8 +207,8 @@ impl<'a> Call<'a> {
                 piece
             }
             Either::Left((None, _)) => Err(ModelError::Cut("the stream ended without a reply".to_owned())),
-            Either::Right(_) if self.begun => Err(ModelError::TimedOut(Wait::Total)),
-            Either::Right(_) => Err(ModelError::TimedOut(Wait::FirstByte)),
+            Either::Right(_) if self.begun => Err(ModelError::TimedOut(TimeoutKind::Total)),
+            Either::Right(_) => Err(ModelError::TimedOut(TimeoutKind::FirstByte)),
         }
     }
 }

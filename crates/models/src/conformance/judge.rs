@@ -4,7 +4,7 @@ use agent::port::{Reply, ReplyPart, StopReason};
 use agent::run::Usage;
 use serde_json::Value;
 
-use super::ask::{Heard, TOOL, UNITS};
+use super::ask::{Collected, TOOL, UNITS};
 use super::{Verdict, calls};
 
 /// Characters of the model's words that are quoted.
@@ -22,7 +22,7 @@ const CANCEL_FACTOR: u64 = 3;
 type Judged = (Verdict, String);
 
 /// A text piece by piece.
-pub(super) fn stream(heard: &Heard) -> Judged {
+pub(super) fn stream(heard: &Collected) -> Judged {
     let text = text(&heard.reply);
     if text.trim().is_empty() {
         let why = match heard.reply.stop {
@@ -221,8 +221,11 @@ mod tests {
 
     #[test]
     fn a_stream_comes_in_pieces_that_were_not_held_back() {
-        let heard =
-            |pieces: &[u64], end_ms| Heard { reply: reply(vec![said("x")]), pieces: pieces.into(), end_ms };
+        let heard = |pieces: &[u64], end_ms| Collected {
+            reply: reply(vec![said("x")]),
+            pieces: pieces.into(),
+            end_ms,
+        };
         let check = |pieces: &[u64], end_ms, verdict, why: &str| {
             let judged = stream(&heard(pieces, end_ms));
             assert!(judged.0 == verdict && judged.1.contains(why), "{judged:?}");
@@ -238,7 +241,7 @@ mod tests {
 
     #[test]
     fn speed_is_told_only_where_it_can_be_known() {
-        let mut heard = Heard { reply: reply(vec![said("x")]), pieces: vec![500], end_ms: 1_500 };
+        let mut heard = Collected { reply: reply(vec![said("x")]), pieces: vec![500], end_ms: 1_500 };
         assert_eq!(heard.speed().tokens_per_second, None);
         heard.reply.usage.output = Some(40);
         let speed = heard.speed();

@@ -7,7 +7,7 @@ use serde_json::Deserializer;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// Something said in a space.
-    Said(Heard),
+    Said(ReadMessage),
     /// Something that a service told: its name and what it sent, as JSON.
     Told(String, String),
     /// A plan, an outcome: nothing that a script could answer.
@@ -15,7 +15,7 @@ pub(super) enum Line {
 }
 
 impl Line {
-    pub(super) fn heard(&self) -> Option<&Heard> {
+    pub(super) fn heard(&self) -> Option<&ReadMessage> {
         match self {
             Self::Said(heard) => Some(heard),
             Self::Told(..) | Self::Other => None,
@@ -25,7 +25,7 @@ impl Line {
 
 /// Something said in a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct ReadMessage {
     /// The space's id.
     pub(super) space: String,
     /// The sender's name.
@@ -62,7 +62,7 @@ fn told(line: &str) -> Option<(String, String)> {
     Some((name, payload.to_owned()))
 }
 
-fn said(line: &str) -> Option<Heard> {
+fn said(line: &str) -> Option<ReadMessage> {
     let rest = line.strip_prefix("[space ")?;
     let (_, rest) = literal(rest)?;
     let (id, rest) = rest.strip_prefix(" | id: ")?.split_once("] ")?;
@@ -74,7 +74,7 @@ fn said(line: &str) -> Option<Heard> {
     // What stands before the words is ours and holds no quote.
     let (when, words) = rest.split_once(": ")?;
     let text = literal(words).map_or_else(|| words.trim_matches('"').to_owned(), |(text, _)| text);
-    Some(Heard {
+    Some(ReadMessage {
         space: id.to_owned(),
         sender,
         by_agent: kind.ends_with(", agent"),

@@ -11,7 +11,7 @@ use agent::port::{Memo, ReasoningReplay, ToolSpec};
 use agent::prompt::{Item, Prompt};
 use bytes::{Bytes, BytesMut};
 
-use super::{Between, Body, Lane, Live, Opening, Wire};
+use super::{Between, Body, Lane, Modes, Opening, Wire};
 
 /// What else than the item its bytes depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Chain {
     }
 }
 
-/// What a voice keeps in the memo of one warm agent. Valid for one model, system layer and set of
+/// What a model keeps in the memo of one warm agent. Valid for one model, system layer and set of
 /// tools; everything else is checked item by item.
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -245,7 +245,7 @@ impl Kept {
         let before = self.chain.marks.last().and_then(|mark| mark.lane);
         let mut end = self.chain.len();
         let mut lane = before;
-        let live = Live { reasoning: flags.reasoning, asked: asked.map(Arc::as_ref) };
+        let live = Modes { reasoning: flags.reasoning, asked: asked.map(Arc::as_ref) };
         let fragment = wire.fragment(item, live);
         let sent = fragment.is_some();
         if let Some((after, bytes)) = fragment {

@@ -4,7 +4,7 @@ use agent::port::{ModelError, Piece};
 
 use super::{Decoder, failure};
 use crate::bounds::{ERROR_BODY_MAX_BYTES, REPLY_MAX_BYTES};
-use crate::sse::{Event, Sse};
+use crate::sse::{Sse, SseEvent};
 
 /// One answer being received. Where its decoder can be copied, so can what was received until now.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ impl<D: Decoder + ?Sized> Feed<D> {
         self.decoder.is_none()
     }
 
-    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         match self.decoder.as_mut() {
             // What comes behind the vendor's own closing mark is nobody's.
             Some(decoder) if !decoder.closed() => decoder.event(event, out),
@@ -110,6 +110,6 @@ impl<D: Decoder + ?Sized> Feed<D> {
 }
 
 /// An object cannot be cut and stay one; anything else is only taken whole.
-fn is_whole(event: &Event) -> bool {
+fn is_whole(event: &SseEvent) -> bool {
     event.data == "[DONE]" || super::json::is_object(&event.data)
 }

@@ -29,7 +29,7 @@ pub use chain::Encoded;
 pub(crate) use chain::Kept;
 pub use feed::Feed;
 
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 /// Who speaks, as far as the frame around a fragment depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum Lane {
 
 /// What the encoding of an entry depends on besides the entry itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Live<'a> {
+pub struct Modes<'a> {
     /// Whether its reasoning is sent.
     pub reasoning: bool,
     /// The assistant entry whose calls an outcomes entry answers.
@@ -95,7 +95,7 @@ pub trait Wire: Send + Sync {
     /// Behind the opening: system layer and tools, up to where the messages begin.
     fn head(&self, prompt: &Prompt) -> Bytes;
     /// One entry or layer, pure; `None` where nothing of it is sent.
-    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)>;
+    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)>;
     /// The frame between two fragments.
     fn glue(&self, between: Between) -> &'static str;
     /// The end of the body.
@@ -134,7 +134,7 @@ pub trait Wire: Send + Sync {
 /// Turns one answer's events into pieces. Pure: whoever drives it does the waiting.
 pub trait Decoder: Send {
     /// One event. Pieces that can be shown are appended; an error ends the answer.
-    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError>;
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError>;
     /// Whether the vendor said why it stopped: from here on a cut loses nothing that counts.
     fn finished(&self) -> bool;
     /// Whether nothing more is to come.

@@ -15,22 +15,22 @@ impl Keeping {
     pub(super) fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
-        self.house.node.over(agent);
+        self.node_context.node.over(agent);
         if matches!(result, Ok(Lived::Rested(_)) | Err(_)) && !again {
-            self.house.breakers.revoke(agent);
+            self.node_context.breakers.revoke(agent);
         }
         if !matches!(result, Ok(Lived::Full)) {
-            self.house.permits.leave(agent);
+            self.node_context.permits.leave(agent);
         }
         match result {
             Ok(Lived::Suspect { deaths }) => {
                 self.turns.suspect(agent, deaths, now);
-                self.house.ports.live.wait(agent, Wait::Crash);
+                self.node_context.ports.live.wait(agent, Wait::Crash);
             }
             Ok(Lived::Full) => self.turns.left(agent, now),
             Ok(Lived::Rested(rested)) => {
                 self.turns.ended(agent, now);
-                self.house.ports.live.go_on(agent);
+                self.node_context.ports.live.go_on(agent);
                 // Something was due, and nothing was found: the clock may have been set back a little meanwhile.
                 if matches!(rested, Rested::Idle) {
                     self.sweep_soon();
@@ -43,10 +43,10 @@ impl Keeping {
                 }
             }
             Err(Unwritten { error, opened }) => {
-                tracing::error!(%agent, %error, "a waking ended by the store");
-                self.house.health.refused();
-                self.house.ports.live.store_refuses(Some(error.to_string()));
-                match self.turns.refused(agent, opened, now, &*self.house.ports.ids) {
+                tracing::error!(%agent, %error, "a activation ended by the store");
+                self.node_context.health.refused();
+                self.node_context.ports.live.store_refuses(Some(error.to_string()));
+                match self.turns.refused(agent, opened, now, &*self.node_context.ports.ids) {
                     Some(until) => {
                         let told = Wait::Store(error.to_string(), Some(self.time_of(until)));
                         self.rests_until(agent, until, told);
@@ -66,13 +66,13 @@ impl Keeping {
     pub(super) fn broke(&mut self, task: tokio::task::Id, error: &JoinError) {
         let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);
         let Some(agent) = agent else { return };
-        tracing::error!(%agent, %error, "a waking broke");
+        tracing::error!(%agent, %error, "a activation broke");
         self.awake.remove(&agent);
-        self.house.permits.leave(agent);
-        self.house.node.over(agent);
-        self.house.ports.live.reset_drafts(agent);
-        self.house.ports.live.rest(agent, Some("a waking broke".into()));
-        let until = self.turns.broke(agent, self.clock_ms(), &*self.house.ports.ids);
+        self.node_context.permits.leave(agent);
+        self.node_context.node.over(agent);
+        self.node_context.ports.live.reset_drafts(agent);
+        self.node_context.ports.live.rest(agent, Some("a activation broke".into()));
+        let until = self.turns.broke(agent, self.clock_ms(), &*self.node_context.ports.ids);
         self.rests_until(agent, until, Wait::Broke(self.time_of(until)));
         self.admit();
     }
@@ -81,13 +81,13 @@ impl Keeping {
     fn rests_until(&mut self, agent: AgentId, until: u64, told: Wait) {
         self.alarms.clear(agent);
         self.alarms.set(agent, until);
-        self.house.ports.live.wait(agent, told);
+        self.node_context.ports.live.wait(agent, told);
     }
 
     /// What people call a time of the clock that never jumps.
     fn time_of(&self, at: u64) -> Timestamp {
         let ahead = Duration::from_millis(at.saturating_sub(self.clock_ms()));
-        let now = self.house.ports.clock.now();
+        let now = self.node_context.ports.clock.now();
         now.checked_add(ahead).unwrap_or(now)
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use agent::cycle::Rested;
 use agent::id::{AgentId, CallId};
 use agent::limits;
-use agent::port::{Due, StoreError, Waken};
+use agent::port::{Due, StoreError, Wakeup};
 use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -24,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
 use crate::answered::Answered;
-use crate::beyond::Beyond;
 use crate::breaker::Breakers;
+use crate::detached_calls::DetachedCalls;
 use crate::health::Health;
-use crate::living::{House, Lived, Unwritten, live};
+use crate::living::{Lived, NodeContext, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
 use crate::turn::{Turn, Watch};
@@ -56,7 +56,7 @@ type Finished = (AgentId, Result<Lived, Unwritten>);
 
 struct Awake {
     task: AbortHandle,
-    knock: Arc<Notify>,
+    recheck: Arc<Notify>,
     /// Something was signalled meanwhile: look again when it rests.
     again: bool,
 }
@@ -74,13 +74,13 @@ pub fn start(ports: Ports) -> Keeper {
     let node = Node::new(sender, Arc::clone(&ports.live));
     let stopping = CancellationToken::new();
     let breakers = Breakers::new(Arc::clone(&ports.clock), Arc::clone(&ports.ids));
-    let beyond = Beyond::new(ports.clone(), node.clone());
+    let detached = DetachedCalls::new(ports.clone(), node.clone());
     let permits = Arc::new(Permits::new(ports.bounds.requests_per_provider));
-    let house = Arc::new(House {
+    let node_context = Arc::new(NodeContext {
         ports,
         breakers,
         answered: Answered::default(),
-        beyond,
+        detached,
         node: node.clone(),
         warm: Warm::new(limits::WARM_MAX_BYTES),
         health: Arc::new(Health::default()),
@@ -89,8 +89,8 @@ pub fn start(ports: Ports) -> Keeper {
     });
     let (clear, cleared) = mpsc::channel(2 * limits::SUSPECTS_AT_ONCE);
     let keeping = Keeping {
-        lead: house.ports.clock.lead(),
-        house,
+        lead: node_context.ports.clock.lead(),
+        node_context,
         signals,
         awake: HashMap::new(),
         tasks: JoinSet::new(),
@@ -129,20 +129,25 @@ impl Keeper {
 
 /// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
 /// others live on.
-async fn lived(house: &House, turn: Turn, watch: Option<Watch>, knock: &Notify) -> Result<Lived, Unwritten> {
+async fn lived(
+    node_context: &NodeContext,
+    turn: Turn,
+    watch: Option<Watch>,
+    recheck: &Notify,
+) -> Result<Lived, Unwritten> {
     let agent = turn.agent;
-    let why = match live(house, turn, watch, knock).await {
+    let why = match live(node_context, turn, watch, recheck).await {
         Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
         lived => return lived,
     };
     tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
-    house.ports.store.set_apart(agent, why.clone()).await?;
-    house.ports.live.rest(agent, Some(why));
+    node_context.ports.store.set_apart(agent, why.clone()).await?;
+    node_context.ports.live.rest(agent, Some(why));
     Ok(Lived::Rested(Rested::Idle))
 }
 
 struct Keeping {
-    house: Arc<House>,
+    node_context: Arc<NodeContext>,
     signals: mpsc::Receiver<Signal>,
     awake: HashMap<AgentId, Awake>,
     tasks: JoinSet<Finished>,
@@ -171,19 +176,19 @@ impl Keeping {
                 Event::Signal(Signal::Due(waken)) => self.signalled(waken),
                 Event::Signal(Signal::Look(agent)) => self.look(agent),
                 Event::Signal(Signal::Resume(agent)) => {
-                    self.house.breakers.grant(agent);
+                    self.node_context.breakers.grant(agent);
                     // A suspect goes on when its turn comes, which is now.
                     if self.turns.hurry(agent) { self.admit() } else { self.look(agent) }
                 }
-                Event::Signal(Signal::Over(call)) => self.house.beyond.drop_call(&call),
+                Event::Signal(Signal::Over(call)) => self.node_context.detached.drop_call(&call),
                 Event::Tick => self.tick().await,
                 Event::StoreWorks => {
-                    self.house.ports.live.store_refuses(None);
+                    self.node_context.ports.live.store_refuses(None);
                     self.turns.store_works();
                     self.admit();
                 }
                 Event::Stirred => {
-                    self.house.permits.called().into_iter().for_each(|agent| self.call(agent));
+                    self.node_context.permits.called().into_iter().for_each(|agent| self.call(agent));
                     self.admit();
                 }
                 Event::Cleared(agent) => {
@@ -205,9 +210,9 @@ impl Keeping {
 
     async fn next_event(&mut self) -> Event {
         let pause = self.pause();
-        let stopping = self.house.stopping.clone();
-        let sleep = self.house.ports.clock.sleep(pause);
-        let house = Arc::clone(&self.house);
+        let stopping = self.node_context.stopping.clone();
+        let sleep = self.node_context.ports.clock.sleep(pause);
+        let node_context = Arc::clone(&self.node_context);
         tokio::select! {
             biased;
             () = stopping.cancelled() => Event::Stop,
@@ -215,8 +220,8 @@ impl Keeping {
                 Ok((_, (agent, result))) => Event::Finished(agent, result),
                 Err(error) => Event::Broke(error.id(), error),
             },
-            () = house.health.works() => Event::StoreWorks,
-            () = house.permits.stirred() => Event::Stirred,
+            () = node_context.health.works() => Event::StoreWorks,
+            () = node_context.permits.stirred() => Event::Stirred,
             Some(agent) = self.cleared.recv() => Event::Cleared(agent),
             Some(signal) = self.signals.recv() => Event::Signal(signal),
             () = sleep => Event::Tick,
@@ -232,23 +237,23 @@ impl Keeping {
 
     /// The clock that never jumps.
     fn clock_ms(&self) -> u64 {
-        self.house.ports.clock.monotonic_ms()
+        self.node_context.ports.clock.monotonic_ms()
     }
 
     /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
     /// the agent back otherwise.
-    fn signalled(&mut self, waken: Waken) {
+    fn signalled(&mut self, waken: Wakeup) {
         failpoint::hit!("accept.signalled");
-        let Waken { agent, at, urgent } = waken;
+        let Wakeup { agent, at, urgent } = waken;
         match self.awake.get(&agent) {
-            Some(awake) if urgent => awake.knock.notify_one(),
+            Some(awake) if urgent => awake.recheck.notify_one(),
             _ => {}
         }
         self.due(agent, at);
     }
 
     fn due(&mut self, agent: AgentId, at: Timestamp) {
-        if self.turns.rests(agent, self.clock_ms()) || self.house.permits.waits(agent) {
+        if self.turns.rests(agent, self.clock_ms()) || self.node_context.permits.waits(agent) {
             return;
         }
         match self.ahead(at) {
@@ -259,7 +264,7 @@ impl Keeping {
 
     /// Milliseconds until then.
     fn ahead(&self, at: Timestamp) -> u64 {
-        let now = self.house.ports.clock.now().as_millisecond();
+        let now = self.node_context.ports.clock.now().as_millisecond();
         u64::try_from(at.as_millisecond() - now).unwrap_or(0)
     }
 
@@ -268,7 +273,7 @@ impl Keeping {
         match self.awake.get_mut(&agent) {
             Some(awake) => {
                 awake.again = true;
-                awake.knock.notify_one();
+                awake.recheck.notify_one();
             }
             None => {
                 self.turns.reconsider(agent);
@@ -290,7 +295,7 @@ impl Keeping {
     /// Whoever stands in line waits for a place, or for the store, as all do while it refuses.
     fn tell_in_line(&self, agent: AgentId) {
         if self.turns.in_line(agent) {
-            self.house.ports.live.wait(agent, Wait::Place(self.house.ports.bounds.awake));
+            self.node_context.ports.live.wait(agent, Wait::Place(self.node_context.ports.bounds.awake));
         }
     }
 
@@ -305,8 +310,8 @@ impl Keeping {
     /// Wakes those whose turn it is, as many as may be awake.
     fn admit(&mut self) {
         loop {
-            let bound = self.house.ports.bounds.awake;
-            let beside = self.turns.beside() + self.house.permits.inside().min(bound);
+            let bound = self.node_context.ports.bounds.awake;
+            let beside = self.turns.beside() + self.node_context.permits.inside().min(bound);
             let awake = self.awake.len().saturating_sub(beside);
             let turn = self.turns.next(self.clock_ms(), awake < bound);
             let Some(turn) = turn else { return };
@@ -315,24 +320,24 @@ impl Keeping {
     }
 
     fn begin(&mut self, turn: Turn) {
-        let (agent, knock) = (turn.agent, Arc::new(Notify::new()));
-        let (house, hear) = (Arc::clone(&self.house), Arc::clone(&knock));
+        let (agent, recheck) = (turn.agent, Arc::new(Notify::new()));
+        let (node_context, hear) = (Arc::clone(&self.node_context), Arc::clone(&recheck));
         let watch = turn.watched.then(|| Watch { agent, cleared: self.clear.clone() });
-        let task = self.tasks.spawn(async move { (agent, lived(&house, turn, watch, &hear).await) });
-        self.awake.insert(agent, Awake { task, knock, again: false });
+        let task = self.tasks.spawn(async move { (agent, lived(&node_context, turn, watch, &hear).await) });
+        self.awake.insert(agent, Awake { task, recheck, again: false });
     }
 
     async fn drain(mut self) {
-        let deadline = self.house.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
+        let deadline = self.node_context.ports.clock.sleep(Duration::from_millis(limits::DRAIN_MS));
         // Who is done at the last moment is not late.
         tokio::select! {
             biased;
             () = async {
                 while self.tasks.join_next().await.is_some() {}
-                self.house.beyond.idle().await;
+                self.node_context.detached.idle().await;
             } => {}
             () = deadline => self.tasks.abort_all(),
         }
-        self.house.beyond.let_go();
+        self.node_context.detached.let_go();
     }
 }

@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use agent::id::AgentId;
 use agent::limits;
 
-use crate::line::Line;
+use crate::ready_queue::ReadyQueue;
 
 /// The suspects of one node.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
     /// The process died once while they were awake.
-    once: Line,
+    once: ReadyQueue,
     /// It died again: by how often it had before.
-    again: BTreeMap<u32, Line>,
+    again: BTreeMap<u32, ReadyQueue>,
     watched: Vec<Watched>,
 }
 

@@ -20,8 +20,8 @@ impl Keeping {
             return;
         }
         self.next_sweep = self.clock_ms() + limits::SWEEP_MS;
-        let now = self.house.ports.clock.now();
-        let store = Arc::clone(&self.house.ports.store);
+        let now = self.node_context.ports.clock.now();
+        let store = Arc::clone(&self.node_context.ports.store);
         let found = async {
             let fired = store.fire_due(now, limits::DUE_BATCH).await?;
             let next = store.next_due(now).await?;
@@ -52,8 +52,9 @@ impl Keeping {
         if !self.turns.has_room() {
             return;
         }
-        let now = self.house.ports.clock.now();
-        let due = match self.house.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await {
+        let now = self.node_context.ports.clock.now();
+        let due = match self.node_context.ports.store.due(now, self.found_to.take(), limits::DUE_BATCH).await
+        {
             Ok(due) => due,
             Err(error) => {
                 self.next_sweep = self.next_sweep.min(self.clock_ms() + limits::STORE_PROBE_MS);
@@ -63,7 +64,7 @@ impl Keeping {
         self.found_to = due.last().filter(|_| due.len() == limits::DUE_BATCH as usize).copied();
         // One that is awake has its own reasons to look again, and one that waits for a permit is called.
         for Due { agent, .. } in due {
-            if !self.awake.contains_key(&agent) && !self.house.permits.waits(agent) {
+            if !self.awake.contains_key(&agent) && !self.node_context.permits.waits(agent) {
                 self.activate(agent);
             }
         }
@@ -83,7 +84,7 @@ impl Keeping {
     /// Where the wall clock was set back, whatever is due by it seems to be ahead, until the store has followed: that
     /// is asked of it at once.
     pub(super) fn look_at_clock(&mut self) {
-        let lead = self.house.ports.clock.lead();
+        let lead = self.node_context.ports.clock.lead();
         let back = waits::set_back(self.lead, lead);
         if back.is_some() {
             self.next_sweep = self.clock_ms();
@@ -98,7 +99,7 @@ impl Keeping {
 
     /// Looks for calls that go on beyond their cycle and that nobody runs, some at a time.
     async fn take_up(&mut self) {
-        match self.house.beyond.take_up(self.taken_up.take()).await {
+        match self.node_context.detached.take_up(self.taken_up.take()).await {
             Ok(next) => self.taken_up = next,
             Err(error) => tracing::error!(%error, "the store could not be asked for calls that nobody runs"),
         }

@@ -14,15 +14,15 @@ use agent::limits;
 use agent::port::Ids;
 
 use super::suspects::Suspects;
-use crate::line::Line;
+use crate::ready_queue::ReadyQueue;
 use crate::turn::Turn;
 
 /// The turns of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    line: Line,
+    line: ReadyQueue,
     /// Due before, and called for what they waited for.
-    called: Line,
+    called: ReadyQueue,
     /// Agents that may have been the death of the process.
     suspects: Suspects,
     /// Agents whose last activation failed.

@@ -48,12 +48,12 @@ async fn an_event_at_which_the_server_fails_dies_alone_and_all_others_are_answer
         }
         world.pass(HOUR).await.unwrap();
         for (n, id) in ids.iter().enumerate() {
-            let fate = world.fate(ada, id).await.unwrap();
-            assert_eq!(fate.as_str(), if n == 5 { "dead" } else { "lived" }, "event {n}");
+            let state = world.state(ada, id).await.unwrap();
+            assert_eq!(state.as_str(), if n == 5 { "dead" } else { "processed" }, "event {n}");
         }
         let later = world.say(husam, lobby, "after it").await.unwrap();
         world.pass(HOUR / 60).await.unwrap();
-        assert_eq!(world.fate(ada, &later.to_string()).await.unwrap().as_str(), "lived");
+        assert_eq!(world.state(ada, &later.to_string()).await.unwrap().as_str(), "processed");
     }
 }
 
@@ -83,7 +83,7 @@ async fn what_a_model_refuses_that_has_never_answered_waits_until_it_does() {
         mended.store(true, Ordering::SeqCst);
         world.pass(HOUR / 6).await.unwrap();
         for id in ids {
-            assert_eq!(world.fate(ada, &id).await.unwrap().as_str(), "lived", "{error}");
+            assert_eq!(world.state(ada, &id).await.unwrap().as_str(), "processed", "{error}");
         }
     }
 }
@@ -139,10 +139,10 @@ async fn what_one_agent_cannot_be_answered_stops_no_other_also_where_several_wer
         world.pass(Duration::from_secs(60)).await.unwrap();
         let asked = world.say(husam, shop, &format!("m{n}")).await.unwrap().to_string();
         world.pass(Duration::from_secs(30)).await.unwrap();
-        assert_eq!(world.fate(bob, &asked).await.unwrap().as_str(), "lived", "m{n}");
+        assert_eq!(world.state(bob, &asked).await.unwrap().as_str(), "processed", "m{n}");
     }
     for ada in all {
-        assert_eq!(world.fate(ada, &poison).await.unwrap().as_str(), "dead");
+        assert_eq!(world.state(ada, &poison).await.unwrap().as_str(), "dead");
     }
 }
 
@@ -163,5 +163,5 @@ async fn a_cycle_that_the_server_fails_at_in_its_middle_is_broken_off() {
     assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Failed]);
     world.say(husam, lobby, "next").await.unwrap();
     world.pass(HOUR / 60).await.unwrap();
-    assert_eq!(world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
+    assert_eq!(world.runs(ada).await.unwrap()[1].ending, Ending::Completed);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::EntryKind;
 use agent::id::AgentId;
-use agent::port::Heard;
+use agent::port::Delivered;
 use agent::run::Ending;
 use agent::update::{Topic, Update};
 use futures_util::FutureExt;
@@ -46,8 +46,8 @@ async fn a_correction_of_the_one_who_asked_is_shown_at_the_next_step_and_remembe
         [Inbox, Assistant, Outcomes, Injection, Assistant],
         "the correction is in the log"
     );
-    let fate = world.fate(ada, &correction.to_string()).await.unwrap();
-    assert!(matches!(fate, agent::event::Fate::Lived { step: 1, .. }), "{fate:?}");
+    let state = world.state(ada, &correction.to_string()).await.unwrap();
+    assert!(matches!(state, agent::event::EventState::Processed { step: 1, .. }), "{state:?}");
 }
 
 #[tokio::test]
@@ -73,11 +73,11 @@ async fn an_urgent_word_aborts_a_generation_and_watchers_are_told_that_its_draft
     let heard: Vec<_> = world.heard(ops).await.unwrap().into_iter().map(|(_, text)| text).collect();
     assert_eq!(heard, ["deploy", "stop", "stopped"], "nobody reads the half-said text");
     let run = world.runs(ada).await.unwrap().remove(0);
-    assert_eq!((run.ending, run.events, run.steps[0].interrupts), (Ending::Rested, 2, 1));
+    assert_eq!((run.ending, run.events, run.steps[0].interrupts), (Ending::Completed, 2, 1));
     let mut resets = 0;
     while let Some(Some(heard)) = updates.next().now_or_never() {
         resets += u32::from(
-            matches!(&heard, Heard::Update(update) if matches!(***update, Update::DraftReset { .. })),
+            matches!(&heard, Delivered::Update(update) if matches!(***update, Update::DraftReset { .. })),
         );
     }
     assert_eq!(resets, 1);

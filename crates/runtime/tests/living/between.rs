@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use agent::changes::{Changes, CommitOutcome, Echo, News};
+use agent::changes::{Changes, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
-use agent::life::{Lease, Waking};
-use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
+use agent::life::{Activation, Lease};
+use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Wakeup};
 use jiff::Timestamp;
 
 /// What a question of a waking is answered.
-pub(crate) type Woken<'a> = BoxFuture<'a, Result<Option<Waking>, StoreError>>;
+pub(crate) type Woken<'a> = BoxFuture<'a, Result<Option<Activation>, StoreError>>;
 /// What came of a commit.
-pub(crate) type Committed<'a> = BoxFuture<'a, Result<(CommitOutcome, Echo), StoreError>>;
+pub(crate) type Committed<'a> = BoxFuture<'a, Result<(CommitOutcome, Notifications), StoreError>>;
 
 /// What a test wants otherwise.
 pub(crate) trait Between: Send + Sync {
@@ -78,7 +78,7 @@ impl<B: Between> Store for Behind<B> {
         self.inner.set_apart(agent, why)
     }
 
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
         self.by.fires();
         self.inner.fire_due(now, limit)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::call::{CallState, Effect, Outcome};
 use agent::event::EventKind;
 use agent::id::{AgentId, CallId};
-use agent::port::{FinishedCall, Heard, PageRequest};
+use agent::port::{Delivered, FinishedCall, PageRequest};
 use agent::prompt::Prompt;
 use agent::run::Ending;
 use agent::update::{Topic, Update};
@@ -34,7 +34,7 @@ async fn told(play: &Play, ada: AgentId) -> Vec<(String, &'static str)> {
     let page = PageRequest { cursor: None, limit: 200 };
     let rows = play.world.reader().inbox(ada, None, page).await.unwrap().items;
     let late = rows.into_iter().filter(|row| row.event.kind == EventKind::ToolResult);
-    late.map(|row| (row.event.id.0.clone(), row.fate.as_str())).collect()
+    late.map(|row| (row.event.id.0.clone(), row.state.as_str())).collect()
 }
 
 fn result(call: &CallId) -> String {
@@ -47,7 +47,7 @@ async fn an_asynchronous_answer_comes_as_an_event_and_is_lived_once() {
     let (ada, lobby) = play.ada().await;
     play.world.quiet().await.unwrap();
     let runs = play.world.runs(ada).await.unwrap();
-    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Rested), "it rests while the call goes on");
+    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Completed), "it rests while the call goes on");
     let open = play.world.reader().open_calls(ada).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Detached));
     let words = said(&play, lobby).await;
@@ -58,7 +58,7 @@ async fn an_asynchronous_answer_comes_as_an_event_and_is_lived_once() {
     let words = said(&play, lobby).await;
     let line = format!("[tool result \"order\" | call: {}] answered", open[0].id);
     assert!(words.len() == 3 && words[2].contains(&line), "{words:?}");
-    assert_eq!(told(&play, ada).await, [(result(&open[0].id), "lived")]);
+    assert_eq!(told(&play, ada).await, [(result(&open[0].id), "processed")]);
     assert_eq!(play.counters.calls("slow"), 1);
     assert_eq!(play.world.reader().open_calls(ada).await.unwrap(), []);
 }
@@ -88,7 +88,7 @@ async fn a_call_that_times_out_goes_on_and_its_answer_is_not_lost() {
         play.world.quiet().await.unwrap();
         let words = said(&play, lobby).await;
         assert!(words.len() == 3 && words[2].contains("answered"), "{words:?}");
-        assert_eq!(told(&play, ada).await, [(result(&call), "lived")]);
+        assert_eq!(told(&play, ada).await, [(result(&call), "processed")]);
         assert_eq!(play.counters.calls("slow"), 1);
     }
 }
@@ -123,7 +123,7 @@ async fn an_answer_that_comes_after_its_cycle_was_canceled_is_an_ordinary_event(
     play.gate.open();
     play.world.quiet().await.unwrap();
     assert_eq!(said(&play, lobby).await, ["hi", "it came"]);
-    assert_eq!(told(&play, ada).await[0].1, "lived");
+    assert_eq!(told(&play, ada).await[0].1, "processed");
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn ten_calls_at_once_are_answered_in_any_order_each_by_one_event() {
     play.gate.open();
     play.world.pass(Duration::from_secs(60)).await.unwrap();
     let told = told(&play, ada).await;
-    assert!(told.len() == 10 && told.iter().all(|(_, fate)| *fate == "lived"), "{told:?}");
+    assert!(told.len() == 10 && told.iter().all(|(_, state)| *state == "processed"), "{told:?}");
     assert!(open.iter().all(|row| told.iter().any(|(id, _)| *id == result(&row.id))));
     assert_eq!(play.counters.effects("slow"), 0, "who is answered for need not go on");
 }
@@ -231,7 +231,7 @@ async fn watchers_see_the_message_of_a_visible_call_change_when_its_answer_comes
     play.gate.open();
     play.world.quiet().await.unwrap();
     let mut states = Vec::new();
-    while let Some(Some(Heard::Update(update))) = futures_util::FutureExt::now_or_never(watched.next()) {
+    while let Some(Some(Delivered::Update(update))) = futures_util::FutureExt::now_or_never(watched.next()) {
         if let Update::Message { message } = &**update {
             states.extend(message.data.as_ref().map(|data| data["state"].clone()));
         }

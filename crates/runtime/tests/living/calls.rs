@@ -8,7 +8,7 @@ use agent::entry::EntryKind;
 use agent::id::{AgentId, CallId, SpaceId};
 use agent::life::Standing;
 use agent::message::Part;
-use agent::port::Heard;
+use agent::port::Delivered;
 use agent::prompt::Prompt;
 use agent::run::Ending;
 use agent::update::{Topic, Update};
@@ -69,11 +69,14 @@ async fn a_canceled_call_is_dropped_at_once_and_the_cycle_goes_on_with_the_other
     let heard = said(&play, lobby).await;
     assert!(heard[1].contains("canceled by an operator"), "{heard:?}");
     let run = world.runs(ada).await.unwrap().pop().unwrap();
-    assert_eq!((run.ending, run.steps[0].calls[0].status), (Ending::Rested, Some(OutcomeStatus::Canceled)));
+    assert_eq!(
+        (run.ending, run.steps[0].calls[0].status),
+        (Ending::Completed, Some(OutcomeStatus::Canceled))
+    );
     assert_eq!(run.steps[0].calls[1].status, Some(OutcomeStatus::Ok));
     assert_eq!((play.counters.calls("slow"), play.counters.calls("look")), (1, 1));
     let mut told = Vec::new();
-    while let Some(Some(Heard::Update(update))) = futures_util::FutureExt::now_or_never(watched.next()) {
+    while let Some(Some(Delivered::Update(update))) = futures_util::FutureExt::now_or_never(watched.next()) {
         if let Update::ToolDone { call, status, .. } = &**update {
             told.push((call.clone(), *status));
         }

@@ -99,12 +99,12 @@ async fn one_poison_event_dies_alone_and_all_others_are_answered() {
     }
     world.quiet().await.unwrap();
     for (n, id) in ids.iter().enumerate() {
-        let fate = world.fate(ada, &id.to_string()).await.unwrap();
-        assert_eq!(fate.as_str(), if n == 7 { "dead" } else { "lived" }, "event {n}");
+        let state = world.state(ada, &id.to_string()).await.unwrap();
+        assert_eq!(state.as_str(), if n == 7 { "dead" } else { "processed" }, "event {n}");
     }
     let later = world.say(husam, lobby, "after it").await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.fate(ada, &later.to_string()).await.unwrap().as_str(), "lived");
+    assert_eq!(world.state(ada, &later.to_string()).await.unwrap().as_str(), "processed");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_cycle_that_lived_something_is_broken_off_with_a_notice() {
     assert!(mind.last().unwrap().message.text().contains("broken off at step 1"));
     world.say(husam, lobby, "next").await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
+    assert_eq!(world.runs(ada).await.unwrap()[1].ending, Ending::Completed);
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_history_that_the_vendor_finds_too_long_is_cut_and_the_run_says_so() {
     }
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.len(), 6);
-    assert!(runs.iter().all(|run| run.ending == Ending::Rested), "{runs:?}");
+    assert!(runs.iter().all(|run| run.ending == Ending::Completed), "{runs:?}");
     let cuts: u32 = runs.iter().flat_map(|run| &run.steps).map(|step| step.cut).sum();
     assert!((1..=4).contains(&cuts), "{cuts} cuts");
     assert_eq!(world.mind(ada).await.unwrap().len(), 30, "the log itself is whole");

@@ -66,12 +66,12 @@ fn bell(n: usize) -> String {
 }
 
 /// Agents that each can be given something to do, and a model that takes a while.
-struct House {
+struct CrowdedServer {
     play: Play,
     agents: Vec<AgentId>,
 }
 
-impl House {
+impl CrowdedServer {
     async fn of(count: usize, thought: Duration) -> (Self, Refusing) {
         let store = Refusing::default();
         (Self::behind(count, thought, store.clone()).await, store)
@@ -125,7 +125,7 @@ impl House {
 
 /// A minute in which the store refuses, and what comes after it.
 async fn a_minute_of(what: Refuses, requests: usize, served: Duration) {
-    let (house, store) = House::of(20, SECOND / 10).await;
+    let (house, store) = CrowdedServer::of(20, SECOND / 10).await;
     store.refuse(what);
     house.call_all().await;
     house.play.world.pass(30 * SECOND).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_store_that_refuses_only_what_was_thought_costs_ever_fewer_requests() 
 
 #[tokio::test]
 async fn an_agent_that_was_refused_is_opened_before_it_thinks_again() {
-    let (house, store) = House::of(1, SECOND / 10).await;
+    let (house, store) = CrowdedServer::of(1, SECOND / 10).await;
     store.refuse(Refuses::All);
     house.call_all().await;
     house.play.world.pass(20 * SECOND).await.unwrap();
@@ -223,7 +223,7 @@ impl Between for Crashed {
         let suspect = self.0.lock().unwrap().contains(&agent);
         Box::pin(async move {
             let mut read = read.await?;
-            read.iter_mut().filter(|_| suspect).for_each(|waking| waking.clean = false);
+            read.iter_mut().filter(|_| suspect).for_each(|activation| activation.clean = false);
             Ok(read)
         })
     }
@@ -241,7 +241,7 @@ async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_s
     const OPEN: usize = limits::REQUESTS_PER_PROVIDER;
     let crashed = Crashed::default();
     let by = crashed.clone();
-    let mut house = House::behind(OPEN + 1, 3 * SECOND, by).await;
+    let mut house = CrowdedServer::behind(OPEN + 1, 3 * SECOND, by).await;
     let healthy = house.agents.pop().unwrap();
     house.call_all().await;
     house.play.world.pass(SECOND).await.unwrap();
@@ -269,7 +269,7 @@ async fn after_a_crash_whoever_has_nothing_to_do_with_it_is_served_at_once_and_s
 async fn a_suspect_that_an_operator_resumes_goes_before_the_others() {
     const OPEN: usize = 8 * limits::SUSPECTS_AT_ONCE;
     let crashed = Crashed::default();
-    let mut house = House::behind(OPEN, 3 * SECOND, crashed.clone()).await;
+    let mut house = CrowdedServer::behind(OPEN, 3 * SECOND, crashed.clone()).await;
     house.call_all().await;
     house.play.world.pass(SECOND).await.unwrap();
     house.play.world.kill();
@@ -323,11 +323,11 @@ impl Silent {
     async fn of(count: usize, silent: Scripted) -> Self {
         let other = Scripted::answering(|_| done()).with_info(info("other"));
         let (silent, other) = (Arc::new(silent.with_info(info("silent"))), Arc::new(other));
-        let voices = Two(Arc::clone(&silent), other);
+        let models = Two(Arc::clone(&silent), other);
         let woken = Arc::<Mutex<usize>>::default();
         let counted = Arc::clone(&woken);
         let behind = move |inner| Arc::new(Behind { inner, by: Counting(Arc::clone(&counted)) }) as Arc<_>;
-        let (world, ..) = ground(Arc::new(voices), behind, Effect::ReadOnly);
+        let (world, ..) = ground(Arc::new(models), behind, Effect::ReadOnly);
         let mut agents = Vec::new();
         for n in 0..count {
             agents.push(world.agent(&format!("agent-{n}"), AgentConfig::default()).await.unwrap());

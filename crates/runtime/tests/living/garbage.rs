@@ -10,6 +10,7 @@ use agent::run::Ending;
 use serde_json::json;
 use testkit::stubs::{Answer, Vendor};
 
+use crate::lives::life::Dice;
 use crate::play::{everything, inbox, step};
 use crate::wired::{Cut, House, NEVER, Sent, Wired, finished, house};
 
@@ -26,8 +27,8 @@ async fn after(vendor: Vendor, first: impl Fn() -> Answer + Send + Sync + 'stati
     let mut house = house(Wired::new(vendor, author), NEVER, false).await;
     for text in ["first", "second"] {
         let id = house.say(text).await;
-        let fate = house.world.fate(house.ada, &id).await.unwrap();
-        assert_eq!(fate.as_str(), "lived", "{vendor:?}: `{text}`");
+        let state = house.world.state(house.ada, &id).await.unwrap();
+        assert_eq!(state.as_str(), "processed", "{vendor:?}: `{text}`");
     }
     house.is_sound(&format!("{vendor:?}")).await;
     let heard = house.world.heard(house.lobby).await.unwrap();
@@ -52,7 +53,7 @@ async fn wrong_json_and_wrong_tools(vendor: Vendor) {
     {
         assert!(read.contains(words), "{vendor:?}: {words}: {read}");
     }
-    assert_eq!(house.world.runs(house.ada).await.unwrap()[0].ending, Ending::Rested);
+    assert_eq!(house.world.runs(house.ada).await.unwrap()[0].ending, Ending::Completed);
 }
 
 /// What is surely meant is done and said to be repaired; the log keeps what the model wrote.
@@ -116,7 +117,7 @@ async fn arguments_of(vendor: Vendor, size: usize, read: bool) {
     assert_eq!(everything(&prompts[1]).contains("bytes are accepted"), read, "{vendor:?}");
     let mind = serde_json::to_string(&house.world.mind(house.ada).await.unwrap()).unwrap();
     assert!(mind.len() < 100_000, "{vendor:?}: {} bytes in the consciousness", mind.len());
-    assert!(house.world.runs(house.ada).await.unwrap().iter().all(|run| run.ending == Ending::Rested));
+    assert!(house.world.runs(house.ada).await.unwrap().iter().all(|run| run.ending == Ending::Completed));
 }
 
 async fn arguments_of_ten_megabytes(vendor: Vendor) {
@@ -133,23 +134,6 @@ async fn an_empty_reply(vendor: Vendor) {
 
 async fn reasoning_alone(vendor: Vendor) {
     after(vendor, || Answer::new().reasoning("I think, and that is all")).await;
-}
-
-/// Chance that repeats (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
 }
 
 const TOOLS: [&str; 14] = [
@@ -249,8 +233,8 @@ async fn anything(vendor: Vendor) {
         let mut house = house(Wired::new(vendor, author), left, dice.below(2) == 0).await;
         for text in ["one", "two"] {
             let id = house.say(text).await;
-            let fate = house.world.fate(house.ada, &id).await.unwrap();
-            assert!(matches!(fate.as_str(), "lived" | "skipped" | "dead"), "{place}: {fate:?}");
+            let state = house.world.state(house.ada, &id).await.unwrap();
+            assert!(matches!(state.as_str(), "processed" | "skipped" | "dead"), "{place}: {state:?}");
         }
         house.left.store(NEVER, Ordering::SeqCst);
         house.say("are you there").await;
@@ -279,8 +263,8 @@ async fn a_spoiled_seal(vendor: Vendor) {
         for text in ["first", "second"] {
             let id = house.say(text).await;
             assert_eq!(
-                house.world.fate(house.ada, &id).await.unwrap().as_str(),
-                "lived",
+                house.world.state(house.ada, &id).await.unwrap().as_str(),
+                "processed",
                 "{place}: `{text}`"
             );
         }
@@ -290,7 +274,7 @@ async fn a_spoiled_seal(vendor: Vendor) {
         let heard = house.world.heard(house.lobby).await.unwrap();
         assert_eq!(heard.iter().filter(|(_, text)| text == "here I am").count(), 2, "{place}");
         let runs = house.world.runs(house.ada).await.unwrap();
-        assert!(runs.iter().all(|run| run.ending == Ending::Rested), "{place}: {runs:?}");
+        assert!(runs.iter().all(|run| run.ending == Ending::Completed), "{place}: {runs:?}");
     }
 }
 

@@ -75,7 +75,7 @@ async fn a_skipped_waking_leaves_no_trace_in_log_runs_and_ordinals() {
     let skipped = world.say(husam, lobby, "not for you").await.unwrap();
     world.quiet().await.unwrap();
     assert_eq!((world.mind(ada).await.unwrap(), world.runs(ada).await.unwrap()), before);
-    assert_eq!(world.fate(ada, &skipped.to_string()).await.unwrap().as_str(), "skipped");
+    assert_eq!(world.state(ada, &skipped.to_string()).await.unwrap().as_str(), "skipped");
     world.say(husam, lobby, "hi again").await.unwrap();
     world.quiet().await.unwrap();
     assert_eq!(world.runs(ada).await.unwrap()[1].ordinal, 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::EntryKind;
-use agent::event::Stage;
+use agent::event::EventProgress;
 use agent::id::{AgentId, EntityId, EventId, MessageId, SpaceId};
 use agent::life::Standing;
 use agent::port::ModelError;
@@ -49,11 +49,11 @@ async fn what_is_being_shown_waits_until_the_decision_lives_it() {
     let (play, _, ada, _, correction) = showing(100).await;
     let world = &play.world;
     let row = async || world.reader().event(ada, event(correction)).await.unwrap().unwrap();
-    assert_eq!((row().await.stage, row().await.step), (Stage::Waiting, None));
+    assert_eq!((row().await.progress, row().await.step), (EventProgress::Waiting, None));
     world.quiet().await.unwrap();
     assert_eq!((row().await.ordinal, row().await.step), (Some(1), Some(1)));
     let runs = world.runs(ada).await.unwrap();
-    assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Rested, 2));
+    assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Completed, 2));
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn what_is_taken_back_while_it_is_shown_is_not_lived_and_the_step_is_thoug
     let world = &play.world;
     world.registry().cancel_event(ada, event(correction)).await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
+    assert_eq!(world.state(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
     let asked = play.model.prompts();
     let shows: Vec<bool> = asked.iter().map(|prompt| everything(prompt).contains("marketing data")).collect();
     assert_eq!(shows, [false, true, false, false], "step 1 was asked again, and its first answer dropped");
@@ -70,7 +70,7 @@ async fn what_is_taken_back_while_it_is_shown_is_not_lived_and_the_step_is_thoug
         !world.mind(ada).await.unwrap().iter().any(|entry| entry.message.text().contains("marketing data"))
     );
     let runs = world.runs(ada).await.unwrap();
-    assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Rested, 1));
+    assert_eq!((runs.len(), runs[0].ending, runs[0].events), (1, Ending::Completed, 1));
     assert_eq!(runs[0].steps[1].discarded.input, Some(50), "what the dropped answer used is told: {runs:?}");
     assert_eq!(runs[0].usage.input, Some(100), "and paid for");
     assert_eq!(world.heard(lab).await.unwrap().len(), 3, "it is said once");
@@ -85,8 +85,8 @@ async fn a_flood_in_the_middle_leaves_what_is_being_shown_alone() {
     }
     world.quiet().await.unwrap();
     let runs = world.runs(ada).await.unwrap();
-    assert!(runs.iter().all(|run| run.ending == Ending::Rested), "{runs:?}");
-    assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "lived");
+    assert!(runs.iter().all(|run| run.ending == Ending::Completed), "{runs:?}");
+    assert_eq!(world.state(ada, &correction.to_string()).await.unwrap().as_str(), "processed");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_cancel_while_a_step_is_shown_something_takes_that_back_as_well() {
     world.registry().cancel(ada, None).await.unwrap();
     world.node().unwrap().look(ada);
     world.quiet().await.unwrap();
-    assert_eq!(world.fate(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
+    assert_eq!(world.state(ada, &correction.to_string()).await.unwrap().as_str(), "canceled");
     let runs = world.runs(ada).await.unwrap();
     assert_eq!((runs.len(), runs[0].ending), (1, Ending::Canceled), "nothing wakes it again");
     assert!(runs[0].estimated().input.is_some_and(|input| input > 0), "the dropped generation is counted");
@@ -158,10 +158,10 @@ async fn a_poison_that_may_interrupt_dies_alone() {
     world.pass(Duration::from_secs(1)).await.unwrap();
     let poison = world.say(husam, lab, "POISON").await.unwrap();
     world.quiet().await.unwrap();
-    assert_eq!(world.fate(ada, &innocent.to_string()).await.unwrap().as_str(), "lived");
-    assert_eq!(world.fate(ada, &poison.to_string()).await.unwrap().as_str(), "dead");
+    assert_eq!(world.state(ada, &innocent.to_string()).await.unwrap().as_str(), "processed");
+    assert_eq!(world.state(ada, &poison.to_string()).await.unwrap().as_str(), "dead");
     let runs = world.runs(ada).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Rested], "{runs:?}");
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed], "{runs:?}");
     assert_eq!(world.heard(lab).await.unwrap().iter().filter(|(_, said)| said == "answered").count(), 1);
 }
 

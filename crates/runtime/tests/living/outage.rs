@@ -59,7 +59,7 @@ async fn an_hour(agents: usize) -> usize {
     for (ada, room) in &all {
         let runs = world.runs(*ada).await.unwrap();
         let lived: Vec<_> = runs.iter().map(|run| (run.events, run.ending)).collect();
-        assert_eq!(lived, [(2, Ending::Rested)], "one cycle answers everything");
+        assert_eq!(lived, [(2, Ending::Completed)], "one cycle answers everything");
         assert_eq!(world.heard(*room).await.unwrap().len(), 3);
     }
     let totals = world.reader().totals().await.unwrap();
@@ -95,8 +95,8 @@ async fn a_fallback_behind_another_key_is_asked_meanwhile() {
     let own = Scripted::answering(move |_| Script::fails(down.clone())).with_info(info("own"));
     let other = Scripted::answering(|prompt| answer(prompt, "lobby", "here")).with_info(info("other"));
     let (own, other) = (Arc::new(own), Arc::new(other));
-    let voices = crate::play::Two(Arc::clone(&own), Arc::clone(&other));
-    let (world, ..) = crate::play::ground(Arc::new(voices), |store| store, agent::call::Effect::ReadOnly);
+    let models = crate::play::Two(Arc::clone(&own), Arc::clone(&other));
+    let (world, ..) = crate::play::ground(Arc::new(models), |store| store, agent::call::Effect::ReadOnly);
     let husam = world.human("husam").await.unwrap();
     let config = AgentConfig { fallback: vec!["other".into()], ..AgentConfig::default() };
     let ada = world.agent("ada", config).await.unwrap();
@@ -146,7 +146,7 @@ async fn an_operator_who_resumes_an_agent_has_it_ask_at_once_however_long_the_pr
 
 #[tokio::test]
 async fn the_space_that_waits_is_told_that_its_agent_cannot_think() {
-    use agent::port::Heard;
+    use agent::port::Delivered;
     use agent::update::{AgentState, Topic, Update};
     use futures_util::FutureExt as _;
     let play = Play::new(|_| Script::fails(ModelError::Network("refused".into())));
@@ -158,7 +158,7 @@ async fn the_space_that_waits_is_told_that_its_agent_cannot_think() {
     world.say(husam, lobby, "hello").await.unwrap();
     world.pass(Duration::from_secs(60)).await.unwrap();
     let mut told = Vec::new();
-    while let Some(Some(Heard::Update(update))) = listener.next().now_or_never() {
+    while let Some(Some(Delivered::Update(update))) = listener.next().now_or_never() {
         if let Update::State { state, rest: Some(rest), reason, .. } = &**update {
             assert_eq!((*state, rest.reason), (AgentState::Sleeping, RestReason::Provider));
             assert!(reason.as_ref().is_some_and(|reason| reason.contains("refused")));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::call::Effect;
 use agent::config::{AgentConfig, Awareness};
 use agent::entry::{Entry, EntryKind};
-use agent::port::{Clock, Model, ModelError, Store, Voices};
+use agent::port::{Clock, Model, ModelError, Models, Store};
 use agent::prompt::{Item, Prompt};
 use jiff::Timestamp;
 use models::scripted::{Script, Scripted};
@@ -15,13 +15,13 @@ use scenario::clock::{SimClock, SimIds};
 use scenario::world::World;
 use serde_json::{Value, json};
 use storage::sqlite::Sqlite;
-use testkit::hands::{Counters, Gate, TestToolbox};
+use testkit::hands::{Counters, TestToolbox, ToolGate};
 
 /// One model for everyone.
 pub(crate) struct One(pub(crate) Arc<Scripted>);
 
-impl Voices for One {
-    fn voice(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for One {
+    fn model(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Model>)
     }
 }
@@ -29,8 +29,8 @@ impl Voices for One {
 /// The agent's own model, and another one.
 pub(crate) struct Two(pub(crate) Arc<Scripted>, pub(crate) Arc<Scripted>);
 
-impl Voices for Two {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for Two {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::clone(if name.is_none() { &self.0 } else { &self.1 }) as Arc<dyn Model>)
     }
 }
@@ -41,7 +41,7 @@ pub(crate) struct Play {
     pub(crate) model: Arc<Scripted>,
     pub(crate) counters: Counters,
     /// Holds the tool `slow` until it is opened.
-    pub(crate) gate: Gate,
+    pub(crate) gate: ToolGate,
     pub(crate) clock: SimClock,
     /// What outlives its process.
     pub(crate) sqlite: Arc<Mutex<Sqlite>>,
@@ -90,9 +90,9 @@ impl Play {
     fn set_up(model: Scripted, wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>, slow: Effect) -> Self {
         let (model, clock, starts) = (Arc::new(model), clock(), 7);
         let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
-        let (counters, gate) = (Counters::new(), Gate::closed());
-        let (voices, tools) = (Arc::new(One(Arc::clone(&model))), toolbox(slow, &counters, &gate));
-        let world = World::new(ports_of(&sqlite, &clock, starts, wrap, voices, tools), clock.clone());
+        let (counters, gate) = (Counters::new(), ToolGate::closed());
+        let (models, tools) = (Arc::new(One(Arc::clone(&model))), toolbox(slow, &counters, &gate));
+        let world = World::new(ports_of(&sqlite, &clock, starts, wrap, models, tools), clock.clone());
         Self { world, model, counters, gate, clock, sqlite: Arc::new(Mutex::new(sqlite)), slow, starts }
     }
 
@@ -100,10 +100,10 @@ impl Play {
     pub(crate) fn dies(&mut self) {
         self.world.kill();
         let sqlite = cut_off(&self.sqlite);
-        let voices = Arc::new(One(Arc::clone(&self.model)));
+        let models = Arc::new(One(Arc::clone(&self.model)));
         let tools = toolbox(self.slow, &self.counters, &self.gate);
         self.starts += 1;
-        let ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, voices, tools);
+        let ports = ports_of(&sqlite, &self.clock, self.starts, |store| store, models, tools);
         self.world = World::new(ports, self.clock.clone());
     }
 
@@ -119,30 +119,30 @@ pub(crate) fn cut_off(sqlite: &Mutex<Sqlite>) -> Sqlite {
     sqlite.clone()
 }
 
-/// A world whose agents think with these voices, what its tools did, and what holds `slow`.
+/// A world whose agents think with these models, what its tools did, and what holds `slow`.
 pub(crate) fn ground(
-    voices: Arc<dyn Voices>,
+    models: Arc<dyn Models>,
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
     slow: Effect,
-) -> (World, Counters, Gate) {
-    ground_at(clock(), voices, wrap, slow)
+) -> (World, Counters, ToolGate) {
+    ground_at(clock(), models, wrap, slow)
 }
 
 /// The same on that clock.
 pub(crate) fn ground_at(
     clock: SimClock,
-    voices: Arc<dyn Voices>,
+    models: Arc<dyn Models>,
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
     slow: Effect,
-) -> (World, Counters, Gate) {
+) -> (World, Counters, ToolGate) {
     let sqlite = Sqlite::in_memory(Arc::new(clock.clone())).unwrap();
-    let (counters, gate) = (Counters::new(), Gate::closed());
-    let ports = ports_of(&sqlite, &clock, 7, wrap, voices, toolbox(slow, &counters, &gate));
+    let (counters, gate) = (Counters::new(), ToolGate::closed());
+    let ports = ports_of(&sqlite, &clock, 7, wrap, models, toolbox(slow, &counters, &gate));
     (World::new(ports, clock), counters, gate)
 }
 
 /// All prebuilt tools, and some that are only for tests.
-fn toolbox(slow: Effect, counters: &Counters, gate: &Gate) -> TestToolbox {
+fn toolbox(slow: Effect, counters: &Counters, gate: &ToolGate) -> TestToolbox {
     let slow = testkit::hands::slow(counters, slow, gate);
     let build = testkit::hands::visible("build", Arc::clone(&slow));
     let order = testkit::hands::asynchronous("order", Arc::clone(&slow), Duration::from_secs(3_600));
@@ -157,11 +157,11 @@ fn ports_of(
     clock: &SimClock,
     start: u64,
     wrap: impl Fn(Arc<dyn Store>) -> Arc<dyn Store>,
-    voices: Arc<dyn Voices>,
+    models: Arc<dyn Models>,
     toolbox: TestToolbox,
 ) -> Ports {
     let ids = Arc::new(SimIds::new(start, clock.clone()));
-    let ports = Ports::new(Arc::new(sqlite.clone()), voices, Arc::new(toolbox), Arc::new(clock.clone()), ids);
+    let ports = Ports::new(Arc::new(sqlite.clone()), models, Arc::new(toolbox), Arc::new(clock.clone()), ids);
     Ports { store: wrap(Arc::new(sqlite.clone())), ..ports }
 }
 

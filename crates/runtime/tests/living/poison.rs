@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
 use agent::port::{ModelError, PageRequest};
 use agent::run::Ending;
@@ -26,8 +26,8 @@ async fn one_agent(play: &Play) -> (EntityId, AgentId, SpaceId) {
     (husam, ada, play.world.space("lab", &[husam, ada.entity()]).await.unwrap())
 }
 
-async fn fate(play: &Play, agent: AgentId, message: MessageId) -> Fate {
-    play.world.fate(agent, &message.to_string()).await.unwrap()
+async fn state(play: &Play, agent: AgentId, message: MessageId) -> EventState {
+    play.world.state(agent, &message.to_string()).await.unwrap()
 }
 
 #[tokio::test]
@@ -53,14 +53,17 @@ async fn thirty_deaths_while_a_slow_model_thinks_leave_an_innocent_event_alive_a
         }
     };
     dying(&mut play, 30).await;
-    assert_eq!(fate(&play, ada, question).await, Fate::Waiting);
+    assert_eq!(state(&play, ada, question).await, EventState::Waiting);
     play.world.pass(70 * SECOND).await.unwrap();
-    assert!(matches!(fate(&play, ada, question).await, Fate::Lived { .. }), "its first step is decided");
+    assert!(
+        matches!(state(&play, ada, question).await, EventState::Processed { .. }),
+        "its first step is decided"
+    );
     dying(&mut play, 30).await;
     play.world.quiet().await.unwrap();
     assert_eq!(play.world.heard(lab).await.unwrap().len(), 2);
     let runs = play.world.runs(ada).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Rested]);
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed]);
 }
 
 #[tokio::test]
@@ -87,7 +90,7 @@ async fn whoever_rests_for_its_provider_while_the_process_dies_thirty_times_is_b
     down.store(false, Ordering::SeqCst);
     play.world.quiet().await.unwrap();
     assert_eq!(play.world.heard(lab).await.unwrap().len(), 2);
-    assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Rested);
+    assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Completed);
 }
 
 #[tokio::test]
@@ -123,14 +126,14 @@ async fn an_event_that_kills_the_process_is_dead_within_twenty_restarts_and_all_
     }
     play.world.quiet().await.unwrap();
     for (n, id) in ids.into_iter().enumerate() {
-        match (n, fate(&play, ada, id).await) {
-            (7, Fate::Dead { reason }) => assert!(reason.contains("the process died"), "{reason}"),
+        match (n, state(&play, ada, id).await) {
+            (7, EventState::Dead { reason }) => assert!(reason.contains("the process died"), "{reason}"),
             (7, other) => panic!("the deadly event is {other:?}"),
-            (_, fate) => assert!(matches!(fate, Fate::Lived { .. }), "event {n} is {fate:?}"),
+            (_, state) => assert!(matches!(state, EventState::Processed { .. }), "event {n} is {state:?}"),
         }
     }
     assert_eq!(restarts, 20, "it had its chances");
-    assert_eq!(play.world.fate(bob, "bell").await.unwrap().as_str(), "lived");
+    assert_eq!(play.world.state(bob, "bell").await.unwrap().as_str(), "processed");
 }
 
 #[tokio::test]
@@ -159,11 +162,11 @@ async fn whatever_kills_the_process_while_its_reply_is_waited_for_is_tried_alone
         }
     }
     for (n, id) in ids.into_iter().enumerate() {
-        let fate = fate(&play, ada, id).await;
+        let state = state(&play, ada, id).await;
         // What was said before it is answered; it keeps its place, and what the same person said behind it too.
         assert!(
-            if n < 7 { matches!(fate, Fate::Lived { .. }) } else { fate == Fate::Waiting },
-            "{n}: {fate:?}"
+            if n < 7 { matches!(state, EventState::Processed { .. }) } else { state == EventState::Waiting },
+            "{n}: {state:?}"
         );
     }
 }
@@ -187,16 +190,18 @@ async fn an_event_that_panics_is_dead_after_its_attempts_alone_and_all_others_ar
     }
     play.world.quiet().await.unwrap();
     for (n, id) in ids.iter().enumerate() {
-        match (n, fate(&play, ada, *id).await) {
-            (3, Fate::Dead { reason }) => assert_eq!(reason, "failed 5 times, the last ones alone"),
-            (_, fate) => assert!(n != 3 && matches!(fate, Fate::Lived { .. }), "event {n} is {fate:?}"),
+        match (n, state(&play, ada, *id).await) {
+            (3, EventState::Dead { reason }) => assert_eq!(reason, "failed 5 times, the last ones alone"),
+            (_, state) => {
+                assert!(n != 3 && matches!(state, EventState::Processed { .. }), "event {n} is {state:?}")
+            }
         }
     }
     let page = PageRequest { cursor: None, limit: 10 };
     let dead = play.world.reader().inbox(ada, Some("dead".into()), page).await.unwrap().items;
     assert_eq!(dead[0].attempts, 5);
     let runs = play.world.runs(ada).await.unwrap();
-    assert!(runs.iter().all(|run| run.ending == Ending::Rested && run.events == 1), "{runs:?}");
+    assert!(runs.iter().all(|run| run.ending == Ending::Completed && run.events == 1), "{runs:?}");
     play.world.say(husam, lab, "after it").await.unwrap();
     play.world.quiet().await.unwrap();
     assert_eq!(play.world.runs(ada).await.unwrap().len(), 6);
@@ -220,7 +225,7 @@ async fn a_cycle_that_panics_in_its_middle_is_broken_off_after_its_attempts() {
     assert!(runs[0].reason.as_ref().is_some_and(|reason| reason.contains("failed 5 times")), "{runs:?}");
     play.world.say(husam, lab, "next").await.unwrap();
     play.world.quiet().await.unwrap();
-    assert_eq!(play.world.runs(ada).await.unwrap()[1].ending, Ending::Rested);
+    assert_eq!(play.world.runs(ada).await.unwrap()[1].ending, Ending::Completed);
 }
 
 /// A cycle of one question that is shown, at its second step, that POISON waits.
@@ -245,11 +250,11 @@ async fn glimpsed(fails: impl Fn() -> Script + Send + Sync + 'static) -> (Play, 
 /// The question is answered in one cycle, and the poison died alone.
 async fn only_the_poison_died(play: &Play, ada: AgentId, lab: SpaceId) {
     play.world.quiet().await.unwrap();
-    assert_eq!(play.world.fate(ada, "poison").await.unwrap().as_str(), "dead");
+    assert_eq!(play.world.state(ada, "poison").await.unwrap().as_str(), "dead");
     let heard = play.world.heard(lab).await.unwrap();
     assert_eq!(heard.iter().filter(|(_, said)| said == "answered").count(), 1, "{heard:?}");
     let runs = play.world.runs(ada).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Rested], "{runs:?}");
+    assert_eq!(runs.iter().map(|run| run.ending).collect::<Vec<_>>(), [Ending::Completed], "{runs:?}");
 }
 
 #[tokio::test]

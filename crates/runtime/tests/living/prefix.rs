@@ -11,7 +11,7 @@ use agent::config::AgentConfig;
 use agent::life::Lease;
 use agent::port::{Memo, ModelInfo, ReasoningReplay, Store};
 use agent::prompt::Prompt;
-use models::client::{Address, Clients, Voice};
+use models::client::{Address, Clients, VendorModel};
 use models::scripted::{Script, Scripted};
 use models::wire::Wire;
 use models::wire::anthropic::Anthropic;
@@ -114,7 +114,7 @@ async fn story(cut_at: i64, written: bool) -> (End, i64, Vec<Prompt>) {
     let facts = play.world.reader().facts(ada).await.unwrap().unwrap();
     let mut fates = Vec::new();
     for id in ids {
-        fates.push(play.world.fate(ada, &id.to_string()).await.unwrap().as_str());
+        fates.push(play.world.state(ada, &id.to_string()).await.unwrap().as_str());
     }
     let goals = agent::goals::tree(&facts.goals);
     let goals = goals.into_iter().map(|branch| (branch.depth, branch.goal.description.clone())).collect();
@@ -150,7 +150,7 @@ async fn every_prefix_of_the_commits_goes_on_to_the_same_end() {
     }
 }
 
-pub(crate) fn voice(wire: Arc<dyn Wire>) -> Voice {
+pub(crate) fn model(wire: Arc<dyn Wire>) -> VendorModel {
     let info = ModelInfo {
         name: "checked".into(),
         provider: "checked".into(),
@@ -162,7 +162,7 @@ pub(crate) fn voice(wire: Arc<dyn Wire>) -> Voice {
         rehearsal: false,
     };
     let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: Vec::new() };
-    Voice::new(info, wire, address, Arc::new(Clients::default()))
+    VendorModel::new(info, wire, address, Arc::new(Clients::default()))
 }
 
 /// Each vendor's wire, set up for a model of its own.
@@ -178,7 +178,7 @@ pub(crate) fn wires() -> [(Vendor, Arc<dyn Wire>); 4] {
 const GEMINI: &str = "gemini-3-pro";
 
 /// What the vendor of that name says of a request.
-pub(crate) fn check(vendor: Vendor, asked: &Value) -> rules::Verdict {
+pub(crate) fn check(vendor: Vendor, asked: &Value) -> rules::RuleVerdict {
     match vendor {
         Vendor::Anthropic => rules::check_anthropic(asked),
         Vendor::OpenAi => rules::check_openai(asked),
@@ -187,7 +187,7 @@ pub(crate) fn check(vendor: Vendor, asked: &Value) -> rules::Verdict {
     }
 }
 
-fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::Verdict {
+fn extends(vendor: Vendor, before: &Value, after: &Value) -> rules::RuleVerdict {
     match vendor {
         Vendor::Anthropic => rules::extends_anthropic(before, after),
         Vendor::OpenAi => rules::extends_openai(before, after),
@@ -218,9 +218,9 @@ pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Promp
 }
 
 fn taken_by(vendor: Vendor, wire: Arc<dyn Wire>, prompts: &[Prompt], place: &str) -> Vec<Value> {
-    let voice = voice(wire);
+    let model = model(wire);
     let taken = |prompt: &Prompt| {
-        let body = voice.encode(prompt, &mut Memo::default()).body.concat();
+        let body = model.encode(prompt, &mut Memo::default()).body.concat();
         let asked: Value = serde_json::from_slice(&body).unwrap();
         check(vendor, &asked).unwrap_or_else(|why| panic!("{place}: {vendor:?}: {why}"));
         asked

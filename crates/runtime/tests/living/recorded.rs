@@ -110,10 +110,10 @@ async fn lived(
     for text in ["first", "second"] {
         let id = house.world.say(house.husam, lobby, text).await.unwrap();
         rest(house).await;
-        fates.push(house.world.fate(ada, &id.to_string()).await.unwrap().as_str());
+        fates.push(house.world.state(ada, &id.to_string()).await.unwrap().as_str());
     }
     // What a model refuses to live is a dead letter, cut or not.
-    assert!(matches!(fates[0], "lived" | "dead") && fates[1] == "lived", "{fates:?}");
+    assert!(matches!(fates[0], "processed" | "dead") && fates[1] == "processed", "{fates:?}");
     let heard = house.world.heard(lobby).await.unwrap();
     assert_eq!(heard.last().unwrap().1, "here I am");
     assert_eq!(house.world.ports().live.drafts(Topic::Space(lobby)), [], "drafts are left over");

@@ -33,7 +33,7 @@ async fn a_cancel_drops_the_generation_and_does_not_wake_it_again() {
     world.pass(Duration::from_millis(1)).await.unwrap();
     assert_eq!(play.model.dropped(), 1, "at once, not at a time-out");
     world.quiet().await.unwrap();
-    assert_eq!(world.fate(ada, &message.to_string()).await.unwrap().as_str(), "canceled");
+    assert_eq!(world.state(ada, &message.to_string()).await.unwrap().as_str(), "canceled");
     assert_eq!(world.runs(ada).await.unwrap()[0].ending, Ending::Canceled);
     assert_eq!(play.model.prompts().len(), 1);
     world.say(husam, lobby, "again").await.unwrap();
@@ -203,7 +203,7 @@ async fn a_graceful_stop_parks_the_cycle_at_the_border_of_a_step_and_it_resumes(
     play.world.quiet().await.unwrap();
     assert_eq!(play.world.heard(lobby).await.unwrap().len(), 2);
     let runs = play.world.runs(ada).await.unwrap();
-    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Rested));
+    assert_eq!((runs.len(), runs[0].ending), (1, Ending::Completed));
     assert_eq!(play.counters.calls("slow"), 1, "the step in hand was finished, not repeated");
 }
 
@@ -219,7 +219,7 @@ async fn stops_in_good_order_are_nobodys_fault_however_slow_the_model() {
         play.world.stop().await.unwrap();
         let row = play.world.reader().event(ada, agent::id::EventId(message.to_string())).await.unwrap();
         let row = row.unwrap();
-        assert_eq!((row.fate.as_str(), row.attempts), ("waiting", 0));
+        assert_eq!((row.state.as_str(), row.attempts), ("waiting", 0));
         assert_eq!(play.world.reader().totals().await.unwrap().open_cycles, 0);
         play.world.start();
     }
@@ -244,7 +244,7 @@ async fn a_tool_that_outlasts_a_stop_is_given_up_and_run_again() {
     play.gate.open();
     play.world.quiet().await.unwrap();
     assert_eq!(play.world.heard(lobby).await.unwrap().len(), 2);
-    assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Rested);
+    assert_eq!(play.world.runs(ada).await.unwrap()[0].ending, Ending::Completed);
     assert_eq!(play.counters.calls("look"), 1, "what was settled is not asked again");
 }
 
@@ -268,7 +268,7 @@ async fn a_jump_of_the_wall_clock_neither_ends_a_cycle_nor_lengthens_it() {
         let runs = world.runs(ada).await.unwrap();
         assert_eq!((runs[0].ending, runs[0].reason.as_deref()), expected, "{hours} hours");
     };
-    check(24, 1, (Ending::Rested, None)).await;
+    check(24, 1, (Ending::Completed, None)).await;
     let late = Some("the limit of 20000 ms awake was reached");
     check(-24, 25, (Ending::Exhausted, late)).await;
     check(0, 25, (Ending::Exhausted, late)).await;

@@ -28,8 +28,8 @@ async fn scenario_1_a_simple_question_is_answered_in_one_cycle() {
     assert_eq!(heard, [("Husam".into(), "What's 2+2?".into()), ("Ada".into(), "4".into())]);
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.len(), 1);
-    assert_eq!((runs[0].ending, runs[0].steps.len(), runs[0].ordinal), (Ending::Rested, 2, 1));
-    assert_eq!(world.fate(ada, &message.to_string()).await.unwrap().as_str(), "lived");
+    assert_eq!((runs[0].ending, runs[0].steps.len(), runs[0].ordinal), (Ending::Completed, 2, 1));
+    assert_eq!(world.state(ada, &message.to_string()).await.unwrap().as_str(), "processed");
     assert!(inbox(&play.model.prompts()[0]).contains(r#"Husam (@husam, human), just now: "What's 2+2?""#));
     assert_eq!(play.world.node().unwrap().live().activity(ada), None, "it sleeps again");
 }

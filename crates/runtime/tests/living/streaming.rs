@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::event::Stage;
+use agent::event::EventProgress;
 use agent::id::{AgentId, EntityId, SpaceId};
-use agent::port::{Heard, Listener, ModelError};
+use agent::port::{Delivered, Listener, ModelError};
 use agent::update::{Topic, Update};
 use futures_util::FutureExt;
 use models::scripted::Script;
@@ -24,7 +24,7 @@ impl Watcher {
     fn seen(&mut self) -> Vec<String> {
         let mut seen = Vec::new();
         while let Some(Some(heard)) = self.0.next().now_or_never() {
-            let Heard::Update(update) = heard else { panic!("it looked too late") };
+            let Delivered::Update(update) = heard else { panic!("it looked too late") };
             seen.push(match &**update {
                 Update::Draft { delta, chars, .. } => format!("draft {delta:?} {chars}"),
                 Update::DraftReset { .. } => "reset".to_owned(),
@@ -79,7 +79,7 @@ async fn a_visible_call_is_shown_from_its_first_input_to_its_outcome_under_one_i
     );
     l.play.gate.open();
     l.play.world.quiet().await.unwrap();
-    assert_eq!(l.watcher.seen(), ["message 2 [build: complete]", "rested"]);
+    assert_eq!(l.watcher.seen(), ["message 2 [build: complete]", "completed"]);
     let messages = l.play.world.messages(l.lobby).await.unwrap();
     assert_eq!(messages.len(), 2);
     assert_eq!(messages[1].data.as_ref().unwrap()["input"], r#"{"note":"all"}"#);
@@ -125,7 +125,7 @@ async fn a_draft_of_a_generation_that_breaks_off_is_withdrawn_and_written_again(
     l.play.world.quiet().await.unwrap();
     let seen = l.watcher.seen();
     assert_eq!(&seen[..3], [r#"draft "Sal" 3"#, r#"draft "a" 4"#, "reset"]);
-    assert_eq!(seen.last_chunk().unwrap(), &["message 2 Salam", "rested"]);
+    assert_eq!(seen.last_chunk().unwrap(), &["message 2 Salam", "completed"]);
     assert!(seen[3].starts_with("draft"), "{seen:?}");
 }
 
@@ -147,7 +147,7 @@ async fn a_draft_that_is_not_said_in_the_end_is_withdrawn_with_the_decision() {
     assert_eq!(l.watcher.seen(), [r#"draft "never" 5"#, "reset"], "while `slow` still runs");
     l.play.gate.open();
     l.play.world.quiet().await.unwrap();
-    assert_eq!(l.watcher.seen(), ["rested"]);
+    assert_eq!(l.watcher.seen(), ["completed"]);
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn words_that_are_certain_to_be_refused_are_never_shown() {
     let refused = world.mind(ada).await.unwrap().into_iter().flat_map(|entry| entry.message.parts);
     let refused = refused.filter(|part| matches!(part, agent::message::Part::ToolResult { error: true, .. }));
     assert_eq!(refused.count(), 4, "gated in one step and not among its tools in the other");
-    assert_eq!(watcher.seen(), ["rested"]);
+    assert_eq!(watcher.seen(), ["completed"]);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn operators_are_told_of_a_failed_call_apart_from_those_that_worked() {
     l.play.world.say(l.husam, l.lobby, "hi").await.unwrap();
     l.play.world.quiet().await.unwrap();
     let (mut worked, mut failed) = (Vec::new(), Vec::new());
-    while let Some(Some(Heard::Update(update))) = operator.next().now_or_never() {
+    while let Some(Some(Delivered::Update(update))) = operator.next().now_or_never() {
         match &**update {
             Update::ToolDone { tool, .. } => worked.push(tool.clone()),
             Update::ToolError { tool, reason, .. } => failed.push((tool.clone(), reason.clone().unwrap())),
@@ -194,7 +194,7 @@ async fn operators_are_told_of_a_failed_call_apart_from_those_that_worked() {
     assert_eq!(failed[0].0, "fail");
     assert!(failed[0].1.contains("never works") && !failed[0].1.contains("on purpose"), "{failed:?}");
     assert!(failed[1].1.contains("nowhere"), "{failed:?}");
-    assert_eq!(l.watcher.seen(), ["rested"]);
+    assert_eq!(l.watcher.seen(), ["completed"]);
 }
 
 #[tokio::test]
@@ -213,19 +213,19 @@ async fn operators_are_told_how_far_each_event_has_come() {
         let id = l.play.world.say(l.husam, l.lobby, words).await.unwrap().to_string();
         l.play.world.quiet().await.unwrap();
         let mut stages = Vec::new();
-        while let Some(Some(Heard::Update(update))) = operator.next().now_or_never() {
-            if let Update::EventStage { event, stage, step, cycle, .. } = &**update {
-                assert_eq!((&event.0, cycle.is_some()), (&id, *stage != Stage::Skipped));
-                stages.push((*stage, *step));
+        while let Some(Some(Delivered::Update(update))) = operator.next().now_or_never() {
+            if let Update::EventProgress { event, progress, step, cycle, .. } = &**update {
+                assert_eq!((&event.0, cycle.is_some()), (&id, *progress != EventProgress::Skipped));
+                stages.push((*progress, *step));
             }
         }
         told.push(stages);
     }
-    let taken = (Stage::Taken, None);
-    let shown = (Stage::Shown, Some(0));
-    assert_eq!(told[0], [taken, shown, (Stage::Addressed, Some(0))]);
-    assert_eq!(told[1], [taken, shown, (Stage::Read, Some(0))]);
-    assert_eq!(told[2], [taken, (Stage::Skipped, None)]);
+    let taken = (EventProgress::Taken, None);
+    let shown = (EventProgress::Shown, Some(0));
+    assert_eq!(told[0], [taken, shown, (EventProgress::Addressed, Some(0))]);
+    assert_eq!(told[1], [taken, shown, (EventProgress::Read, Some(0))]);
+    assert_eq!(told[2], [taken, (EventProgress::Skipped, None)]);
 }
 
 #[tokio::test]

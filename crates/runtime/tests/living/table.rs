@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::life::RestReason;
 use agent::message::Part;
-use agent::port::{ModelError, PageRequest, Wait};
+use agent::port::{ModelError, PageRequest, TimeoutKind};
 use models::scripted::Script;
 use serde_json::json;
 
@@ -54,7 +54,7 @@ async fn play(row: Row) {
             break;
         }
     }
-    assert_eq!(play.model.prompts().len() - before, requests, "{what}: requests of one waking");
+    assert_eq!(play.model.prompts().len() - before, requests, "{what}: requests of one activation");
     let card = world.reader().agent(ada).await.unwrap().unwrap();
     assert_eq!(card.rest_reason, Some(rest), "{what}");
     let page = PageRequest { cursor: None, limit: 10 };
@@ -86,7 +86,7 @@ async fn rate_limited_and_overloaded_are_tried_again_and_stop_all_who_ask_there(
 #[tokio::test]
 async fn a_network_that_is_down_is_tried_again_and_stops_all_who_ask_there() {
     play(surroundings(ModelError::Network("refused".into()), 4, false)).await;
-    play(surroundings(ModelError::TimedOut(Wait::Connect), 4, false)).await;
+    play(surroundings(ModelError::TimedOut(TimeoutKind::Connect), 4, false)).await;
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_key_that_is_refused_is_not_tried_again_and_stops_all_who_have_it() {
 
 #[tokio::test]
 async fn silence_cut_streams_and_failed_servers_stop_only_whom_they_meet() {
-    for wait in [Wait::FirstByte, Wait::Idle, Wait::Total] {
+    for wait in [TimeoutKind::FirstByte, TimeoutKind::Idle, TimeoutKind::Total] {
         play(surroundings(ModelError::TimedOut(wait), 4, true)).await;
     }
     play(surroundings(ModelError::Cut("there".into()), 4, true)).await;

@@ -85,7 +85,7 @@ async fn a_cycle_its_steps_model_calls_and_tools_are_spans_without_a_word_of_wha
     let field = |at: usize, name: &str| spans[at].2.get(name).cloned().unwrap_or_default();
     assert_eq!(field(0, "otel.name"), format!("agent-{ada}-cycle-1"));
     assert_eq!((field(0, "viv.inbox.size"), field(0, "viv.ending"), field(0, "viv.steps")).0, "1");
-    assert_eq!((field(0, "viv.ending"), field(0, "viv.steps")), ("rested".to_owned(), "2".to_owned()));
+    assert_eq!((field(0, "viv.ending"), field(0, "viv.steps")), ("completed".to_owned(), "2".to_owned()));
     assert_eq!(field(2, "gen_ai.operation.name"), "chat");
     assert_eq!(field(2, "gen_ai.usage.output_tokens"), "20");
     assert_eq!((field(3, "gen_ai.tool.name"), field(3, "viv.tool.status")), ("look".into(), "ok".into()));

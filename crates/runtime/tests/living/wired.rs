@@ -9,17 +9,17 @@ use std::time::Duration;
 use agent::config::AgentConfig;
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::message::Part;
-use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, Voices};
+use agent::port::{BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, Piece};
 use agent::prompt::Prompt;
 use futures_util::{StreamExt, stream};
-use models::client::Voice;
+use models::client::VendorModel;
 use models::wire::{Feed, Wire};
 use scenario::world::World;
 use serde_json::Value;
 use testkit::stubs::{self, Answer, Vendor};
 
 use crate::play::ground;
-use crate::prefix::{accepted_by_every_vendor_but, check, cutting, voice, wires};
+use crate::prefix::{accepted_by_every_vendor_but, check, cutting, model, wires};
 
 /// Where the connection breaks.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ type Author = dyn Fn(&Prompt, usize) -> Sent + Send + Sync;
 /// that a socket would feed.
 pub(crate) struct Wired {
     vendor: Vendor,
-    voice: Voice,
+    model: VendorModel,
     wire: Arc<dyn Wire>,
     author: Box<Author>,
     prompts: Mutex<Vec<Prompt>>,
@@ -91,8 +91,8 @@ impl Wired {
         let wire = wires().into_iter().find(|(of, _)| *of == vendor).unwrap().1;
         let (prompts, refused) = (Mutex::default(), Mutex::default());
         let spoiled = AtomicUsize::default();
-        let (voice, author) = (voice(Arc::clone(&wire)), Box::new(author));
-        Self { vendor, voice, wire, author, prompts, refused, spoiled }
+        let (model, author) = (model(Arc::clone(&wire)), Box::new(author));
+        Self { vendor, model, wire, author, prompts, refused, spoiled }
     }
 
     pub(crate) fn vendor(&self) -> Vendor {
@@ -129,16 +129,16 @@ impl Wired {
         decoded(&*self.wire, &bytes, sent.chunk, sent.cut.is_some() && !sent.ends_well)
     }
 
-    /// The request that the vendor took, as its voice would have sent it: what is refused is met as a
-    /// voice meets it.
+    /// The request that the vendor took, as its model would have sent it: what is refused is met as a
+    /// model meets it.
     fn taken(&self, prompt: &Prompt, memo: &mut Memo) -> Result<Value, ModelError> {
-        let mut encoded = self.voice.encode(prompt, memo);
+        let mut encoded = self.model.encode(prompt, memo);
         loop {
             let request = serde_json::from_slice(&encoded.body.concat()).unwrap();
             let Err(why) = check(self.vendor, &request) else { return Ok(request) };
             self.refused.lock().unwrap().push(why.clone());
             let (status, body) = stubs::refusal_of(self.vendor, &why);
-            encoded = self.voice.refused(prompt, memo, encoded.opening, status, &body)?;
+            encoded = self.model.refused(prompt, memo, encoded.opening, status, &body)?;
         }
     }
 }
@@ -175,7 +175,7 @@ pub(crate) fn decoded(
 
 impl Model for Wired {
     fn info(&self) -> &ModelInfo {
-        self.voice.info()
+        self.model.info()
     }
 
     fn stream(&self, request: ModelRequest<'_>) -> BoxStream<'static, Result<Piece, ModelError>> {
@@ -185,8 +185,8 @@ impl Model for Wired {
 
 struct Only(Arc<Wired>);
 
-impl Voices for Only {
-    fn voice(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for Only {
+    fn model(&self, _: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         Ok(Arc::clone(&self.0) as Arc<dyn Model>)
     }
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, News};
+use agent::changes::{Changes, CommitKind, CommitOutcome, News, Notifications};
 use agent::id::{AgentId, CallId, SpaceId};
-use agent::life::{Lease, SpaceFacts, Waking};
+use agent::life::{Activation, Lease, SpaceFacts};
 use agent::port::{
     Accept, Accepted, BoxFuture, CallError, Calls, Clock as _, Detached, Due, Finish, FinishedCall, Lookup,
-    Messages, Registry as _, RequestKey, Store, StoreError, Waken,
+    Messages, Registry as _, RequestKey, Store, StoreError, Wakeup,
 };
 use agent::run::Run;
 use futures_util::FutureExt as _;
@@ -70,7 +70,7 @@ impl Disk {
         self.sqlite.lock().unwrap().clone()
     }
 
-    /// Hands a command to the disk.
+    /// ToolContext a command to the disk.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         node: u64,
@@ -225,7 +225,7 @@ impl Port {
     }
 
     /// Signals are hints: some are lost, some come twice.
-    fn hints(&self, wake: Vec<Waken>) -> Vec<Waken> {
+    fn hints(&self, wake: Vec<Wakeup>) -> Vec<Wakeup> {
         let mut heard = Vec::new();
         for waken in wake {
             if !self.nature.hears(waken.agent) {
@@ -240,8 +240,8 @@ impl Port {
         heard
     }
 
-    fn echo(&self, echo: Echo) -> Echo {
-        Echo { wake: self.hints(echo.wake), ..echo }
+    fn echo(&self, echo: Notifications) -> Notifications {
+        Notifications { wake: self.hints(echo.wake), ..echo }
     }
 }
 
@@ -275,7 +275,7 @@ impl Store for Port {
         agent: AgentId,
         at: Timestamp,
         known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Option<Activation>, StoreError>> {
         Box::pin(self.read(Some(agent), move |sqlite| now(sqlite.wake(agent, at, known))))
     }
 
@@ -283,7 +283,7 @@ impl Store for Port {
         &self,
         lease: Lease,
         changes: Changes,
-    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
         let (disk, node, kind) = (Arc::clone(&self.disk), self.pulse.node, changes.kind);
         // Sent away for a moment, just before what it says is to be written.
         let said = changes.inward.says.last().map(|message| message.space);
@@ -327,7 +327,7 @@ impl Store for Port {
         Box::pin(self.write(None, move |sqlite| now(sqlite.set_apart(agent, why))))
     }
 
-    fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+    fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
         Box::pin(async move {
             let nature = Arc::clone(&self.nature);
             let fire = move |sqlite: &Sqlite| {

@@ -10,7 +10,7 @@ use agent::changes::{Inward, PlanChange};
 use agent::id::{CallId, PlanId};
 use agent::life::{Plan, Schedule};
 use agent::limits;
-use agent::port::{BoxFuture, Done, Hands, Ids as _, Tool, ToolError, ToolSpec, Toolbox};
+use agent::port::{BoxFuture, Done, Ids as _, Tool, ToolContext, ToolError, ToolSpec, Toolbox};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -154,7 +154,11 @@ impl Tool for Hand {
         }
     }
 
-    fn call<'a>(&'a self, arguments: Value, hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        hands: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(self.act(arguments, hands.call.clone()))
     }
 }

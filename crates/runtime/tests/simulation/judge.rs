@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::entry::{Entry, EntryKind};
-use agent::event::{EventData, Fate};
+use agent::event::{EventData, EventState};
 use agent::id::{AgentId, CallId, EventId};
 use agent::limits;
 use agent::port::{Accept, InboxRow, PageRequest, Reader};
@@ -36,7 +36,9 @@ pub(crate) fn judge(world: &World) {
         }
         for row in inbox(&sqlite, *agent) {
             let (seq, id, at) = (row.seq, &row.event.id.0, row.event.at);
-            world.nature.tell(|| format!("{agent} event {seq} {id} at {at}: {:?} {}", row.fate, row.preview));
+            world
+                .nature
+                .tell(|| format!("{agent} event {seq} {id} at {at}: {:?} {}", row.state, row.preview));
         }
         calls.extend(entries.iter().flat_map(|entry| entry.message.calls().map(|(id, _, _)| id.clone())));
         lived_once(world, &sqlite, *agent, &entries);
@@ -103,15 +105,15 @@ fn lived_once(world: &World, sqlite: &Sqlite, agent: AgentId, entries: &[Entry])
     for row in inbox(sqlite, agent) {
         let Some(token) = token_of(&row) else { continue };
         let times = shown.get(&token).copied().unwrap_or(0);
-        let right = match row.fate {
-            Fate::Lived { .. } => times == 1,
-            Fate::Canceled { .. } => times <= 1,
+        let right = match row.state {
+            EventState::Processed { .. } => times == 1,
+            EventState::Canceled { .. } => times <= 1,
             _ => times == 0,
         };
         world.nature.hold(right, || {
             format!(
                 "P2: {agent} is {} {token} of event {}, and was shown it {times} times",
-                row.fate.as_str(),
+                row.state.as_str(),
                 row.seq
             )
         });
@@ -123,12 +125,12 @@ fn only_poison_dies(world: &World, sqlite: &Sqlite, agent: AgentId) {
     for row in inbox(sqlite, agent) {
         let data = format!("{:?}", row.event.data);
         let poison = data.contains(DEADLY) || data.contains(FOUL);
-        let right = match &row.fate {
-            Fate::Lived { .. } => !poison,
-            Fate::Dead { reason } => poison || !reason.contains("the process died"),
+        let right = match &row.state {
+            EventState::Processed { .. } => !poison,
+            EventState::Dead { reason } => poison || !reason.contains("the process died"),
             _ => true,
         };
-        world.nature.hold(right, || format!("P6: {data} of {agent} is {:?}", row.fate));
+        world.nature.hold(right, || format!("P6: {data} of {agent} is {:?}", row.state));
     }
 }
 

@@ -12,8 +12,8 @@ use agent::id::{AgentId, CycleId};
 use agent::limits;
 use agent::message::Part;
 use agent::port::{
-    BoxStream, Clock as _, Model, ModelError, ModelInfo, ModelRequest, PartKind, Piece, ReasoningReplay,
-    Reply, ReplyPart, StopReason, Voices, Wait,
+    BoxStream, Clock as _, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece,
+    ReasoningReplay, Reply, ReplyPart, StopReason, TimeoutKind,
 };
 use agent::prompt::{Item, Prompt};
 use agent::run::Usage;
@@ -28,7 +28,7 @@ use crate::nature::{Nature, Pulse};
 pub(crate) const DEADLY: &str = "<deadly";
 /// What no model can answer.
 pub(crate) const FOUL: &str = "<foul";
-/// Names of the voices. The first three stand behind two providers.
+/// Names of the models. The first three stand behind two providers.
 pub(crate) const NAMES: [&str; 3] = ["one/large", "one/small", "two/large"];
 /// Spaces that a model may name; not everyone is a member of all, and one is there for nobody.
 pub(crate) const PLACES: [&str; 4] = ["lobby", "lab", "attic", "nowhere"];
@@ -37,15 +37,15 @@ pub(crate) const PLACES: [&str; 4] = ["lobby", "lab", "attic", "nowhere"];
 #[derive(Default)]
 pub(crate) struct Sent(Mutex<BTreeMap<CycleId, (usize, Vec<String>)>>, Mutex<BTreeSet<CycleId>>);
 
-/// The voices as one process reaches them.
+/// The models as one process reaches them.
 pub(crate) struct Minds {
     pub(crate) nature: Arc<Nature>,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) sent: Arc<Sent>,
 }
 
-impl Voices for Minds {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for Minds {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or(NAMES[0]);
         let provider = name.split('/').next().unwrap_or_default().to_owned();
         let agent = name.split_once('+').and_then(|(_, agent)| agent.parse().ok());
@@ -67,7 +67,7 @@ impl Voices for Minds {
 }
 
 struct Mind {
-    /// Who thinks with it: a voice tells which agent asks.
+    /// Who thinks with it: a model tells which agent asks.
     agent: AgentId,
     info: ModelInfo,
     nature: Arc<Nature>,
@@ -120,7 +120,7 @@ impl Drop for Request {
             self.nature.patience.answered();
         }
         if self.silent.is_some_and(|since| since + limits::MODEL_IDLE_MS <= self.nature.ms()) {
-            self.failed(&ModelError::TimedOut(Wait::Idle));
+            self.failed(&ModelError::TimedOut(TimeoutKind::Idle));
         }
     }
 }
@@ -213,7 +213,12 @@ impl Mind {
             1 => ModelError::Overloaded { message, retry_after },
             2 => ModelError::Failed { message, retry_after },
             3 | 4 => ModelError::Network(message),
-            5 => ModelError::TimedOut(*dice.pick(&[Wait::Connect, Wait::FirstByte, Wait::Idle, Wait::Total])),
+            5 => ModelError::TimedOut(*dice.pick(&[
+                TimeoutKind::Connect,
+                TimeoutKind::FirstByte,
+                TimeoutKind::Idle,
+                TimeoutKind::Total,
+            ])),
             6 | 7 => ModelError::Cut(message),
             8 => ModelError::Auth(message),
             9 => ModelError::NoModel(message),
@@ -368,7 +373,7 @@ impl Model for Mind {
         let (cycle, step) = (prompt.cycle, step(prompt));
         let items = self.judge(prompt);
         let beats = self.beats(prompt);
-        let fate = match beats.back() {
+        let state = match beats.back() {
             Some(Beat::Piece(Piece::Done(reply))) => {
                 let name = |part: &ReplyPart| match part {
                     ReplyPart::Call { name, .. } => name.clone(),
@@ -379,7 +384,7 @@ impl Model for Mind {
             Some(Beat::Fail(error)) => error.to_string(),
             _ => "silence".to_owned(),
         };
-        self.nature.note("asked", &format!("{cycle} step {step}: {fate}"));
+        self.nature.note("asked", &format!("{cycle} step {step}: {state}"));
         let (agent, node) = (self.agent, self.pulse.node);
         let broken_into = entries(prompt)
             .into_iter()

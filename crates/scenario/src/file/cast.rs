@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::value::Reader;
 use crate::bounds;
-use crate::flaw::{Flaw, meant, shown};
+use crate::flaw::{FileFlaw, meant, shown};
 use crate::scene::{Actor, Room};
-use crate::yaml::{Is, Node};
+use crate::yaml::{Is, YamlNode};
 
 /// Every name of a scenario, to check the others against.
 #[derive(Debug, Default)]
@@ -30,11 +30,11 @@ impl Cast {
 const OWN_KEYS: &[&str] = &["script", "file"];
 
 impl Reader<'_> {
-    pub(super) fn people(&mut self, node: &Node) -> Vec<String> {
+    pub(super) fn people(&mut self, node: &YamlNode) -> Vec<String> {
         self.names(node, "a list of people such as `[husam, ahmad]`")
     }
 
-    fn names(&mut self, node: &Node, what: &str) -> Vec<String> {
+    fn names(&mut self, node: &YamlNode, what: &str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for item in self.list(node, what, bounds::CAST_MAX) {
             let Some(text) = self.text(item, "a handle") else { continue };
@@ -48,7 +48,7 @@ impl Reader<'_> {
         names
     }
 
-    pub(super) fn agents(&mut self, node: &Node, cast: &mut Cast) -> Vec<Actor> {
+    pub(super) fn agents(&mut self, node: &YamlNode, cast: &mut Cast) -> Vec<Actor> {
         let mut agents = Vec::new();
         for (key, value) in self.map(node, "a mapping from handles to configs") {
             let Some(name) = self.handle(key.place, &key.text) else { continue };
@@ -69,7 +69,7 @@ impl Reader<'_> {
         agents
     }
 
-    fn config(&mut self, node: &Node) -> AgentConfig {
+    fn config(&mut self, node: &YamlNode) -> AgentConfig {
         if matches!(node.is, Is::Nothing) {
             return AgentConfig::default();
         }
@@ -96,7 +96,7 @@ impl Reader<'_> {
     }
 
     /// The keys of an agent file; what is wrong there is told where the file is named here.
-    fn file_keys(&mut self, node: &Node) -> Map<String, Value> {
+    fn file_keys(&mut self, node: &YamlNode) -> Map<String, Value> {
         let Some(path) = self.text(node, "the path of an agent file") else { return Map::new() };
         (self.agent_files)(&path).unwrap_or_else(|problems| {
             for problem in problems {
@@ -106,7 +106,7 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn spaces(&mut self, node: &Node, cast: &mut Cast) -> Vec<Room> {
+    pub(super) fn spaces(&mut self, node: &YamlNode, cast: &mut Cast) -> Vec<Room> {
         let mut spaces: Vec<Room> = Vec::new();
         for (key, value) in self.map(node, "a mapping from handles to lists of members") {
             let Some(name) = self.handle(key.place, &key.text) else { continue };
@@ -125,7 +125,7 @@ impl Reader<'_> {
     }
 
     /// A list of members, or a mapping with more about the space.
-    fn space(&mut self, name: String, node: &Node, cast: &Cast) -> Room {
+    fn space(&mut self, name: String, node: &YamlNode, cast: &Cast) -> Room {
         let mut room = Room { name, ..Room::default() };
         let Is::Map(pairs) = &node.is else {
             room.members = self.members(node, cast);
@@ -148,7 +148,7 @@ impl Reader<'_> {
         room
     }
 
-    fn members(&mut self, node: &Node, cast: &Cast) -> Vec<String> {
+    fn members(&mut self, node: &YamlNode, cast: &Cast) -> Vec<String> {
         let mut members: Vec<String> = Vec::new();
         for item in self.list(node, "a list of members such as `[husam, ada]`", 2 * bounds::CAST_MAX) {
             let Some(text) = self.text(item, "a handle") else { continue };
@@ -166,12 +166,12 @@ impl Reader<'_> {
 }
 
 /// The names of tools that stand under a key of a config.
-fn names_tools<'n>(key: &str, value: &'n Node) -> Vec<&'n Node> {
-    let items = |node: &'n Node| match &node.is {
+fn names_tools<'n>(key: &str, value: &'n YamlNode) -> Vec<&'n YamlNode> {
+    let items = |node: &'n YamlNode| match &node.is {
         Is::List(items) => items.iter().collect(),
         _ => Vec::new(),
     };
-    let below = |node: &'n Node, wanted: &str| match &node.is {
+    let below = |node: &'n YamlNode, wanted: &str| match &node.is {
         Is::Map(pairs) => {
             let found = pairs.iter().filter(|(key, _)| key.text == wanted);
             found.flat_map(|(_, value)| items(value)).collect()
@@ -199,7 +199,7 @@ fn lay_over(under: &mut Value, above: Value) {
 }
 
 /// A bad config at the place of the key that is bad.
-fn bad_config(bad: &BadConfig, node: &Node) -> Flaw {
+fn bad_config(bad: &BadConfig, node: &YamlNode) -> FileFlaw {
     let text = bad.to_string();
     let path = bad.key().unwrap_or("");
     let place = node.place_of(path).unwrap_or(node.place);
@@ -207,8 +207,8 @@ fn bad_config(bad: &BadConfig, node: &Node) -> Flaw {
         BadConfig::UnknownKey { key, nearest } if !key.contains('.') => {
             let own = nearest.is_none().then(|| meant(key, OWN_KEYS.iter().copied()));
             let own = own.filter(|hint| hint.contains("did you mean")).unwrap_or_default();
-            Flaw::new(place, format!("{}{own}", shown(&text)))
+            FileFlaw::new(place, format!("{}{own}", shown(&text)))
         }
-        _ => Flaw::new(place, text),
+        _ => FileFlaw::new(place, text),
     }
 }

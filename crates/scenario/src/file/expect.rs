@@ -6,9 +6,9 @@ use super::cast::Cast;
 use super::value::Reader;
 use super::{listed, quoted_whole};
 use crate::bounds;
-use crate::flaw::{Flaw, shown};
-use crate::scene::{Count, CycleShape, Expectation, Expected, Words};
-use crate::yaml::{Is, Key, Node};
+use crate::flaw::{FileFlaw, shown};
+use crate::scene::{Amount, CycleShape, Expectation, Expected, TextPattern};
+use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// What can be expected, as sentences.
 const SENTENCES: &[&str] = &[
@@ -19,19 +19,19 @@ const SENTENCES: &[&str] = &[
     "AGENT did not call TOOL",
     "AGENT skipped: TIMES",
     "AGENT did not skip",
-    "AGENT lived cycles: TIMES",
-    "AGENT lived ids: [ID, ...]",
+    "AGENT ran cycles: TIMES",
+    "AGENT processed ids: [ID, ...]",
     "AGENT skipped ids: [ID, ...]",
     "AGENT used tokens: at most N",
     "AGENT remembers KEY: TEXT",
     "AGENT does not remember KEY",
 ];
 
-const NEVER: Count = Count::Exactly(0);
-const SOME: Count = Count::AtLeast(1);
+const NEVER: Amount = Amount::Exactly(0);
+const SOME: Amount = Amount::AtLeast(1);
 
 impl Reader<'_> {
-    pub(super) fn expect(&mut self, node: &Node, cast: &Cast) -> Vec<Expectation> {
+    pub(super) fn expect(&mut self, node: &YamlNode, cast: &Cast) -> Vec<Expectation> {
         let items = self.list(node, "a list of what must be true in the end", bounds::LINES_MAX);
         if items.is_empty() {
             let message = format!("nothing is expected: add a sentence such as `{}`", SENTENCES[0]);
@@ -46,8 +46,8 @@ impl Reader<'_> {
                     }
                 }
                 Is::Scalar { written, .. } => {
-                    let key = Key { place: item.place, text: written.clone() };
-                    let nothing = Node { place: item.place, is: Is::Nothing };
+                    let key = YamlKey { place: item.place, text: written.clone() };
+                    let nothing = YamlNode { place: item.place, is: Is::Nothing };
                     all.extend(self.expectation(&key, &nothing, cast));
                 }
                 _ => self.wrong(item.place, format!("wanted a sentence, got {}", item.kind())),
@@ -56,7 +56,7 @@ impl Reader<'_> {
         all
     }
 
-    fn expectation(&mut self, key: &Key, value: &Node, cast: &Cast) -> Option<Expectation> {
+    fn expectation(&mut self, key: &YamlKey, value: &YamlNode, cast: &Cast) -> Option<Expectation> {
         let words: Vec<&str> = key.text.split_whitespace().collect();
         let what = match words.as_slice() {
             [who, "said", "in", space] => self.said(key, who, space, value, SOME, cast)?,
@@ -78,11 +78,11 @@ impl Reader<'_> {
                 self.nothing_behind(key, value);
                 Expected::Skipped { agent: self.its(key, who, cast)?, times: NEVER }
             }
-            [who, "lived", "cycles"] => self.cycles(key, who, value, cast)?,
-            [who, fate @ ("lived" | "skipped"), "ids"] => {
+            [who, "ran", "cycles"] => self.cycles(key, who, value, cast)?,
+            [who, state @ ("processed" | "skipped"), "ids"] => {
                 let agent = self.its(key, who, cast)?;
                 let ids = self.ids(value, cast);
-                Expected::Ids { agent, fate: (*fate).to_owned(), ids }
+                Expected::Ids { agent, state: (*state).to_owned(), ids }
             }
             [who, "used", "tokens"] => {
                 Expected::Tokens { agent: self.its(key, who, cast)?, count: self.count(value)? }
@@ -99,7 +99,7 @@ impl Reader<'_> {
             _ => {
                 let text = format!("`{}` is nothing that can be expected", shown(&key.text));
                 let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
-                self.flaws.add(Flaw::new(key.place, text).hint(hint));
+                self.flaws.add(FileFlaw::new(key.place, text).hint(hint));
                 return None;
             }
         };
@@ -107,27 +107,27 @@ impl Reader<'_> {
         Some(Expectation { what, sentence, place: key.place })
     }
 
-    fn its(&mut self, key: &Key, name: &str, cast: &Cast) -> Option<String> {
+    fn its(&mut self, key: &YamlKey, name: &str, cast: &Cast) -> Option<String> {
         self.known(key.place, "agent", name, &cast.agents)
     }
 
-    fn nothing_behind(&mut self, key: &Key, value: &Node) {
+    fn nothing_behind(&mut self, key: &YamlKey, value: &YamlNode) {
         if !matches!(value.is, Is::Nothing) {
             self.wrong(value.place, format!("nothing is wanted behind `{}:`", shown(&key.text)));
         }
     }
 
-    fn anything_or(&mut self, value: &Node, times: &mut Count) -> Words {
-        if matches!(value.is, Is::Nothing) { Words::default() } else { self.words(value, times) }
+    fn anything_or(&mut self, value: &YamlNode, times: &mut Amount) -> TextPattern {
+        if matches!(value.is, Is::Nothing) { TextPattern::default() } else { self.words(value, times) }
     }
 
     fn said(
         &mut self,
-        key: &Key,
+        key: &YamlKey,
         who: &str,
         space: &str,
-        value: &Node,
-        mut times: Count,
+        value: &YamlNode,
+        mut times: Amount,
         cast: &Cast,
     ) -> Option<Expected> {
         let who = self.known(key.place, "person or agent", who, &cast.actors);
@@ -136,7 +136,7 @@ impl Reader<'_> {
         Some(Expected::Said { who: who?, space: space?, words, times })
     }
 
-    fn heard(&mut self, key: &Key, space: &str, value: &Node, cast: &Cast) -> Option<Expected> {
+    fn heard(&mut self, key: &YamlKey, space: &str, value: &YamlNode, cast: &Cast) -> Option<Expected> {
         let space = self.known(key.place, "space", space, &cast.spaces);
         let mut messages = Vec::new();
         for item in self.list(value, "a list of who said what, such as `- ada: hello`", bounds::LINES_MAX) {
@@ -145,7 +145,7 @@ impl Reader<'_> {
                 // Only who.
                 Is::Scalar { written, .. } => {
                     let who = self.known(item.place, "person or agent", written, &cast.actors);
-                    messages.extend(who.map(|who| (who, Words::default())));
+                    messages.extend(who.map(|who| (who, TextPattern::default())));
                     continue;
                 }
                 _ => {
@@ -162,7 +162,14 @@ impl Reader<'_> {
         Some(Expected::Heard { space: space?, messages })
     }
 
-    fn called(&mut self, key: &Key, who: &str, tool: &str, value: &Node, cast: &Cast) -> Option<Expected> {
+    fn called(
+        &mut self,
+        key: &YamlKey,
+        who: &str,
+        tool: &str,
+        value: &YamlNode,
+        cast: &Cast,
+    ) -> Option<Expected> {
         let agent = self.its(key, who, cast);
         let tool = self.tool(key.place, tool);
         let mut with = Vec::new();
@@ -183,7 +190,7 @@ impl Reader<'_> {
         Some(Expected::Called { agent: agent?, tool: tool?, with, times })
     }
 
-    fn cycles(&mut self, key: &Key, who: &str, value: &Node, cast: &Cast) -> Option<Expected> {
+    fn cycles(&mut self, key: &YamlKey, who: &str, value: &YamlNode, cast: &Cast) -> Option<Expected> {
         let agent = self.its(key, who, cast)?;
         let Is::List(items) = &value.is else {
             return Some(Expected::Cycles { agent, times: self.count(value)? });
@@ -192,9 +199,9 @@ impl Reader<'_> {
         Some(Expected::CycleList { agent, cycles })
     }
 
-    fn shape(&mut self, node: &Node) -> CycleShape {
+    fn shape(&mut self, node: &YamlNode) -> CycleShape {
         let mut shape = CycleShape::default();
-        for (key, value) in self.map(node, "a cycle such as `{events: 1, steps: 2, ended: rested}`") {
+        for (key, value) in self.map(node, "a cycle such as `{events: 1, steps: 2, ended: completed}`") {
             match key.text.as_str() {
                 "events" => shape.events = self.count(value),
                 "steps" => shape.steps = self.count(value),
@@ -202,7 +209,7 @@ impl Reader<'_> {
                     let word = value.words().unwrap_or_default();
                     shape.ended = Ending::try_from(word).ok();
                     if shape.ended.is_none() {
-                        let wanted = "`rested`, `exhausted`, `canceled` or `failed`";
+                        let wanted = "`completed`, `exhausted`, `canceled` or `failed`";
                         self.wrong(value.place, format!("wanted {wanted}, got {}", value.kind()));
                     }
                 }
@@ -212,8 +219,8 @@ impl Reader<'_> {
         shape
     }
 
-    fn ids(&mut self, value: &Node, cast: &Cast) -> Vec<String> {
-        let items: Vec<&Node> = match &value.is {
+    fn ids(&mut self, value: &YamlNode, cast: &Cast) -> Vec<String> {
+        let items: Vec<&YamlNode> = match &value.is {
             Is::List(items) => items.iter().collect(),
             _ => vec![value],
         };
@@ -224,7 +231,7 @@ impl Reader<'_> {
                 ids.push(name);
             } else {
                 let flaw =
-                    Flaw::new(item.place, format!("nothing in the story has the id `{}`", shown(&name)));
+                    FileFlaw::new(item.place, format!("nothing in the story has the id `{}`", shown(&name)));
                 self.flaws.add(flaw.hint("give one with `id: NAME` beside the sentence"));
             }
         }

@@ -10,9 +10,9 @@ mod value;
 use serde_json::{Map, Value};
 
 use crate::bounds;
-use crate::flaw::{Flaw, Flaws, Place, shown};
+use crate::flaw::{FileFlaw, FilePosition, Flaws, shown};
 use crate::scene::Scenario;
-use crate::yaml::{self, Is, Key, Node};
+use crate::yaml::{self, Is, YamlKey, YamlNode};
 use cast::Cast;
 use value::Reader;
 
@@ -24,7 +24,7 @@ const SECTIONS: &[&str] = &["scenario", "about", "people", "agents", "spaces", "
 pub type AgentFiles<'a> = dyn Fn(&str) -> Result<Map<String, Value>, Vec<String>> + 'a;
 
 /// Reads one file in which every agent is written out. `tools` are the names of the tools that there are.
-pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<Flaw>> {
+pub fn read(bytes: &[u8], tools: &[String]) -> Result<Scenario, Vec<FileFlaw>> {
     read_with(bytes, tools, &|_| Err(vec!["no agent files can be read here".to_owned()]))
 }
 
@@ -33,8 +33,8 @@ pub fn read_with(
     bytes: &[u8],
     tools: &[String],
     agent_files: &AgentFiles<'_>,
-) -> Result<Scenario, Vec<Flaw>> {
-    let whole = |message: String| vec![Flaw::new(Place::default(), message)];
+) -> Result<Scenario, Vec<FileFlaw>> {
+    let whole = |message: String| vec![FileFlaw::new(FilePosition::default(), message)];
     if bytes.len() > bounds::FILE_MAX_BYTES {
         let most = bounds::FILE_MAX_BYTES;
         return Err(whole(format!("wanted a file of at most {most} bytes, got {}", bytes.len())));
@@ -42,7 +42,7 @@ pub fn read_with(
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = &bytes[..error.valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
-        vec![Flaw::new(Place { line, column: 1 }, "wanted UTF-8 text, got other bytes")]
+        vec![FileFlaw::new(FilePosition { line, column: 1 }, "wanted UTF-8 text, got other bytes")]
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = yaml::read(text).map_err(|flaw| vec![flaw])?;
@@ -52,11 +52,11 @@ pub fn read_with(
 }
 
 impl Reader<'_> {
-    fn scenario(&mut self, node: &Node) -> Scenario {
+    fn scenario(&mut self, node: &YamlNode) -> Scenario {
         let mut scenario = Scenario::default();
         if matches!(node.is, Is::Nothing) {
             let message = format!("the file is empty; a scenario has the keys {}", listed(SECTIONS));
-            self.wrong(Place::default(), message);
+            self.wrong(FilePosition::default(), message);
             return scenario;
         }
         let pairs = self.map(node, &format!("a mapping with the keys {}", listed(SECTIONS)));
@@ -98,7 +98,7 @@ impl Reader<'_> {
     }
 }
 
-fn section<'n>(pairs: &'n [(Key, Node)], name: &str) -> Option<&'n Node> {
+fn section<'n>(pairs: &'n [(YamlKey, YamlNode)], name: &str) -> Option<&'n YamlNode> {
     pairs.iter().find(|(key, _)| key.text == name).map(|(_, value)| value)
 }
 
@@ -108,7 +108,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// What to do where quotes around a whole sentence make one text of it.
-fn quoted_whole(key: &Key) -> Option<String> {
+fn quoted_whole(key: &YamlKey) -> Option<String> {
     let (sentence, text) = key.text.split_once(": ").or_else(|| key.text.split_once(':'))?;
     if sentence.split_whitespace().count() < 2 {
         return None;

@@ -8,15 +8,15 @@ use super::{listed, section};
 use crate::bounds;
 use crate::flaw::{meant, shown};
 use crate::scene::{Act, Actor, Condition, Rule};
-use crate::yaml::{Is, Key, Node};
+use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// What a scripted agent can do, as keys.
 const ACTS: &[&str] = &["think", "wait", "say", "say in SPACE", "call TOOL", "skip", "done"];
 
 impl Reader<'_> {
     /// The scripts of all agents, once all spaces are known.
-    pub(super) fn scripts(&mut self, agents: Option<&Node>, actors: &mut [Actor], cast: &Cast) {
-        let Some(Node { is: Is::Map(pairs), .. }) = agents else { return };
+    pub(super) fn scripts(&mut self, agents: Option<&YamlNode>, actors: &mut [Actor], cast: &Cast) {
+        let Some(YamlNode { is: Is::Map(pairs), .. }) = agents else { return };
         for (key, value) in pairs {
             let Is::Map(keys) = &value.is else { continue };
             let Some(actor) = actors.iter_mut().find(|actor| actor.name == key.text.to_lowercase()) else {
@@ -28,7 +28,7 @@ impl Reader<'_> {
         }
     }
 
-    fn script(&mut self, node: &Node, cast: &Cast) -> Vec<Rule> {
+    fn script(&mut self, node: &YamlNode, cast: &Cast) -> Vec<Rule> {
         // One rule needs no list.
         if matches!(node.is, Is::Map(_) | Is::Scalar { .. }) {
             return vec![self.rule(node, cast)];
@@ -40,7 +40,7 @@ impl Reader<'_> {
         rules.iter().map(|rule| self.rule(rule, cast)).collect()
     }
 
-    fn rule(&mut self, node: &Node, cast: &Cast) -> Rule {
+    fn rule(&mut self, node: &YamlNode, cast: &Cast) -> Rule {
         let mut rule = Rule::default();
         let Is::Map(pairs) = &node.is else {
             rule.steps.push(self.step(node, cast));
@@ -49,7 +49,7 @@ impl Reader<'_> {
         if let Some(when) = section(pairs, "when") {
             rule.when = self.condition(when);
         }
-        let acts: Vec<&(Key, Node)> =
+        let acts: Vec<&(YamlKey, YamlNode)> =
             pairs.iter().filter(|(key, _)| !matches!(key.text.as_str(), "when" | "steps")).collect();
         match section(pairs, "steps") {
             Some(steps) => {
@@ -70,7 +70,7 @@ impl Reader<'_> {
         rule
     }
 
-    fn condition(&mut self, node: &Node) -> Condition {
+    fn condition(&mut self, node: &YamlNode) -> Condition {
         let mut condition = Condition::default();
         let Is::Map(pairs) = &node.is else {
             condition.inbox = self.texts(node, "words that the inbox must hold");
@@ -99,12 +99,12 @@ impl Reader<'_> {
     }
 
     /// What is done in one step: a mapping, or a word such as `skip`.
-    fn step(&mut self, node: &Node, cast: &Cast) -> Vec<Act> {
+    fn step(&mut self, node: &YamlNode, cast: &Cast) -> Vec<Act> {
         match &node.is {
             Is::Map(pairs) => pairs.iter().filter_map(|(key, value)| self.act(key, value, cast)).collect(),
             Is::Scalar { written, .. } => {
-                let key = Key { place: node.place, text: written.clone() };
-                let nothing = Node { place: node.place, is: Is::Nothing };
+                let key = YamlKey { place: node.place, text: written.clone() };
+                let nothing = YamlNode { place: node.place, is: Is::Nothing };
                 self.act(&key, &nothing, cast).into_iter().collect()
             }
             // The same key twice in one step, as in two messages to one space.
@@ -116,7 +116,7 @@ impl Reader<'_> {
         }
     }
 
-    fn act(&mut self, key: &Key, value: &Node, cast: &Cast) -> Option<Act> {
+    fn act(&mut self, key: &YamlKey, value: &YamlNode, cast: &Cast) -> Option<Act> {
         let words: Vec<&str> = key.text.split_whitespace().collect();
         match words.as_slice() {
             ["think"] => self.text(value, "what it writes to itself").map(Act::Think),
@@ -149,7 +149,7 @@ impl Reader<'_> {
         }
     }
 
-    fn remark(&mut self, value: &Node) -> Option<String> {
+    fn remark(&mut self, value: &YamlNode) -> Option<String> {
         if matches!(value.is, Is::Nothing) { None } else { self.text(value, "a few words") }
     }
 }

@@ -8,9 +8,9 @@ use super::cast::Cast;
 use super::value::{self, Reader};
 use super::{listed, quoted_whole, section};
 use crate::bounds;
-use crate::flaw::{Flaw, Place, shown};
-use crate::scene::{Count, Happening, Provider, Room, Server, What, When};
-use crate::yaml::{Is, Key, Node};
+use crate::flaw::{FileFlaw, FilePosition, shown};
+use crate::scene::{Amount, ProviderState, Room, Server, StoryEvent, What, When};
+use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// What can happen, as sentences.
 const SENTENCES: &[&str] = &[
@@ -51,7 +51,7 @@ struct Sofar {
 }
 
 impl Reader<'_> {
-    pub(super) fn story(&mut self, node: &Node, cast: &mut Cast, rooms: &[Room]) -> Vec<Happening> {
+    pub(super) fn story(&mut self, node: &YamlNode, cast: &mut Cast, rooms: &[Room]) -> Vec<StoryEvent> {
         let items = self.list(node, "a list of what happens", bounds::LINES_MAX);
         if items.is_empty() {
             let message = format!("nothing happens: a story needs a sentence such as `{}`", SENTENCES[0]);
@@ -67,17 +67,17 @@ impl Reader<'_> {
         }
         if !sofar.up && !story.is_empty() {
             let message = "the server does not run in the end, so that nobody could do anything";
-            self.flaws.add(Flaw::new(node.place, message).hint("end with `- the server starts`"));
+            self.flaws.add(FileFlaw::new(node.place, message).hint("end with `- the server starts`"));
         }
         if !sofar.works && !story.is_empty() {
             let message = "the provider does not work in the end, so that nobody could think";
-            self.flaws.add(Flaw::new(node.place, message).hint("end with `- the provider works`"));
+            self.flaws.add(FileFlaw::new(node.place, message).hint("end with `- the provider works`"));
         }
         story
     }
 
     /// A time that is over before its sentence comes is a mistake: nothing could happen then.
-    fn in_order(&mut self, item: &Node, happening: &Happening, course: &mut Course) {
+    fn in_order(&mut self, item: &YamlNode, happening: &StoryEvent, course: &mut Course) {
         let reached = match happening.when {
             When::At(time) => time,
             When::After(time) => course.earliest.saturating_add(time),
@@ -92,7 +92,7 @@ impl Reader<'_> {
                 "`at: {time}` is impossible: line {line} has reached {before}, and time does not run backwards"
             );
             let hint = "put what happens in the order of its times, or say with `after` how long it waits";
-            self.flaws.add(Flaw::new(place, message).hint(hint));
+            self.flaws.add(FileFlaw::new(place, message).hint(hint));
             return;
         }
         // `after: 0s` stays at the time of the line that said one.
@@ -101,24 +101,24 @@ impl Reader<'_> {
         }
     }
 
-    fn place_of_time(&self, item: &Node) -> Place {
-        let pairs: &[(Key, Node)] = if let Is::Map(pairs) = &item.is { pairs } else { &[] };
+    fn place_of_time(&self, item: &YamlNode) -> FilePosition {
+        let pairs: &[(YamlKey, YamlNode)] = if let Is::Map(pairs) = &item.is { pairs } else { &[] };
         section(pairs, "at").map_or(item.place, |at| at.place)
     }
 
-    fn happening(&mut self, node: &Node, cast: &mut Cast, sofar: &mut Sofar) -> Option<Happening> {
-        let nothing = Node { place: node.place, is: Is::Nothing };
-        let pairs: Vec<(Key, &Node)> = match &node.is {
+    fn happening(&mut self, node: &YamlNode, cast: &mut Cast, sofar: &mut Sofar) -> Option<StoryEvent> {
+        let nothing = YamlNode { place: node.place, is: Is::Nothing };
+        let pairs: Vec<(YamlKey, &YamlNode)> = match &node.is {
             Is::Map(pairs) => pairs.iter().map(|(key, value)| (key.clone(), value)).collect(),
             Is::Scalar { written, .. } => {
-                vec![(Key { place: node.place, text: written.clone() }, &nothing)]
+                vec![(YamlKey { place: node.place, text: written.clone() }, &nothing)]
             }
             _ => {
                 self.wrong(node.place, format!("wanted a sentence, got {}", node.kind()));
                 return None;
             }
         };
-        let own: &[(Key, Node)] = if let Is::Map(pairs) = &node.is { pairs } else { &[] };
+        let own: &[(YamlKey, YamlNode)] = if let Is::Map(pairs) = &node.is { pairs } else { &[] };
         let id = section(own, "id").and_then(|id| self.text(id, "a name for the message or event"));
         let when = self.when(own);
         let times = section(own, "times").map_or(1, |node| self.times(node));
@@ -135,12 +135,12 @@ impl Reader<'_> {
             }
             cast.ids.push(id);
         }
-        Some(Happening { when, what, times, place: node.place })
+        Some(StoryEvent { when, what, times, place: node.place })
     }
 
-    fn times(&mut self, node: &Node) -> usize {
+    fn times(&mut self, node: &YamlNode) -> usize {
         match self.count(node) {
-            Some(Count::Exactly(times)) if (1..=bounds::LINES_MAX as u64).contains(&times) => {
+            Some(Amount::Exactly(times)) if (1..=bounds::LINES_MAX as u64).contains(&times) => {
                 usize::try_from(times).unwrap_or(bounds::LINES_MAX)
             }
             Some(_) => {
@@ -151,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    fn when(&mut self, pairs: &[(Key, Node)]) -> When {
+    fn when(&mut self, pairs: &[(YamlKey, YamlNode)]) -> When {
         let at = section(pairs, "at").map(|node| (node.place, self.time(node)));
         let after = section(pairs, "after").map(|node| self.time(node));
         if let (Some((place, _)), Some(_)) = (at, after) {
@@ -168,8 +168,8 @@ impl Reader<'_> {
 
     fn sentence(
         &mut self,
-        key: &Key,
-        value: &Node,
+        key: &YamlKey,
+        value: &YamlNode,
         id: Option<&str>,
         cast: &Cast,
         sofar: &mut Sofar,
@@ -216,14 +216,14 @@ impl Reader<'_> {
         Some(what)
     }
 
-    fn agent(&mut self, key: &Key, name: &str, cast: &Cast) -> Option<String> {
+    fn agent(&mut self, key: &YamlKey, name: &str, cast: &Cast) -> Option<String> {
         self.known(key.place, "agent", name, &cast.agents)
     }
 
     /// Who and where; with `inside`, who must be a member by now, else must not.
     fn who_where(
         &mut self,
-        place: Place,
+        place: FilePosition,
         who: &str,
         space: &str,
         cast: &Cast,
@@ -240,16 +240,16 @@ impl Reader<'_> {
             return Some((who, space));
         }
         let flaw = if inside {
-            Flaw::new(place, format!("`{who}` is no member of `{space}` at that time"))
+            FileFlaw::new(place, format!("`{who}` is no member of `{space}` at that time"))
                 .hint(format!("add it to the members of `{space}`, or let it join before"))
         } else {
-            Flaw::new(place, format!("`{who}` is a member of `{space}` already"))
+            FileFlaw::new(place, format!("`{who}` is a member of `{space}` already"))
         };
         self.flaws.add(flaw);
         None
     }
 
-    fn server(&mut self, key: &Key, verb: &[&str], sofar: &mut Sofar) -> Option<What> {
+    fn server(&mut self, key: &YamlKey, verb: &[&str], sofar: &mut Sofar) -> Option<What> {
         let server = match verb {
             ["stops"] => Server::Stops,
             ["is", "killed"] => Server::Killed,
@@ -268,25 +268,25 @@ impl Reader<'_> {
         Some(What::Server(server))
     }
 
-    fn provider(&mut self, key: &Key, verb: &str, sofar: &mut Sofar) -> Option<What> {
+    fn provider(&mut self, key: &YamlKey, verb: &str, sofar: &mut Sofar) -> Option<What> {
         let provider = match verb {
-            "fails" => Provider::Fails,
-            "works" => Provider::Works,
+            "fails" => ProviderState::Fails,
+            "works" => ProviderState::Works,
             _ => {
                 self.no_sentence(key);
                 return None;
             }
         };
-        if (provider == Provider::Works) == sofar.works {
+        if (provider == ProviderState::Works) == sofar.works {
             let state = if sofar.works { "works" } else { "fails" };
             self.wrong(key.place, format!("`{}`: it {state} already at that time", shown(&key.text)));
         }
-        sofar.works = provider == Provider::Works;
+        sofar.works = provider == ProviderState::Works;
         Some(What::Provider(provider))
     }
 
-    fn no_sentence(&mut self, key: &Key) {
-        let flaw = Flaw::new(key.place, format!("`{}` is nothing that can happen", shown(&key.text)));
+    fn no_sentence(&mut self, key: &YamlKey) {
+        let flaw = FileFlaw::new(key.place, format!("`{}` is nothing that can happen", shown(&key.text)));
         let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
         self.flaws.add(flaw.hint(hint));
     }

@@ -3,7 +3,7 @@
 use super::*;
 use agent::config::WakeOn;
 
-use crate::scene::{Act, Condition, Count, Expected, Room, Server, What, When};
+use crate::scene::{Act, Amount, Condition, Expected, Room, Server, What, When};
 
 fn tools() -> Vec<String> {
     ["send_message", "read_messages", "set_memories", "skip", "done"].map(str::to_owned).to_vec()
@@ -41,7 +41,7 @@ fn a_whole_file_is_read_as_it_is_meant() {
     let text = format!(
         "{text}  - after: 300ms\n    id: m1\n    ahmad says in ops: two\n  - the server is killed\n  \
          - the server starts\nexpect:\n  - ada said in ops: {{equals: \"4\", times: at most 2}}\n  \
-         - ada lived cycles: [{{events: 1, steps: 2}}]\n  - ada lived ids: [m1]\n  - ada used tokens: at most 5_000\n"
+         - ada ran cycles: [{{events: 1, steps: 2}}]\n  - ada processed ids: [m1]\n  - ada used tokens: at most 5_000\n"
     );
     let scenario = read(text.as_bytes(), &tools()).unwrap();
     assert_eq!(scenario.people, ["husam", "ahmad"]);
@@ -71,7 +71,7 @@ fn a_whole_file_is_read_as_it_is_meant() {
     assert!(matches!(&scenario.story[3].what[0], What::Says { id: Some(id), .. } if id == "m1"));
     assert_eq!(scenario.story[4].what, [What::Server(Server::Killed)]);
     let Expected::Said { words, times, .. } = &scenario.expect[0].what else { panic!() };
-    assert_eq!((words.equals.as_deref(), *times), (Some("4"), Count::AtMost(2)));
+    assert_eq!((words.equals.as_deref(), *times), (Some("4"), Amount::AtMost(2)));
     assert_eq!(scenario.expect[0].sentence, "ada said in ops");
 }
 
@@ -279,7 +279,7 @@ fn bytes_that_are_no_text_are_refused_with_their_line() {
 #[test]
 fn an_id_that_nothing_has_is_refused() {
     assert_eq!(
-        flaws(&file(HELLO, "  - ada lived ids: [m1]\n")),
+        flaws(&file(HELLO, "  - ada processed ids: [m1]\n")),
         ["13:21: nothing in the story has the id `m1`"]
     );
 }
@@ -293,7 +293,7 @@ fn no_more_flaws_are_told_than_a_person_reads() {
 #[test]
 fn an_agent_of_a_file_has_the_keys_beside_it_above_those_of_the_file() {
     let text = "scenario: x\npeople: [mira]\nagents:\n  ops: {file: o.md, limits: {max_steps: 3}}\n\
-                spaces: {home: [mira, ops]}\nstory: [{mira says in home: hi}]\nexpect: [{ops lived cycles: 1}]\n";
+                spaces: {home: [mira, ops]}\nstory: [{mira says in home: hi}]\nexpect: [{ops ran cycles: 1}]\n";
     let of_file = serde_json::json!({"instructions": "You are Ops.", "limits": {"max_steps": 9, "events_per_cycle": 4}});
     let file = |path: &str| match path {
         "o.md" => Ok(of_file.as_object().unwrap().clone()),

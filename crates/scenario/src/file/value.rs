@@ -7,9 +7,9 @@ use agent::entity;
 
 use super::AgentFiles;
 use crate::bounds;
-use crate::flaw::{Flaw, Flaws, Place, meant, shown};
-use crate::scene::{Count, Words};
-use crate::yaml::{Is, Key, Node};
+use crate::flaw::{FileFlaw, FilePosition, Flaws, meant, shown};
+use crate::scene::{Amount, TextPattern};
+use crate::yaml::{Is, YamlKey, YamlNode};
 
 /// What reading a file needs to know and what it found wrong.
 pub(super) struct Reader<'a> {
@@ -21,12 +21,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn wrong(&mut self, place: Place, message: impl Into<String>) {
-        self.flaws.add(Flaw::new(place, message));
+    pub(super) fn wrong(&mut self, place: FilePosition, message: impl Into<String>) {
+        self.flaws.add(FileFlaw::new(place, message));
     }
 
     /// The pairs of a mapping.
-    pub(super) fn map<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Key, Node)] {
+    pub(super) fn map<'n>(&mut self, node: &'n YamlNode, what: &str) -> &'n [(YamlKey, YamlNode)] {
         match &node.is {
             Is::Map(pairs) => pairs,
             _ => {
@@ -37,7 +37,7 @@ impl Reader<'_> {
     }
 
     /// The items of a list of at most `most`.
-    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str, most: usize) -> &'n [Node] {
+    pub(super) fn list<'n>(&mut self, node: &'n YamlNode, what: &str, most: usize) -> &'n [YamlNode] {
         let Is::List(items) = &node.is else {
             self.wrong(node.place, format!("wanted {what}, got {}", node.kind()));
             return &[];
@@ -50,7 +50,7 @@ impl Reader<'_> {
     }
 
     /// Words that are not blank.
-    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+    pub(super) fn text(&mut self, node: &YamlNode, what: &str) -> Option<String> {
         match node.words() {
             Some(words) if !words.trim().is_empty() => Some(words.to_owned()),
             Some(_) => {
@@ -65,7 +65,7 @@ impl Reader<'_> {
     }
 
     /// One text or a list of them.
-    pub(super) fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, node: &YamlNode, what: &str) -> Vec<String> {
         match &node.is {
             Is::List(items) => items.iter().filter_map(|item| self.text(item, what)).collect(),
             _ => self.text(node, what).into_iter().collect(),
@@ -73,7 +73,7 @@ impl Reader<'_> {
     }
 
     /// A handle in its stored form.
-    pub(super) fn handle(&mut self, place: Place, text: &str) -> Option<String> {
+    pub(super) fn handle(&mut self, place: FilePosition, text: &str) -> Option<String> {
         match entity::handle(text) {
             Ok(handle) => Some(handle),
             Err(bad) => {
@@ -84,7 +84,13 @@ impl Reader<'_> {
     }
 
     /// One of the names that there are.
-    pub(super) fn known(&mut self, place: Place, what: &str, name: &str, there: &[String]) -> Option<String> {
+    pub(super) fn known(
+        &mut self,
+        place: FilePosition,
+        what: &str,
+        name: &str,
+        there: &[String],
+    ) -> Option<String> {
         let lower = name.to_lowercase();
         if there.contains(&lower) {
             return Some(lower);
@@ -95,7 +101,7 @@ impl Reader<'_> {
     }
 
     /// A tool that there is.
-    pub(super) fn tool(&mut self, place: Place, name: &str) -> Option<String> {
+    pub(super) fn tool(&mut self, place: FilePosition, name: &str) -> Option<String> {
         if self.tools.iter().any(|tool| tool == name) {
             return Some(name.to_owned());
         }
@@ -105,13 +111,13 @@ impl Reader<'_> {
     }
 
     /// A key that means nothing here.
-    pub(super) fn unknown(&mut self, key: &Key, keys: &[&str]) {
+    pub(super) fn unknown(&mut self, key: &YamlKey, keys: &[&str]) {
         let hint = meant(&key.text, keys.iter().copied());
         self.wrong(key.place, format!("unknown key `{}`{hint}", shown(&key.text)));
     }
 
     /// A time such as `300ms`, `2s`, `1.5m`, `1h`, `2d`.
-    pub(super) fn time(&mut self, node: &Node) -> Option<Duration> {
+    pub(super) fn time(&mut self, node: &YamlNode) -> Option<Duration> {
         let wanted = "a time such as `300ms`, `2s`, `5m`, `1h` or `2d`";
         let words = self.text(node, wanted)?;
         match time(words.trim()) {
@@ -124,14 +130,14 @@ impl Reader<'_> {
     }
 
     /// A number, `at most N` or `at least N`.
-    pub(super) fn count(&mut self, node: &Node) -> Option<Count> {
+    pub(super) fn count(&mut self, node: &YamlNode) -> Option<Amount> {
         let wanted = "a number, `at most N` or `at least N`";
         let words = self.text(node, wanted)?;
         let number = |text: &str| text.trim().replace('_', "").parse::<u64>().ok();
         let count = match words.trim() {
-            text if text.starts_with("at most ") => number(&text[8..]).map(Count::AtMost),
-            text if text.starts_with("at least ") => number(&text[9..]).map(Count::AtLeast),
-            text => number(text).map(Count::Exactly),
+            text if text.starts_with("at most ") => number(&text[8..]).map(Amount::AtMost),
+            text if text.starts_with("at least ") => number(&text[9..]).map(Amount::AtLeast),
+            text => number(text).map(Amount::Exactly),
         };
         if count.is_none() {
             self.wrong(node.place, format!("wanted {wanted}, got `{}`", shown(&words)));
@@ -140,8 +146,8 @@ impl Reader<'_> {
     }
 
     /// Which texts are meant, and how many of them: a text that is found in them, or a mapping.
-    pub(super) fn words(&mut self, node: &Node, times: &mut Count) -> Words {
-        let mut words = Words::default();
+    pub(super) fn words(&mut self, node: &YamlNode, times: &mut Amount) -> TextPattern {
+        let mut words = TextPattern::default();
         let Is::Map(pairs) = &node.is else {
             words.all = self.texts(node, "a text, a list of texts or a mapping");
             return words;

@@ -4,7 +4,7 @@ use serde_saphyr::granit_parser::ErrorKind;
 use serde_saphyr::localizer::ExternalMessageSource;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
-use crate::flaw::{Flaw, Place};
+use crate::flaw::{FileFlaw, FilePosition};
 
 /// What helps with most texts that were not meant to be anything else.
 const QUOTES: &str = "a text with `: ` or ` #` in it, or one that begins with `@`, `*` or `&`, needs quotes";
@@ -12,11 +12,11 @@ const QUOTES: &str = "a text with `: ` or ` #` in it, or one that begins with `@
 const COLUMN: &str = "what belongs together stands in one column";
 
 /// The flaw that a parser's error is, at its place.
-pub(super) fn flaw(error: &Error) -> Flaw {
+pub(super) fn flaw(error: &Error) -> FileFlaw {
     let location = error.location();
-    let place = location.map(|at| Place { line: at.line(), column: at.column() }).unwrap_or_default();
+    let place = location.map(|at| FilePosition { line: at.line(), column: at.column() }).unwrap_or_default();
     let (message, hint) = told(error);
-    Flaw::new(place, message).hint(hint)
+    FileFlaw::new(place, message).hint(hint)
 }
 
 /// What we say of it, and what to do.

@@ -10,13 +10,13 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
 
 use crate::bounds;
-use crate::flaw::{Flaw, Place, shown};
+use crate::flaw::{FileFlaw, FilePosition, shown};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct YamlNode {
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// What it is.
     pub is: Is,
 }
@@ -34,21 +34,21 @@ pub enum Is {
         value: Value,
     },
     /// Items, in order.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// Keys and their values, in order.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(YamlKey, YamlNode)>),
 }
 
 /// A key of a mapping and where it stands.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct YamlKey {
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// The key.
     pub text: String,
 }
 
-impl Node {
+impl YamlNode {
     /// What it is, for errors.
     pub(crate) fn kind(&self) -> String {
         match &self.is {
@@ -81,7 +81,7 @@ impl Node {
     }
 
     /// The place of a key by its path (`limits.max_steps`), also within lists; else of the nearest above it.
-    pub fn place_of(&self, path: &str) -> Option<Place> {
+    pub fn place_of(&self, path: &str) -> Option<FilePosition> {
         match &self.is {
             Is::Map(pairs) => pairs.iter().find_map(|(key, value)| {
                 let rest = path.strip_prefix(&key.text)?;
@@ -107,7 +107,7 @@ impl Node {
 }
 
 /// Reads one YAML document, or says where it is none, and why.
-pub fn read(text: &str) -> Result<Node, Flaw> {
+pub fn read(text: &str) -> Result<YamlNode, FileFlaw> {
     let budget = serde_saphyr::budget! {
         max_nodes: bounds::NODES_MAX,
         max_depth: bounds::DEPTH_MAX,
@@ -124,8 +124,8 @@ pub fn read(text: &str) -> Result<Node, Flaw> {
     Ok(raw.into_node(text))
 }
 
-fn place_of(location: Location) -> Place {
-    Place { line: location.line(), column: location.column() }
+fn place_of(location: Location) -> FilePosition {
+    FilePosition { line: location.line(), column: location.column() }
 }
 
 /// A value as the library hands it over.
@@ -139,7 +139,7 @@ enum RawIs {
 }
 
 impl Raw {
-    fn into_node(self, source: &str) -> Node {
+    fn into_node(self, source: &str) -> YamlNode {
         let Spanned { value, referenced, .. } = self.0;
         let span = referenced.span();
         let bytes = span
@@ -157,13 +157,13 @@ impl Raw {
                 pairs
                     .into_iter()
                     .map(|(key, value)| {
-                        let key = Key { place: place_of(key.referenced), text: key.value };
+                        let key = YamlKey { place: place_of(key.referenced), text: key.value };
                         (key, value.into_node(source))
                     })
                     .collect(),
             ),
         };
-        let mut node = Node { place: place_of(referenced), is };
+        let mut node = YamlNode { place: place_of(referenced), is };
         node.spell(source, bytes);
         node
     }

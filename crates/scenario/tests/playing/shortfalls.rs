@@ -8,7 +8,7 @@ const SCRIPT: &str = "      - when: hello\n        say: good morning, husam\n";
 #[tokio::test]
 async fn an_unmet_expectation_tells_what_came_nearest() {
     let expect = "  - ada said in lobby: Good evening\n  - ada did not say in lobby: morning\n  \
-                  - ada called read_messages\n  - ada lived cycles: at least 2\n  \
+                  - ada called read_messages\n  - ada ran cycles: at least 2\n  \
                   - lobby heard: [husam, {ada: evening}]\n  - ada remembers name\n";
     let outcome = played(&file(SCRIPT, HELLO, expect)).await;
     let told: Vec<String> = outcome
@@ -55,7 +55,7 @@ async fn a_script_that_never_ends_is_ended_by_the_bounds_of_a_cycle() {
     let steps = "          - call read_messages\n".repeat(40);
     let script = format!("      - steps:\n{steps}");
     let outcome =
-        played(&file(&script, HELLO, "  - ada lived cycles: [{ended: exhausted, steps: 20}]\n")).await;
+        played(&file(&script, HELLO, "  - ada ran cycles: [{ended: exhausted, steps: 20}]\n")).await;
     assert!(outcome.passed(), "{:?} {:?}", outcome.unmet, outcome.broken_off);
 }
 

@@ -8,7 +8,7 @@ use runtime::Ports;
 use scenario::clock::{SimClock, SimIds};
 use scenario::file;
 use scenario::model::Scripts;
-use scenario::play::{Minds, Outcome, play};
+use scenario::play::{Minds, PlayResult, play};
 use scenario::transcript::{Deed, Line};
 use scenario::world::World;
 use storage::sqlite::Sqlite;
@@ -22,7 +22,7 @@ pub(crate) fn file(script: &str, story: &str, expect: &str) -> String {
 }
 
 /// Plays a file.
-pub(crate) async fn played(text: &str) -> Outcome {
+pub(crate) async fn played(text: &str) -> PlayResult {
     let toolbox: Arc<dyn Toolbox> = Arc::new(tools::prebuilt());
     let scenario = file::read(text.as_bytes(), &toolbox.names()).unwrap_or_else(|flaws| panic!("{flaws:?}"));
     let clock = SimClock::new("2026-11-21T14:00:00Z".parse().unwrap());

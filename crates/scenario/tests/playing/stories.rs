@@ -30,7 +30,7 @@ async fn what_happens_at_one_moment_is_found_together() {
     let script = "      - say: all of you\n";
     let story = "  - at: 1s\n    husam says in lobby: one\n  - after: 0s\n    husam says in lobby: two\n  \
                  - after: 1ms\n    husam says in lobby: three\n";
-    let file = file(script, story, "  - ada lived cycles: [{events: 2}, {events: 1}]\n");
+    let file = file(script, story, "  - ada ran cycles: [{events: 2}, {events: 1}]\n");
     let outcome = played(&file.replace("    script:", "    awareness: none\n    script:")).await;
     assert!(outcome.passed(), "{:?}", outcome.unmet);
 }
@@ -42,7 +42,7 @@ async fn agents_are_suspended_resumed_and_canceled() {
     let story = "  - husam says in lobby: slow\n  - after: 5s\n    ada is canceled:\n  - ada is suspended\n  \
                  - husam says in lobby: hello?\n  - everyone is quiet\n  - after: 1h\n    ada is resumed:\n";
     let expect = "  - lobby heard:\n      - husam: slow\n      - husam: hello\n      - ada: here\n  \
-                  - ada lived cycles: [{ended: rested}, {ended: canceled}]\n";
+                  - ada ran cycles: [{ended: completed}, {ended: canceled}]\n";
     let outcome = played(&file(script, story, expect)).await;
     // A canceled generation lived nothing or is a run: the file is right about either order.
     assert!(outcome.broken_off.is_none(), "{:?}", outcome.broken_off);
@@ -67,7 +67,7 @@ async fn a_server_that_dies_in_a_cycle_goes_on_with_it() {
     let story = "  - id: first\n    husam says in lobby: do it\n  - after: 3s\n    the server is killed:\n  \
                  - the server starts\n";
     let expect = "  - ada called read_messages: 1\n  - ada said in lobby: {equals: done it, times: 1}\n  \
-                  - ada lived cycles: 1\n  - ada lived ids: [first]\n";
+                  - ada ran cycles: 1\n  - ada processed ids: [first]\n";
     let outcome = played(&file(script, story, expect)).await;
     assert!(outcome.passed(), "{:?} {:?}", outcome.unmet, shown(&outcome.transcript));
 }
@@ -78,7 +78,7 @@ async fn a_month_of_idle_time_is_jumped_over_and_what_is_due_comes_in_time() {
     let story = "  - husam says in lobby: hello\n  - at: 10d\n    husam says in lobby: hello\n  - at: 30d\n    \
                  husam says in lobby: bye\n";
     let begun = std::time::Instant::now();
-    let outcome = played(&file(script, story, "  - ada lived cycles: 3\n")).await;
+    let outcome = played(&file(script, story, "  - ada ran cycles: 3\n")).await;
     assert!(outcome.passed(), "{:?} {:?}", outcome.broken_off, outcome.unmet);
     let lines = shown(&outcome.transcript);
     assert!(lines.contains(&"864000000 husam says hello".to_owned()), "{lines:?}");
@@ -91,7 +91,7 @@ async fn a_month_of_idle_time_is_jumped_over_and_what_is_due_comes_in_time() {
 async fn one_id_sent_again_and_again_is_lived_once() {
     let script = "      - say: got it\n";
     let story = "  - id: m1\n    husam says in lobby: once\n".repeat(3);
-    let expect = "  - ada lived cycles: 1\n  - ada lived ids: m1\n  - lobby heard: [husam, ada]\n";
+    let expect = "  - ada ran cycles: 1\n  - ada processed ids: m1\n  - lobby heard: [husam, ada]\n";
     let outcome = played(&file(script, &story, expect)).await;
     assert!(outcome.passed(), "{:?}", outcome.unmet);
 }

@@ -2,7 +2,7 @@
 
 use agent::config::WakeOn;
 use agent::entry::EntryKind;
-use agent::event::{Envelope, EventData, EventKind, Fate, Stage};
+use agent::event::{Envelope, EventData, EventKind, EventProgress, EventState};
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{Goal, Memory, Plan, Standing};
 use agent::message::ModelMessage;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Member, Message, Usage, names};
+use super::{MemberJson, MessageJson, UsageJson, names};
 
 /// An agent as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -62,7 +62,7 @@ pub struct Agent {
     /// Cycles that were skipped.
     pub skips: u64,
     /// Tokens of all its life, with what is estimated of aborted generations.
-    pub usage: Usage,
+    pub usage: UsageJson,
     /// Until when it is not at what waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -84,7 +84,7 @@ pub struct Agent {
     pub unpriced: u64,
     /// Its newest run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<LastRun>,
+    pub last: Option<LastRunJson>,
     /// When its next plan fires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -96,7 +96,8 @@ pub struct Agent {
 
 /// The newest run of an agent, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LastRun {
+#[schema(as = LastRun)]
+pub struct LastRunJson {
     /// The run, which is its cycle's id.
     #[schema(value_type = Uuid)]
     pub id: CycleId,
@@ -108,7 +109,7 @@ pub struct LastRun {
     pub ended_at: Timestamp,
 }
 
-impl From<agent::port::LastRun> for LastRun {
+impl From<agent::port::LastRun> for LastRunJson {
     fn from(last: agent::port::LastRun) -> Self {
         let agent::port::LastRun { id, ending, ended_at } = last;
         Self { id, ending, ended_at }
@@ -118,7 +119,8 @@ impl From<agent::port::LastRun> for LastRun {
 /// An agent to be made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewAgent {
+#[schema(as = NewAgent)]
+pub struct NewAgentJson {
     /// Handle, `[a-z0-9_-]{1,40}`; upper case is lowered.
     pub name: String,
     /// Free text for people; the handle where left out. At most 200 bytes.
@@ -209,11 +211,11 @@ pub struct LoggedEvent {
     pub data: EventData,
     /// What became of it, by `state`.
     #[schema(value_type = Object)]
-    pub fate: Fate,
+    pub state: EventState,
     /// How far it has come: `taken` by the open cycle, `shown` in it, and in the end `addressed` where the cycle
     /// spoke in the event's space or named it as dealt with, else `read`; the other stages are states.
-    #[schema(value_type = names::Stage)]
-    pub stage: Stage,
+    #[schema(value_type = names::EventProgress)]
+    pub progress: EventProgress,
     /// The cycle that has taken or lived it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
@@ -241,7 +243,7 @@ pub struct LoggedEvent {
 impl From<InboxRow> for LoggedEvent {
     fn from(row: InboxRow) -> Self {
         let agent::event::Event { id, kind, urgent, at, envelope, data, cites } = row.event;
-        let InboxRow { seq, fate, stage, cycle, ordinal, step, release_at, attempts, preview, .. } = row;
+        let InboxRow { seq, state, progress, cycle, ordinal, step, release_at, attempts, preview, .. } = row;
         Self {
             seq,
             id,
@@ -250,8 +252,8 @@ impl From<InboxRow> for LoggedEvent {
             at,
             envelope,
             data,
-            fate,
-            stage,
+            state,
+            progress,
             cycle,
             ordinal,
             step,
@@ -265,7 +267,8 @@ impl From<InboxRow> for LoggedEvent {
 
 /// The receipt of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Run {
+#[schema(as = Run)]
+pub struct RunJson {
     /// The cycle.
     #[schema(value_type = Uuid)]
     pub id: CycleId,
@@ -288,10 +291,10 @@ pub struct Run {
     #[schema(value_type = Vec<Object>)]
     pub steps: Vec<StepReceipt>,
     /// All model calls together as the provider reported them, replies of which nothing came included.
-    pub usage: Usage,
+    pub usage: UsageJson,
     /// Generations that were aborted, which no provider reports: estimated. Not in `usage`, but in `cost_micros`.
     #[serde(default)]
-    pub estimated: Usage,
+    pub estimated: UsageJson,
     /// In micro-dollars; `null` where a price or a usage is unknown.
     pub cost_micros: Option<u64>,
     /// The model, as `provider/model`.
@@ -307,7 +310,7 @@ pub struct Run {
     pub summary: Option<String>,
 }
 
-impl From<run::Run> for Run {
+impl From<run::Run> for RunJson {
     fn from(run: run::Run) -> Self {
         let estimated = run.estimated().into();
         let run::Run { id, agent, ordinal, woke_for, events, opened_at, ended_at, steps, usage, .. } = run;
@@ -338,9 +341,9 @@ impl From<run::Run> for Run {
 pub struct RunDetail {
     /// The receipt.
     #[serde(flatten)]
-    pub run: Run,
+    pub run: RunJson,
     /// Messages that the cycle said, in order.
-    pub said: Vec<Message>,
+    pub said: Vec<MessageJson>,
 }
 
 /// A part of an agent's log.
@@ -384,7 +387,8 @@ pub struct LogEntry {
 
 /// What an agent knows besides its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Facts {
+#[schema(as = Facts)]
+pub struct FactsJson {
     /// Spaces that it is a member of, as many as it is shown.
     pub spaces: Vec<SpaceOfAgent>,
     /// How many more it is in, counted up to 1 000 in all.
@@ -415,13 +419,13 @@ pub struct SpaceOfAgent {
     #[schema(value_type = names::WakeOn)]
     pub wake_on: WakeOn,
     /// Its members, as many as the agent is shown.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberJson>,
     /// How many more there are.
     #[serde(default)]
     pub more_members: usize,
 }
 
-impl From<agent::life::Facts> for Facts {
+impl From<agent::life::Facts> for FactsJson {
     fn from(facts: agent::life::Facts) -> Self {
         let agent::life::Facts { spaces, more_spaces, memories, goals, plans, .. } = facts;
         let spaces = spaces.into_iter().map(|facts| SpaceOfAgent {
@@ -429,7 +433,7 @@ impl From<agent::life::Facts> for Facts {
             name: facts.space.name,
             display_name: facts.space.display_name,
             wake_on: facts.space.wake_on,
-            members: facts.members.into_iter().map(Member::from).collect(),
+            members: facts.members.into_iter().map(MemberJson::from).collect(),
             more_members: facts.more_members,
         });
         Self { spaces: spaces.collect(), more_spaces, memories, goals, plans }

@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 /// What an agent's model would be sent now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Mind {
+#[schema(as = Mind)]
+pub struct MindJson {
     /// Whose.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
@@ -37,9 +38,14 @@ pub struct MindLayer {
     pub tokens: u64,
 }
 
-impl Mind {
+impl MindJson {
     /// The layers of a mind; `counts` are the tokens of system, tools, summary, inbox and workspace.
-    pub(crate) fn of(agent: AgentId, model: &ModelInfo, mind: &cycle::Mind, counts: &[u32]) -> Self {
+    pub(crate) fn of(
+        agent: AgentId,
+        model: &ModelInfo,
+        mind: &cycle::ContextPreview,
+        counts: &[u32],
+    ) -> Self {
         let counted = |place: usize| counts.get(place).copied().map_or(0, u64::from);
         let window = mind.window.iter().map(|entry| u64::from(entry.tokens)).sum();
         let mut layers = vec![

@@ -13,16 +13,18 @@ mod spaces;
 mod watch;
 
 pub use agents::{
-    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, Facts, LastRun, LogEntry,
-    LoggedEvent, NewAgent, NewEvent, Run, RunDetail, SpaceOfAgent,
+    Agent, AgentChange, CancelRequest, Canceled, Consciousness, EventAccepted, FactsJson, LastRunJson,
+    LogEntry, LoggedEvent, NewAgentJson, NewEvent, RunDetail, RunJson, SpaceOfAgent,
 };
 pub use calls::Call;
-pub use mind::{Mind, MindLayer};
+pub use mind::{MindJson, MindLayer};
 pub(crate) use names::FATES;
-pub use people::{Entity, Key, NewEntity, NewKey, Whoami};
-pub use spaces::{Member, Message, NewMember, NewMessage, NewSpace, Space, SpaceChange};
+pub use people::{EntityJson, KeyJson, NewEntity, NewKey, Whoami};
+pub use spaces::{
+    MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
+};
 pub use watch::{
-    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, Happening, HouseSnapshot, Recent, RestingNow,
+    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, HappeningJson, HouseSnapshot, Recent, RestingNow,
     SpaceSnapshot,
 };
 
@@ -37,7 +39,8 @@ pub struct Health {
 
 /// That the server can do its work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Ready {
+#[schema(as = Ready)]
+pub struct ReadyJson {
     /// Whether it can.
     pub ready: bool,
     /// Of the server.
@@ -62,14 +65,15 @@ pub struct ModelSummary {
 
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Page<T> {
+#[schema(as = Page)]
+pub struct PageJson<T> {
     /// The rows.
     pub items: Vec<T>,
     /// The cursor of the next page; `null` where this is the last.
     pub next: Option<String>,
 }
 
-impl<T> Page<T> {
+impl<T> PageJson<T> {
     /// A page of rows turned into their JSON form.
     pub fn of<U>(page: agent::port::Page<U>, turn: impl FnMut(U) -> T) -> Self {
         Self { items: page.items.into_iter().map(turn).collect(), next: page.next }
@@ -188,7 +192,8 @@ pub struct TimelineQuery {
 
 /// Tokens as the provider reports them; `null` where it reported nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Usage {
+#[schema(as = Usage)]
+pub struct UsageJson {
     /// Sent, cached ones included.
     pub input: Option<u64>,
     /// Of these, read from the provider's cache.
@@ -199,7 +204,7 @@ pub struct Usage {
     pub reasoning: Option<u64>,
 }
 
-impl From<agent::run::Usage> for Usage {
+impl From<agent::run::Usage> for UsageJson {
     fn from(usage: agent::run::Usage) -> Self {
         let agent::run::Usage { input, cached, output, reasoning } = usage;
         Self { input, cached, output, reasoning }

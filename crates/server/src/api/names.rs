@@ -7,7 +7,7 @@ use agent::config::WakeOn as Wakes;
 use agent::entity::EntityKind as Kind;
 use agent::entry::EntryKind as Entry;
 use agent::event::EventKind as Event;
-use agent::event::Stage as Reached;
+use agent::event::EventProgress as Reached;
 use agent::life::{RestReason as Rest, Standing as Stand};
 use agent::run::Ending as End;
 use agent::space::MessageKind as Said;
@@ -56,9 +56,9 @@ names! {
         Event::Plan.as_str(), Event::Timer.as_str(), Event::ToolResult.as_str(), Event::Heartbeat.as_str(),
     ];
     /// The one state of an accepted event.
-    FateState: ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+    FateState: ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];
     /// How far an event has come.
-    Stage: [
+    EventProgress: [
         Reached::Waiting.as_str(), Reached::Taken.as_str(), Reached::Held.as_str(), Reached::Shown.as_str(),
         Reached::Addressed.as_str(), Reached::Read.as_str(), Reached::Skipped.as_str(),
         Reached::Canceled.as_str(), Reached::Dead.as_str(), Reached::Dropped.as_str(),
@@ -70,7 +70,7 @@ names! {
     ];
     /// Why a cycle ended.
     Ending: [
-        End::Rested.as_str(), End::Skipped.as_str(), End::Exhausted.as_str(), End::Canceled.as_str(),
+        End::Completed.as_str(), End::Skipped.as_str(), End::Exhausted.as_str(), End::Canceled.as_str(),
         End::Failed.as_str(),
     ];
     /// What repeating a call would do.
@@ -94,4 +94,5 @@ names! {
 }
 
 /// The names that `state` of an inbox may have.
-pub(crate) const FATES: [&str; 7] = ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+pub(crate) const FATES: [&str; 7] =
+    ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];

@@ -10,7 +10,8 @@ use super::names;
 
 /// A human or an agent, as members know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Entity {
+#[schema(as = Entity)]
+pub struct EntityJson {
     /// Identity; an agent's is also its agent id.
     #[schema(value_type = Uuid)]
     pub id: EntityId,
@@ -28,7 +29,7 @@ pub struct Entity {
     pub created_at: Timestamp,
 }
 
-impl From<entity::Entity> for Entity {
+impl From<entity::Entity> for EntityJson {
     fn from(entity: entity::Entity) -> Self {
         let entity::Entity { id, kind, name, display_name, external_id, created_at } = entity;
         Self { id, kind, name, display_name, external_id, created_at }
@@ -60,7 +61,8 @@ pub struct NewKey {
 
 /// A key, shown this once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Key {
+#[schema(as = Key)]
+pub struct KeyJson {
     /// Identity of the credential.
     #[schema(value_type = Uuid)]
     pub id: CredentialId,
@@ -75,5 +77,5 @@ pub struct Whoami {
     pub kind: String,
     /// The entity that the key is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entity: Option<Entity>,
+    pub entity: Option<EntityJson>,
 }

@@ -9,11 +9,12 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Entity, names};
+use super::{EntityJson, names};
 
 /// A shared timeline where members speak.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Space {
+#[schema(as = Space)]
+pub struct SpaceJson {
     /// Identity.
     #[schema(value_type = Uuid)]
     pub id: SpaceId,
@@ -38,7 +39,7 @@ pub struct Space {
     pub created_at: Timestamp,
 }
 
-impl From<entity::Space> for Space {
+impl From<entity::Space> for SpaceJson {
     fn from(space: entity::Space) -> Self {
         let entity::Space { id, name, display_name, description, head_seq, rev, closed, .. } = space;
         let entity::Space { wake_on, created_at, .. } = space;
@@ -49,7 +50,8 @@ impl From<entity::Space> for Space {
 /// A space to be opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewSpace {
+#[schema(as = NewSpace)]
+pub struct NewSpaceJson {
     /// Handle, `[a-z0-9_-]{1,40}`; upper case is lowered.
     pub name: String,
     /// Free text for people; the handle where left out. At most 200 bytes.
@@ -70,7 +72,8 @@ pub struct NewSpace {
 /// What is to be changed of a space; what is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SpaceChange {
+#[schema(as = SpaceChange)]
+pub struct SpaceChangeJson {
     /// Free text for people. At most 200 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -85,9 +88,10 @@ pub struct SpaceChange {
 
 /// An entity in a space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Member {
+#[schema(as = Member)]
+pub struct MemberJson {
     /// Who.
-    pub entity: Entity,
+    pub entity: EntityJson,
     /// Free text: `owner`, `reviewer`, ….
     pub role: String,
     /// Since when.
@@ -95,7 +99,7 @@ pub struct Member {
     pub since: Timestamp,
 }
 
-impl From<entity::Member> for Member {
+impl From<entity::Member> for MemberJson {
     fn from(member: entity::Member) -> Self {
         let entity::Member { entity, role, since } = member;
         Self { entity: entity.into(), role, since }
@@ -115,7 +119,8 @@ pub struct NewMember {
 
 /// Something said in a space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Message {
+#[schema(as = Message)]
+pub struct MessageJson {
     /// Identity.
     #[schema(value_type = Uuid)]
     pub id: MessageId,
@@ -162,7 +167,7 @@ pub struct Message {
     pub hop: u32,
 }
 
-impl From<space::Spoken> for Message {
+impl From<space::Spoken> for MessageJson {
     fn from(spoken: space::Spoken) -> Self {
         let space::Spoken { message, sender_name, sender_kind } = spoken;
         let space::Message { id, space, seq, rev, sender, kind, text, mentions, urgent, at, .. } = message;
@@ -192,7 +197,8 @@ impl From<space::Spoken> for Message {
 /// Something to be said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewMessage {
+#[schema(as = NewMessage)]
+pub struct NewMessageJson {
     /// The words; not blank, at most 64 KiB.
     pub text: String,
     /// Who says it, by id or handle: with an admin key required, with an entity's key refused.

@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Member, Message, Run, Space, names};
+use super::{MemberJson, MessageJson, RunJson, SpaceJson, names};
 
 /// `snapshot` of a space's stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpaceSnapshot {
     /// The space.
-    pub space: Space,
+    pub space: SpaceJson,
     /// Its members.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberJson>,
     /// Its `rev`: updates with ids above it follow.
     pub rev: u64,
     /// Its last message's seq.
@@ -118,17 +118,18 @@ pub struct HouseSnapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recent {
     /// What happened, oldest first.
-    pub items: Vec<Happening>,
+    pub items: Vec<HappeningJson>,
 }
 
 /// Something of the recent past.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Happening {
+#[schema(as = Happening)]
+pub enum HappeningJson {
     /// Said in a space.
-    Message(Box<Message>),
+    Message(Box<MessageJson>),
     /// A cycle came to rest.
-    Run(Box<Run>),
+    Run(Box<RunJson>),
 }
 
 /// `gap`: durable updates of this range are not replayed; the snapshot that follows is the truth.

@@ -15,27 +15,27 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgent, Page};
+use crate::api::{Agent, AgentChange, AgentQuery, CancelRequest, Canceled, NewAgentJson, PageJson};
+use crate::app_state::{AppState, HallState};
 use crate::auth::Caller;
 use crate::extract::{At, Body, MaybeBody, Query, page, text, to_the_end};
-use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Makes an agent.
-#[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgent,
+#[utoipa::path(post, path = "/v1/agents", tag = "agents", request_body = NewAgentJson,
     responses((status = 201, description = "Made.", body = Agent)))]
-pub(super) async fn create(State(hall): HallState, body: Body<NewAgent>) -> Result<Made<Agent>, Problem> {
-    let NewAgent { name, display_name, config } = body.value;
+pub(super) async fn create(State(app): HallState, body: Body<NewAgentJson>) -> Result<Made<Agent>, Problem> {
+    let NewAgentJson { name, display_name, config } = body.value;
     let name = handle(&name)?;
     let display_name =
         text("display_name", display_name.unwrap_or_else(|| name.clone()), limits::DISPLAY_NAME_MAX_BYTES)?;
     let config = AgentConfig::from_json(&config.unwrap_or_else(|| Value::Object(serde_json::Map::new())))?;
-    check_names(&hall, &config)?;
-    let id = AgentId(hall.ports.ids.uuid());
-    let new = agent::port::NewAgent { id, name, display_name, config, at: hall.ports.clock.now() };
+    check_names(&app, &config)?;
+    let id = AgentId(app.ports.ids.uuid());
+    let new = agent::port::NewAgent { id, name, display_name, config, at: app.ports.clock.now() };
     to_the_end(async move {
-        hall.ports.registry.create_agent(new).await?;
-        let made = card(&hall, id).await?;
+        app.ports.registry.create_agent(new).await?;
+        let made = card(&app, id).await?;
         let place = format!("/v1/agents/{}", made.id);
         Ok(Made::At(place, made))
     })
@@ -44,16 +44,16 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewAgent>) -> Resu
 
 /// Agents by name, with what they do now, what they used and how they ended last.
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", params(AgentQuery),
-    responses((status = 200, description = "A page.", body = Page<Agent>)))]
+    responses((status = 200, description = "A page.", body = PageJson<Agent>)))]
 pub(super) async fn list(
-    State(hall): HallState,
+    State(app): HallState,
     Query(query): Query<AgentQuery>,
-) -> Result<Json<Page<Agent>>, Problem> {
-    let found = hall.ports.reader.agents(page(query.cursor, query.limit)?).await?;
-    let now = hall.ports.clock.now();
+) -> Result<Json<PageJson<Agent>>, Problem> {
+    let found = app.ports.reader.agents(page(query.cursor, query.limit)?).await?;
+    let now = app.ports.clock.now();
     let brief = query.brief.unwrap_or(false);
-    Ok(Json(Page::of(found, |card| {
-        let agent = shown(&hall, card, now);
+    Ok(Json(PageJson::of(found, |card| {
+        let agent = shown(&app, card, now);
         // Instructions may be long, and whoever looks every few seconds needs none.
         if brief { Agent { config: Value::Null, ..agent } } else { agent }
     })))
@@ -63,9 +63,9 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent.", body = Agent)))]
-pub(super) async fn get(State(hall): HallState, At(name): At<String>) -> Result<Json<Agent>, Problem> {
-    let card = agent_called(&hall, &name).await?;
-    Ok(Json(shown(&hall, card, hall.ports.clock.now())))
+pub(super) async fn get(State(app): HallState, At(name): At<String>) -> Result<Json<Agent>, Problem> {
+    let card = agent_called(&app, &name).await?;
+    Ok(Json(shown(&app, card, app.ports.clock.now())))
 }
 
 /// Changes an agent. A changed config is live at its next cycle.
@@ -73,29 +73,29 @@ pub(super) async fn get(State(hall): HallState, At(name): At<String>) -> Result<
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
 pub(super) async fn amend(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     body: Body<AgentChange>,
 ) -> Result<Json<Agent>, Problem> {
     let AgentChange { display_name, config } = body.value;
-    let found = agent_called(&hall, &name).await?;
+    let found = agent_called(&app, &name).await?;
     let display_name =
         display_name.map(|value| text("display_name", value, limits::DISPLAY_NAME_MAX_BYTES)).transpose()?;
     if let Some(patch) = &config {
-        check_names(&hall, &found.config.amended(patch)?)?;
+        check_names(&app, &found.config.amended(patch)?)?;
     }
     let id = found.id;
-    let now = hall.ports.clock.now();
+    let now = app.ports.clock.now();
     to_the_end(async move {
         let configured = config.is_some();
-        let amended = hall.ports.registry.amend_agent(id, display_name, config, now).await;
+        let amended = app.ports.registry.amend_agent(id, display_name, config, now).await;
         if let Err(error) = amended {
-            return Err(refused(&hall, error, id, &found.entity.name).await);
+            return Err(refused(&app, error, id, &found.entity.name).await);
         }
         if configured {
-            hall.node.reconsider(id);
+            app.node.reconsider(id);
         }
-        Ok(Json(card(&hall, id).await?))
+        Ok(Json(card(&app, id).await?))
     })
     .await
 }
@@ -105,8 +105,8 @@ pub(super) async fn amend(
 #[utoipa::path(post, path = "/v1/agents/{agent}/suspend", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn suspend(hall: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
-    stand(hall, name, Standing::Suspended).await
+pub(super) async fn suspend(app: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
+    stand(app, name, Standing::Suspended).await
 }
 
 /// Resumes a suspended agent. One that rests, suspended or not, tries at once, and asks its provider even
@@ -114,58 +114,58 @@ pub(super) async fn suspend(hall: HallState, name: At<String>) -> Result<Json<Ag
 #[utoipa::path(post, path = "/v1/agents/{agent}/resume", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn resume(hall: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
-    stand(hall, name, Standing::Active).await
+pub(super) async fn resume(app: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
+    stand(app, name, Standing::Active).await
 }
 
 /// Retires an agent for good; its history is kept.
 #[utoipa::path(post, path = "/v1/agents/{agent}/retire", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
-pub(super) async fn retire(hall: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
-    stand(hall, name, Standing::Retired).await
+pub(super) async fn retire(app: HallState, name: At<String>) -> Result<Json<Agent>, Problem> {
+    stand(app, name, Standing::Retired).await
 }
 
 async fn stand(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     standing: Standing,
 ) -> Result<Json<Agent>, Problem> {
-    let found = agent_called(&hall, &name).await?;
+    let found = agent_called(&app, &name).await?;
     let id = found.id;
     let name = found.entity.name;
-    let now = hall.ports.clock.now();
+    let now = app.ports.clock.now();
     to_the_end(async move {
-        if let Err(error) = hall.ports.registry.set_standing(id, standing, now).await {
-            return Err(refused(&hall, error, id, &name).await);
+        if let Err(error) = app.ports.registry.set_standing(id, standing, now).await {
+            return Err(refused(&app, error, id, &name).await);
         }
         match standing {
-            Standing::Active => hall.node.resume(id),
+            Standing::Active => app.node.resume(id),
             Standing::Suspended | Standing::Retired => {
-                hall.node.suspend(id);
+                app.node.suspend(id);
                 // The answer is a promise: wait until the request under way is dropped or being answered.
-                let timeout = hall.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
+                let timeout = app.ports.clock.sleep(Duration::from_millis(limits::SUSPEND_WAIT_MS));
                 tokio::select! {
-                    () = hall.node.asks_nothing(id) => {}
+                    () = app.node.asks_nothing(id) => {}
                     () = timeout => {}
                 }
             }
         }
-        Ok(Json(card(&hall, id).await?))
+        Ok(Json(card(&app, id).await?))
     })
     .await
 }
 
 /// Why an agent cannot be changed. Where a record of its own cannot be read it is set apart, as it would be at
 /// its next waking.
-async fn refused(hall: &Hall, error: RegistryError, id: AgentId, name: &str) -> Problem {
+async fn refused(app: &AppState, error: RegistryError, id: AgentId, name: &str) -> Problem {
     let torn = match &error {
         RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()) => Some(why.clone()),
         _ => None,
     };
     let problem = Problem::from(error).calls(&id, name);
     let Some(why) = torn else { return problem };
-    if let Err(error) = hall.ports.store.set_apart(id, why).await {
+    if let Err(error) = app.ports.store.set_apart(id, why).await {
         return error.into();
     }
     problem.hint(format!(
@@ -180,26 +180,26 @@ async fn refused(hall: &Hall, error: RegistryError, id: AgentId, name: &str) -> 
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The cycle that will end.", body = Canceled)))]
 pub(super) async fn cancel(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     caller: Caller,
     MaybeBody(mut body): MaybeBody<CancelRequest>,
 ) -> Result<Json<Canceled>, Problem> {
     let card = match caller.entity() {
-        None => agent_called(&hall, &name).await?,
+        None => agent_called(&app, &name).await?,
         Some(entity) => {
             // A stranger is not told which agents there are, nor what they do.
-            let card = agent_called(&hall, &name).await.map_err(|_| not_yours())?;
-            body.cycle = Some(own_cycle(&hall, &card, entity, body.cycle).await?);
+            let card = agent_called(&app, &name).await.map_err(|_| not_yours())?;
+            body.cycle = Some(own_cycle(&app, &card, entity, body.cycle).await?);
             card
         }
     };
     let id = card.id;
     let name = card.entity.name;
     to_the_end(async move {
-        let cycle = hall.ports.registry.cancel(id, body.cycle).await;
+        let cycle = app.ports.registry.cancel(id, body.cycle).await;
         let cycle = cycle.map_err(|error| Problem::from(error).calls(&id, &name))?;
-        hall.node.look(id);
+        app.node.look(id);
         Ok(Json(Canceled { cycle }))
     })
     .await
@@ -213,12 +213,12 @@ fn not_yours() -> Problem {
 /// The open cycle of the agent where it lives something of this entity. Named to the store, so that it is
 /// none that opens meanwhile.
 async fn own_cycle(
-    hall: &Hall,
+    app: &AppState,
     card: &AgentCard,
     entity: EntityId,
     wanted: Option<CycleId>,
 ) -> Result<CycleId, Problem> {
-    if !hall.ports.reader.share_a_space(card.entity.id, entity).await? {
+    if !app.ports.reader.share_a_space(card.entity.id, entity).await? {
         return Err(not_yours());
     }
     let open = card.open.as_ref().filter(|open| wanted.is_none_or(|wanted| wanted == open.id));
@@ -228,10 +228,10 @@ async fn own_cycle(
     if asked { Ok(open.id) } else { Err(not_yours()) }
 }
 
-async fn card(hall: &Hall, id: AgentId) -> Result<Agent, Problem> {
-    let card = hall.ports.reader.agent(id).await?;
+async fn card(app: &AppState, id: AgentId) -> Result<Agent, Problem> {
+    let card = app.ports.reader.agent(id).await?;
     let card = card.ok_or_else(|| Problem::not_found("agent", &id.to_string()))?;
-    Ok(shown(hall, card, hall.ports.clock.now()))
+    Ok(shown(app, card, app.ports.clock.now()))
 }
 
 /// What an agent does now.
@@ -246,8 +246,8 @@ pub(crate) struct Doing {
 }
 
 /// What an agent does now: derived from its rows and from what is live on this node.
-pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
-    let live = hall.node.live();
+pub(crate) fn state_of(app: &AppState, card: &AgentCard, now: Timestamp) -> Doing {
+    let live = app.node.live();
     let kept_back = card.not_before.filter(|until| *until > now);
     let doing = |state| Doing { state, reason: None, why: None, until: kept_back };
     if card.standing == Standing::Retired {
@@ -271,16 +271,16 @@ pub(crate) fn state_of(hall: &Hall, card: &AgentCard, now: Timestamp) -> Doing {
 }
 
 /// The cycle that an agent lives or has open.
-pub(crate) fn cycle_of(hall: &Hall, card: &AgentCard) -> Option<CycleId> {
-    let live = hall.node.live().activity(card.id).map(|activity| activity.cycle);
+pub(crate) fn cycle_of(app: &AppState, card: &AgentCard) -> Option<CycleId> {
+    let live = app.node.live().activity(card.id).map(|activity| activity.cycle);
     live.or_else(|| card.open.as_ref().map(|open| open.id))
 }
 
-fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
-    let Doing { state, reason, why, until } = state_of(hall, &card, now);
-    let cycle = cycle_of(hall, &card);
+fn shown(app: &AppState, card: AgentCard, now: Timestamp) -> Agent {
+    let Doing { state, reason, why, until } = state_of(app, &card, now);
+    let cycle = cycle_of(app, &card);
     let named = card.config.model.clone();
-    let voice = hall.ports.voices.voice(named.as_deref()).ok();
+    let model = app.ports.models.model(named.as_deref()).ok();
     Agent {
         id: card.id,
         name: card.entity.name,
@@ -290,7 +290,7 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
         reason: reason.map(str::to_owned),
         why,
         standing: card.standing,
-        model: voice.map(|voice| voice.info().name.clone()).or(named),
+        model: model.map(|model| model.info().name.clone()).or(named),
         config: card.config.to_json(),
         config_rev: card.config_rev,
         cycle,
@@ -312,27 +312,27 @@ fn shown(hall: &Hall, card: AgentCard, now: Timestamp) -> Agent {
 }
 
 /// Whether the models and tools that a config names exist.
-fn check_names(hall: &Hall, config: &AgentConfig) -> Result<(), Problem> {
+fn check_names(app: &AppState, config: &AgentConfig) -> Result<(), Problem> {
     for (key, model) in config.named_models() {
-        if let Err(error) = hall.ports.voices.voice(Some(model)) {
+        if let Err(error) = app.ports.models.model(Some(model)) {
             return Err(Problem::new(Code::NoSuchModel, format!("`{key}` names `{model}`: {error}")));
         }
     }
-    match config.unknown_tools(&hall.ports.toolbox.names()).into_iter().next() {
+    match config.unknown_tools(&app.ports.toolbox.names()).into_iter().next() {
         Some((_, what, hint)) => Err(Problem::new(Code::NoSuchTool, what).hint(hint)),
         None => Ok(()),
     }
 }
 
 /// The agent with that id or handle.
-pub(super) async fn agent_called(hall: &Hall, name: &str) -> Result<AgentCard, Problem> {
+pub(super) async fn agent_called(app: &AppState, name: &str) -> Result<AgentCard, Problem> {
     let missing = || Problem::not_found("agent", name);
     let id: AgentId = match name.parse() {
         Ok(id) => id,
-        Err(_) => match hall.ports.reader.entity(name.to_owned()).await? {
+        Err(_) => match app.ports.reader.entity(name.to_owned()).await? {
             Some(entity) if entity.kind == agent::entity::EntityKind::Agent => entity.id.agent(),
             _ => return Err(missing()),
         },
     };
-    hall.ports.reader.agent(id).await?.ok_or_else(missing)
+    app.ports.reader.agent(id).await?.ok_or_else(missing)
 }

@@ -7,28 +7,31 @@ use agent::port::{Credential, CredentialKind, NewCredential, NewHuman};
 use axum::Json;
 use axum::extract::State;
 
-use crate::api::{Entity, EntityQuery, Key, NewEntity, NewKey, Page};
+use crate::api::{EntityJson, EntityQuery, KeyJson, NewEntity, NewKey, PageJson};
+use crate::app_state::{AppState, HallState};
 use crate::extract::{At, Body, MaybeBody, Query, page, text, to_the_end};
-use crate::hall::{Hall, HallState};
 use crate::keys;
 use crate::problem::{Code, Made, Problem};
 
 /// Makes a person.
 #[utoipa::path(post, path = "/v1/entities", tag = "entities", request_body = NewEntity,
-    responses((status = 201, description = "Made.", body = Entity)))]
-pub(super) async fn create(State(hall): HallState, body: Body<NewEntity>) -> Result<Made<Entity>, Problem> {
+    responses((status = 201, description = "Made.", body = EntityJson)))]
+pub(super) async fn create(
+    State(app): HallState,
+    body: Body<NewEntity>,
+) -> Result<Made<EntityJson>, Problem> {
     let NewEntity { name, display_name, external_id } = body.value;
     let name = handle(&name)?;
     let max = limits::DISPLAY_NAME_MAX_BYTES;
     let new = NewHuman {
-        id: EntityId(hall.ports.ids.uuid()),
+        id: EntityId(app.ports.ids.uuid()),
         display_name: text("display_name", display_name.unwrap_or_else(|| name.clone()), max)?,
         name,
         external_id: external_id.map(|id| text("external_id", id, max)).transpose()?,
-        at: hall.ports.clock.now(),
+        at: app.ports.clock.now(),
     };
     to_the_end(async move {
-        let made = hall.ports.registry.create_human(new).await?;
+        let made = app.ports.registry.create_human(new).await?;
         let place = format!("/v1/entities/{}", made.id);
         Ok(Made::At(place, made.into()))
     })
@@ -37,54 +40,54 @@ pub(super) async fn create(State(hall): HallState, body: Body<NewEntity>) -> Res
 
 /// Entities by name.
 #[utoipa::path(get, path = "/v1/entities", tag = "entities", params(EntityQuery),
-    responses((status = 200, description = "A page.", body = Page<Entity>)))]
+    responses((status = 200, description = "A page.", body = PageJson<EntityJson>)))]
 pub(super) async fn list(
-    State(hall): HallState,
+    State(app): HallState,
     Query(query): Query<EntityQuery>,
-) -> Result<Json<Page<Entity>>, Problem> {
-    let found = hall.ports.reader.entities(query.kind, page(query.cursor, query.limit)?).await?;
-    Ok(Json(Page::of(found, Entity::from)))
+) -> Result<Json<PageJson<EntityJson>>, Problem> {
+    let found = app.ports.reader.entities(query.kind, page(query.cursor, query.limit)?).await?;
+    Ok(Json(PageJson::of(found, EntityJson::from)))
 }
 
 /// One entity.
 #[utoipa::path(get, path = "/v1/entities/{entity}", tag = "entities",
     params(("entity" = String, Path, description = "Id or handle.")),
-    responses((status = 200, description = "The entity.", body = Entity)))]
-pub(super) async fn get(State(hall): HallState, At(name): At<String>) -> Result<Json<Entity>, Problem> {
-    Ok(Json(called(&hall, &name).await?.into()))
+    responses((status = 200, description = "The entity.", body = EntityJson)))]
+pub(super) async fn get(State(app): HallState, At(name): At<String>) -> Result<Json<EntityJson>, Problem> {
+    Ok(Json(called(&app, &name).await?.into()))
 }
 
 /// Makes a key for a person. The secret is shown this once.
 #[utoipa::path(post, path = "/v1/entities/{entity}/keys", tag = "entities", request_body = Option<NewKey>,
     params(("entity" = String, Path, description = "Id or handle.")),
-    responses((status = 201, description = "The key.", body = Key)))]
+    responses((status = 201, description = "The key.", body = KeyJson)))]
 pub(super) async fn make_key(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     MaybeBody(body): MaybeBody<NewKey>,
-) -> Result<Made<Key>, Problem> {
-    let entity = called(&hall, &name).await?;
+) -> Result<Made<KeyJson>, Problem> {
+    let entity = called(&app, &name).await?;
     if entity.kind != EntityKind::Human {
         return Err(Problem::new(Code::NotHuman, "keys are made for people; agents speak by themselves"));
     }
     let label = text("label", body.label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
-    let secret = keys::key(&(hall.options.key_source)());
-    let id = CredentialId(hall.ports.ids.uuid());
+    let secret = keys::key(&(app.options.key_source)());
+    let id = CredentialId(app.ports.ids.uuid());
     let new = NewCredential {
         credential: Credential { id, kind: CredentialKind::Entity(entity.id), label },
         secret_hash: keys::hash(&secret),
-        at: hall.ports.clock.now(),
+        at: app.ports.clock.now(),
         replace_label: false,
     };
     to_the_end(async move {
-        hall.ports.registry.add_credential(new).await?;
-        Ok(Made::Once(Key { id, key: secret }))
+        app.ports.registry.add_credential(new).await?;
+        Ok(Made::Once(KeyJson { id, key: secret }))
     })
     .await
 }
 
 /// The entity with that id or handle.
-pub(super) async fn called(hall: &Hall, name: &str) -> Result<agent::entity::Entity, Problem> {
-    let found = hall.ports.reader.entity(name.to_owned()).await?;
+pub(super) async fn called(app: &AppState, name: &str) -> Result<agent::entity::Entity, Problem> {
+    let found = app.ports.reader.entity(name.to_owned()).await?;
     found.ok_or_else(|| Problem::not_found("entity", name))
 }

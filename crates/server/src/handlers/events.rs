@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::event::{Event, Stage};
+use agent::event::{Event, EventProgress};
 use agent::id::{AgentId, EventId};
 use agent::limits;
 use agent::port::{Accept, Accepted, SentAgain};
@@ -12,10 +12,10 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::agent_called;
-use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, Page};
+use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, PageJson};
+use crate::app_state::{AppState, HallState};
 use crate::auth::Caller;
 use crate::extract::{At, Body, Idempotency, Query, page, to_the_end};
-use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is lived once.
@@ -25,28 +25,28 @@ use crate::problem::{Code, Made, Problem};
     responses((status = 201, description = "Accepted.", body = EventAccepted),
               (status = 200, description = "Accepted before.", body = EventAccepted)))]
 pub(super) async fn send(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     caller: Caller,
     idempotency: Idempotency,
     body: Body<NewEvent>,
 ) -> Result<Made<EventAccepted>, Problem> {
-    let to = agent_called(&hall, &name).await?.id;
+    let to = agent_called(&app, &name).await?.id;
     let request = idempotency.request(caller.credential.id, &format!("event {to}"), &body.raw);
     let NewEvent { service, payload, urgent } = body.value;
     let payload = payload.unwrap_or(Value::Null);
     check_service(&service, &payload)?;
-    let id = fresh_id(&hall, &caller, &idempotency);
+    let id = fresh_id(&app, &caller, &idempotency);
     let credential = caller.credential.id.to_string();
-    let event = Event::of_service(id.clone(), credential, service, payload, hall.ports.clock.now());
+    let event = Event::of_service(id.clone(), credential, service, payload, app.ports.clock.now());
     let event = Event { urgent, ..event };
     to_the_end(async move {
         let place = place(to, &id);
-        match hall.ports.store.accept(Accept::Event(to, event), request).await? {
+        match app.ports.store.accept(Accept::Event(to, event), request).await? {
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
-                hall.node.signal(&wake);
-                tell_stage(&hall, to, id.clone(), Stage::Waiting);
+                app.node.signal(&wake);
+                tell_stage(&app, to, id.clone(), EventProgress::Waiting);
                 Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
             }
             Accepted::Duplicate { .. } => Ok(Made::Before(EventAccepted { event_id: id, duplicate: true })),
@@ -58,11 +58,11 @@ pub(super) async fn send(
 }
 
 /// The id of a new event: the same for the same key of the same credential.
-fn fresh_id(hall: &Hall, caller: &Caller, idempotency: &Idempotency) -> EventId {
+fn fresh_id(app: &AppState, caller: &Caller, idempotency: &Idempotency) -> EventId {
     // The prefix is ours and the credential's id is in it: no client reaches another's ids.
     EventId(match &idempotency.0 {
         Some(key) => format!("api:{}:{key}", caller.credential.id),
-        None => hall.ports.ids.uuid().to_string(),
+        None => app.ports.ids.uuid().to_string(),
     })
 }
 
@@ -86,9 +86,9 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
 }
 
 /// Tells watchers of an agent how far an event of its inbox has come.
-pub(super) fn tell_stage(hall: &Hall, agent: AgentId, event: EventId, stage: Stage) {
-    let update = Update::EventStage { agent, event, stage, cycle: None, step: None };
-    hall.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
+pub(super) fn tell_stage(app: &AppState, agent: AgentId, event: EventId, progress: EventProgress) {
+    let update = Update::EventProgress { agent, event, progress, cycle: None, step: None };
+    app.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
 
 /// The refusal of a reused idempotency key.
@@ -117,15 +117,15 @@ fn percent(text: &str) -> String {
            ("event" = String, Path, description = "The event's id.")),
     responses((status = 200, description = "The event.", body = LoggedEvent)))]
 pub(super) async fn get(
-    State(hall): HallState,
+    State(app): HallState,
     At((name, event)): At<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
-    let agent = agent_called(&hall, &name).await?.id;
-    logged(&hall, agent, &event).await
+    let agent = agent_called(&app, &name).await?.id;
+    logged(&app, agent, &event).await
 }
 
-async fn logged(hall: &Hall, agent: AgentId, event: &str) -> Result<Json<LoggedEvent>, Problem> {
-    let found = hall.ports.reader.event(agent, EventId(event.to_owned())).await?;
+async fn logged(app: &AppState, agent: AgentId, event: &str) -> Result<Json<LoggedEvent>, Problem> {
+    let found = app.ports.reader.event(agent, EventId(event.to_owned())).await?;
     Ok(Json(found.ok_or_else(|| Problem::not_found("event", event))?.into()))
 }
 
@@ -136,16 +136,16 @@ async fn logged(hall: &Hall, agent: AgentId, event: &str) -> Result<Json<LoggedE
            ("event" = String, Path, description = "The event's id.")),
     responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
 pub(super) async fn cancel(
-    State(hall): HallState,
+    State(app): HallState,
     At((name, event)): At<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
-    let agent = agent_called(&hall, &name).await?.id;
+    let agent = agent_called(&app, &name).await?.id;
     to_the_end(async move {
-        hall.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
+        app.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
         // Whoever is just waking with it must look again.
-        hall.node.look(agent);
-        tell_stage(&hall, agent, EventId(event.clone()), Stage::Canceled);
-        logged(&hall, agent, &event).await
+        app.node.look(agent);
+        tell_stage(&app, agent, EventId(event.clone()), EventProgress::Canceled);
+        logged(&app, agent, &event).await
     })
     .await
 }
@@ -156,14 +156,14 @@ pub(super) async fn cancel(
            ("event" = String, Path, description = "The event's id.")),
     responses((status = 200, description = "The event as it is now.", body = LoggedEvent)))]
 pub(super) async fn give_up(
-    State(hall): HallState,
+    State(app): HallState,
     At((name, event)): At<(String, String)>,
 ) -> Result<Json<LoggedEvent>, Problem> {
-    let agent = agent_called(&hall, &name).await?.id;
+    let agent = agent_called(&app, &name).await?.id;
     to_the_end(async move {
-        hall.ports.registry.drop_event(agent, EventId(event.clone())).await?;
-        tell_stage(&hall, agent, EventId(event.clone()), Stage::Dropped);
-        logged(&hall, agent, &event).await
+        app.ports.registry.drop_event(agent, EventId(event.clone())).await?;
+        tell_stage(&app, agent, EventId(event.clone()), EventProgress::Dropped);
+        logged(&app, agent, &event).await
     })
     .await
 }
@@ -177,27 +177,27 @@ pub(super) async fn give_up(
     responses((status = 201, description = "Sent as a new event.", body = EventAccepted),
               (status = 200, description = "It waits again, or was sent again before.", body = EventAccepted)))]
 pub(super) async fn retry(
-    State(hall): HallState,
+    State(app): HallState,
     At((name, event)): At<(String, String)>,
     caller: Caller,
     idempotency: Idempotency,
 ) -> Result<Made<EventAccepted>, Problem> {
-    let agent = agent_called(&hall, &name).await?.id;
+    let agent = agent_called(&app, &name).await?.id;
     let request = idempotency.request(caller.credential.id, &format!("retry {agent} {event}"), &[]);
-    let fresh = fresh_id(&hall, &caller, &idempotency);
-    let at = hall.ports.clock.now();
+    let fresh = fresh_id(&app, &caller, &idempotency);
+    let at = app.ports.clock.now();
     to_the_end(async move {
         let old = EventId(event);
-        let sent = hall.ports.registry.send_again(agent, old.clone(), fresh, request, at).await?;
+        let sent = app.ports.registry.send_again(agent, old.clone(), fresh, request, at).await?;
         match sent {
             SentAgain::Waits(wake) => {
-                hall.node.signal(wake.as_slice());
-                tell_stage(&hall, agent, old.clone(), Stage::Waiting);
+                app.node.signal(wake.as_slice());
+                tell_stage(&app, agent, old.clone(), EventProgress::Waiting);
                 Ok(Made::Before(EventAccepted { event_id: old, duplicate: false }))
             }
             SentAgain::Anew(event_id, wake) => {
-                hall.node.signal(wake.as_slice());
-                tell_stage(&hall, agent, event_id.clone(), Stage::Waiting);
+                app.node.signal(wake.as_slice());
+                tell_stage(&app, agent, event_id.clone(), EventProgress::Waiting);
                 let place = place(agent, &event_id);
                 Ok(Made::At(place, EventAccepted { event_id, duplicate: false }))
             }
@@ -211,19 +211,19 @@ pub(super) async fn retry(
 /// An agent's ledger, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/inbox", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."), InboxQuery),
-    responses((status = 200, description = "A page.", body = Page<LoggedEvent>)))]
+    responses((status = 200, description = "A page.", body = PageJson<LoggedEvent>)))]
 pub(super) async fn inbox(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     Query(query): Query<InboxQuery>,
-) -> Result<Json<Page<LoggedEvent>>, Problem> {
+) -> Result<Json<PageJson<LoggedEvent>>, Problem> {
     if let Some(state) = query.state.as_deref().filter(|state| !FATES.contains(state)) {
         let shown: String = state.chars().take(80).collect();
         return Err(Problem::new(Code::BadQuery, format!("`state`: an event is never `{shown}`"))
             .hint(format!("known are `{}`", FATES.join("`, `"))));
     }
     let which = page(query.cursor, query.limit)?;
-    let agent = agent_called(&hall, &name).await?.id;
-    let found = hall.ports.reader.inbox(agent, query.state, which).await?;
-    Ok(Json(Page::of(found, LoggedEvent::from)))
+    let agent = agent_called(&app, &name).await?.id;
+    let found = app.ports.reader.inbox(agent, query.state, which).await?;
+    Ok(Json(PageJson::of(found, LoggedEvent::from)))
 }

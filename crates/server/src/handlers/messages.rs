@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use agent::entity::{Entity, EntityKind, Space};
-use agent::event::Stage;
+use agent::event::EventProgress;
 use agent::id::{EntityId, EventId, MessageId};
 use agent::limits;
 use agent::port::{Accept, Accepted, Denial, StoreError};
@@ -17,55 +17,52 @@ use uuid::Uuid;
 
 use super::entities::called;
 use super::events::{reused, tell_stage};
-use crate::api::{Message, NewMessage, Page, TimelineQuery};
+use crate::api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
+use crate::app_state::{AppState, HallState};
 use crate::auth::{Caller, InSpace, membership};
 use crate::extract::{At, Body, Idempotency, Query, rows, to_the_end};
-use crate::hall::{Hall, HallState};
 use crate::problem::{Code, Made, Problem};
 
 /// Says something in a space. Durable when answered; sent again with the same `id` or the same
 /// `Idempotency-Key` it is said once.
-#[utoipa::path(post, path = "/v1/spaces/{space}/messages", tag = "messages", request_body = NewMessage,
+#[utoipa::path(post, path = "/v1/spaces/{space}/messages", tag = "messages", request_body = NewMessageJson,
     params(("space" = String, Path, description = "Id or handle."),
            ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
-    responses((status = 201, description = "Said.", body = Message),
-              (status = 200, description = "Said before: the original.", body = Message)))]
+    responses((status = 201, description = "Said.", body = MessageJson),
+              (status = 200, description = "Said before: the original.", body = MessageJson)))]
 pub(super) async fn say(
-    State(hall): HallState,
+    State(app): HallState,
     caller: Caller,
     InSpace(space): InSpace,
     idempotency: Idempotency,
-    body: Body<NewMessage>,
-) -> Result<Made<Message>, Problem> {
+    body: Body<NewMessageJson>,
+) -> Result<Made<MessageJson>, Problem> {
     let request = idempotency.request(caller.credential.id, &format!("say {}", space.id), &body.raw);
-    let sender = sender(&hall, &caller, &body.value).await?;
-    let new = checked(&hall, &space, &sender, body.value).await?;
+    let sender = sender(&app, &caller, &body.value).await?;
+    let new = checked(&app, &space, &sender, body.value).await?;
     let own_key = caller.entity().is_some();
     to_the_end(async move {
         let topic = Topic::Space(space.id);
-        match hall.ports.store.accept(Accept::Say(new), request).await? {
+        match app.ports.store.accept(Accept::Say(new), request).await? {
             Accepted::Fresh { message: Some(message), wake } => {
                 failpoint::hit!("accept.committed");
                 // The agents first: watchers can wait a microsecond longer than they.
-                hall.node.signal(&wake);
+                app.node.signal(&wake);
                 let spoken = Spoken {
                     message: message.clone(),
                     sender_name: sender.display_name,
                     sender_kind: sender.kind,
                 };
-                hall.ports
-                    .live
-                    .bus()
-                    .publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
+                app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
                 for waken in &wake {
                     let event = EventId(message.id.to_string());
-                    tell_stage(&hall, waken.agent, event, Stage::Waiting);
+                    tell_stage(&app, waken.agent, event, EventProgress::Waiting);
                 }
                 let place = format!("/v1/messages/{}", message.id);
                 Ok(Made::At(place, spoken.into()))
             }
             Accepted::Duplicate { message: Some(message) } => {
-                let original = named(&hall, vec![message]).await?.into_iter().next();
+                let original = named(&app, vec![message]).await?.into_iter().next();
                 original.map(Made::Before).ok_or_else(|| Problem::internal(&"one message became none"))
             }
             Accepted::Fresh { message: None, .. } | Accepted::Duplicate { message: None } => {
@@ -83,9 +80,9 @@ pub(super) async fn say(
 }
 
 /// Who speaks: named with an admin key, the key's own with an entity's.
-async fn sender(hall: &Hall, caller: &Caller, new: &NewMessage) -> Result<Entity, Problem> {
+async fn sender(app: &AppState, caller: &Caller, new: &NewMessageJson) -> Result<Entity, Problem> {
     let sender = match (caller.entity(), &new.sender) {
-        (None, Some(name)) => called(hall, name).await?,
+        (None, Some(name)) => called(app, name).await?,
         (None, None) => {
             return Err(Problem::new(Code::SenderRequired, "an admin key speaks for a member")
                 .hint("name the member in `sender`"));
@@ -96,7 +93,7 @@ async fn sender(hall: &Hall, caller: &Caller, new: &NewMessage) -> Result<Entity
         }
         (Some(own), None) => match &caller.member {
             Some(member) => Entity::clone(member),
-            None => called(hall, &own.to_string()).await?,
+            None => called(app, &own.to_string()).await?,
         },
     };
     if sender.kind != EntityKind::Human {
@@ -107,19 +104,19 @@ async fn sender(hall: &Hall, caller: &Caller, new: &NewMessage) -> Result<Entity
 }
 
 async fn checked(
-    hall: &Hall,
+    app: &AppState,
     space: &Space,
     sender: &Entity,
-    new: NewMessage,
+    new: NewMessageJson,
 ) -> Result<agent::space::NewMessage, Problem> {
-    let NewMessage { text, mentions, urgent, id, data, .. } = new;
+    let NewMessageJson { text, mentions, urgent, id, data, .. } = new;
     if text.trim().is_empty() {
         return Err(Problem::new(Code::BadValue, "`text` must say something"));
     }
     let text = crate::extract::text("text", text, limits::MESSAGE_MAX_BYTES)?;
-    let mentions = mentioned(hall, space, &mentions).await?;
-    let id = MessageId(chosen_id(id)?.unwrap_or_else(|| hall.ports.ids.uuid()));
-    let new = agent::space::NewMessage::of_person(id, space.id, sender.id, text, hall.ports.clock.now());
+    let mentions = mentioned(app, space, &mentions).await?;
+    let id = MessageId(chosen_id(id)?.unwrap_or_else(|| app.ports.ids.uuid()));
+    let new = agent::space::NewMessage::of_person(id, space.id, sender.id, text, app.ports.clock.now());
     Ok(agent::space::NewMessage { mentions, urgent, data, ..new })
 }
 
@@ -134,7 +131,7 @@ fn chosen_id(id: Option<Uuid>) -> Result<Option<Uuid>, Problem> {
     }
 }
 
-async fn mentioned(hall: &Hall, space: &Space, names: &[String]) -> Result<Vec<EntityId>, Problem> {
+async fn mentioned(app: &AppState, space: &Space, names: &[String]) -> Result<Vec<EntityId>, Problem> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -142,7 +139,7 @@ async fn mentioned(hall: &Hall, space: &Space, names: &[String]) -> Result<Vec<E
         let detail = format!("`mentions` must be at most {}, got {}", limits::MENTIONS_MAX, names.len());
         return Err(Problem::new(Code::BadValue, detail));
     }
-    let members = hall.ports.reader.members(space.id).await?;
+    let members = app.ports.reader.members(space.id).await?;
     let mut ids: Vec<EntityId> = Vec::with_capacity(names.len());
     for (i, name) in names.iter().enumerate() {
         let id = name.parse::<EntityId>().ok();
@@ -163,51 +160,51 @@ async fn mentioned(hall: &Hall, space: &Space, names: &[String]) -> Result<Vec<E
 /// where `after` was given, else as `before`.
 #[utoipa::path(get, path = "/v1/spaces/{space}/messages", tag = "messages",
     params(("space" = String, Path, description = "Id or handle."), TimelineQuery),
-    responses((status = 200, description = "A page.", body = Page<Message>)))]
+    responses((status = 200, description = "A page.", body = PageJson<MessageJson>)))]
 pub(super) async fn list(
-    State(hall): HallState,
+    State(app): HallState,
     InSpace(space): InSpace,
     Query(query): Query<TimelineQuery>,
-) -> Result<Json<Page<Message>>, Problem> {
+) -> Result<Json<PageJson<MessageJson>>, Problem> {
     let limit = rows(query.limit)?;
-    let found = hall.ports.reader.messages(space.id, query.after, query.before, limit).await?;
+    let found = app.ports.reader.messages(space.id, query.after, query.before, limit).await?;
     let full = found.len() as u64 >= u64::from(limit);
     let edge = if query.after.is_some() { found.last() } else { found.first() };
     let next = edge.map(|message| message.seq.to_string()).filter(|_| full);
-    Ok(Json(Page { items: named(&hall, found).await?, next }))
+    Ok(Json(PageJson { items: named(&app, found).await?, next }))
 }
 
 /// One message.
 #[utoipa::path(get, path = "/v1/messages/{message}", tag = "messages",
     params(("message" = String, Path, description = "The message's id.")),
-    responses((status = 200, description = "The message.", body = Message)))]
+    responses((status = 200, description = "The message.", body = MessageJson)))]
 pub(super) async fn get(
-    State(hall): HallState,
+    State(app): HallState,
     caller: Caller,
     At(id): At<String>,
-) -> Result<Json<Message>, Problem> {
+) -> Result<Json<MessageJson>, Problem> {
     let missing = || Problem::not_found("message", &id);
     let message: MessageId = id.parse().map_err(|_| missing())?;
-    let found = hall.ports.reader.message(message).await?.ok_or_else(missing)?;
+    let found = app.ports.reader.message(message).await?.ok_or_else(missing)?;
     if let Some(entity) = caller.entity() {
-        let space = hall.ports.reader.space(found.space.to_string()).await?.ok_or_else(missing)?;
-        membership(&hall, &space, entity).await?.ok_or_else(missing)?;
+        let space = app.ports.reader.space(found.space.to_string()).await?.ok_or_else(missing)?;
+        membership(&app, &space, entity).await?.ok_or_else(missing)?;
     }
-    let mut shown = named(&hall, vec![found]).await?;
+    let mut shown = named(&app, vec![found]).await?;
     Ok(Json(shown.pop().ok_or_else(missing)?))
 }
 
 /// The messages with their senders' names, as answers have them.
 pub(super) async fn named(
-    hall: &Hall,
+    app: &AppState,
     messages: Vec<agent::space::Message>,
-) -> Result<Vec<Message>, Problem> {
-    Ok(spoken(hall, messages).await?.into_iter().map(Message::from).collect())
+) -> Result<Vec<MessageJson>, Problem> {
+    Ok(spoken(app, messages).await?.into_iter().map(MessageJson::from).collect())
 }
 
 /// The messages with their senders' names; each sender is looked up once.
 pub(crate) async fn spoken(
-    hall: &Hall,
+    app: &AppState,
     messages: Vec<agent::space::Message>,
 ) -> Result<Vec<Spoken>, StoreError> {
     let mut senders: HashMap<EntityId, (String, EntityKind)> = HashMap::new();
@@ -216,7 +213,7 @@ pub(crate) async fn spoken(
         let (sender_name, sender_kind) = match senders.entry(message.sender) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
-                let entity = hall.ports.reader.entity(message.sender.to_string()).await?;
+                let entity = app.ports.reader.entity(message.sender.to_string()).await?;
                 let missing = || StoreError::Broken(format!("no entity `{}` that spoke", message.sender));
                 let entity = entity.ok_or_else(missing)?;
                 place.insert((entity.display_name, entity.kind)).clone()

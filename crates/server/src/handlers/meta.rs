@@ -5,40 +5,40 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
-use crate::api::{Health, ModelSummary, Ready, Whoami};
+use crate::api::{Health, ModelSummary, ReadyJson, Whoami};
+use crate::app_state::HallState;
 use crate::auth::Caller;
-use crate::hall::HallState;
 
 use crate::problem::Problem;
 
 /// Whether the process answers.
 #[utoipa::path(get, path = "/v1/health", tag = "server",
     responses((status = 200, description = "It does.", body = Health)))]
-pub(super) async fn health(State(hall): HallState) -> Json<Health> {
-    Json(Health { status: "ok".to_owned(), version: hall.options.version.clone() })
+pub(super) async fn health(State(app): HallState) -> Json<Health> {
+    Json(Health { status: "ok".to_owned(), version: app.options.version.clone() })
 }
 
 /// Whether the server can do its work: the store answers.
 #[utoipa::path(get, path = "/v1/ready", tag = "server",
-    responses((status = 200, description = "It can.", body = Ready)))]
-pub(super) async fn ready(State(hall): HallState) -> Result<Json<Ready>, Problem> {
-    let totals = hall.ports.reader.totals().await?;
-    let model = hall.ports.voices.voice(None).ok().map(|voice| {
-        let info = voice.info();
+    responses((status = 200, description = "It can.", body = ReadyJson)))]
+pub(super) async fn ready(State(app): HallState) -> Result<Json<ReadyJson>, Problem> {
+    let totals = app.ports.reader.totals().await?;
+    let model = app.ports.models.model(None).ok().map(|model| {
+        let info = model.info();
         ModelSummary {
             name: info.name.clone(),
             rehearsal: info.rehearsal,
             context_window: info.context_window,
         }
     });
-    Ok(Json(Ready { ready: true, version: hall.options.version.clone(), model, totals }))
+    Ok(Json(ReadyJson { ready: true, version: app.options.version.clone(), model, totals }))
 }
 
 /// This document, OpenAPI 3.1.
 #[utoipa::path(get, path = "/openapi.json", tag = "server",
     responses((status = 200, description = "The document.", body = Object)))]
-pub(super) async fn document(State(hall): HallState) -> Result<impl IntoResponse, Problem> {
-    let document = hall.document.get().cloned();
+pub(super) async fn document(State(app): HallState) -> Result<impl IntoResponse, Problem> {
+    let document = app.document.get().cloned();
     let document = document.ok_or_else(|| Problem::internal(&"the document was not made"))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], document))
 }
@@ -46,10 +46,10 @@ pub(super) async fn document(State(hall): HallState) -> Result<impl IntoResponse
 /// Whose key this is.
 #[utoipa::path(get, path = "/v1/whoami", tag = "server",
     responses((status = 200, description = "Whose.", body = Whoami)))]
-pub(super) async fn whoami(State(hall): HallState, caller: Caller) -> Result<Json<Whoami>, Problem> {
+pub(super) async fn whoami(State(app): HallState, caller: Caller) -> Result<Json<Whoami>, Problem> {
     let Some(id) = caller.entity() else {
         return Ok(Json(Whoami { kind: "admin".to_owned(), entity: None }));
     };
-    let entity = hall.ports.reader.entity(id.to_string()).await?;
+    let entity = app.ports.reader.entity(id.to_string()).await?;
     Ok(Json(Whoami { kind: "entity".to_owned(), entity: entity.map(Into::into) }))
 }

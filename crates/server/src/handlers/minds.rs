@@ -11,36 +11,38 @@ use runtime::Ports;
 
 use super::agents::agent_called;
 use super::messages::named;
-use crate::api::{Consciousness, Facts, LogEntry, LogQuery, Mind, Page, PageQuery, Run, RunDetail};
+use crate::api::{
+    Consciousness, FactsJson, LogEntry, LogQuery, MindJson, PageJson, PageQuery, RunDetail, RunJson,
+};
+use crate::app_state::HallState;
 use crate::extract::{At, Query, page, rows};
-use crate::hall::HallState;
 use crate::problem::{Code, Problem};
 
 /// An agent's runs, newest first.
 #[utoipa::path(get, path = "/v1/agents/{agent}/runs", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle."), PageQuery),
-    responses((status = 200, description = "A page.", body = Page<Run>)))]
+    responses((status = 200, description = "A page.", body = PageJson<RunJson>)))]
 pub(super) async fn runs(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     Query(query): Query<PageQuery>,
-) -> Result<Json<Page<Run>>, Problem> {
+) -> Result<Json<PageJson<RunJson>>, Problem> {
     let which = page(query.cursor, query.limit)?;
-    let agent = agent_called(&hall, &name).await?.id;
-    let found = hall.ports.reader.runs(agent, which).await?;
-    Ok(Json(Page::of(found, Run::from)))
+    let agent = agent_called(&app, &name).await?.id;
+    let found = app.ports.reader.runs(agent, which).await?;
+    Ok(Json(PageJson::of(found, RunJson::from)))
 }
 
 /// One run with what it said.
 #[utoipa::path(get, path = "/v1/runs/{run}", tag = "runs",
     params(("run" = String, Path, description = "Id of the run, which is its cycle's.")),
     responses((status = 200, description = "The run.", body = RunDetail)))]
-pub(super) async fn run(State(hall): HallState, At(id): At<String>) -> Result<Json<RunDetail>, Problem> {
+pub(super) async fn run(State(app): HallState, At(id): At<String>) -> Result<Json<RunDetail>, Problem> {
     let missing = || Problem::not_found("run", &id);
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
-    let run = hall.ports.reader.run(cycle).await?.ok_or_else(missing)?;
-    let said = hall.ports.reader.said_in(cycle).await?;
-    Ok(Json(RunDetail { run: run.into(), said: named(&hall, said).await? }))
+    let run = app.ports.reader.run(cycle).await?.ok_or_else(missing)?;
+    let said = app.ports.reader.said_in(cycle).await?;
+    Ok(Json(RunDetail { run: run.into(), said: named(&app, said).await? }))
 }
 
 /// An agent's log, oldest first.
@@ -48,14 +50,14 @@ pub(super) async fn run(State(hall): HallState, At(id): At<String>) -> Result<Js
     params(("agent" = String, Path, description = "Id or handle."), LogQuery),
     responses((status = 200, description = "A part of it.", body = Consciousness)))]
 pub(super) async fn consciousness(
-    State(hall): HallState,
+    State(app): HallState,
     At(name): At<String>,
     Query(query): Query<LogQuery>,
 ) -> Result<Json<Consciousness>, Problem> {
     let limit = rows(query.limit)?;
-    let agent = agent_called(&hall, &name).await?.id;
-    let entries = hall.ports.reader.entries(agent, query.after.unwrap_or(0), limit).await?;
-    let view = hall.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
+    let agent = agent_called(&app, &name).await?.id;
+    let entries = app.ports.reader.entries(agent, query.after.unwrap_or(0), limit).await?;
+    let view = app.ports.reader.view(agent).await?.unwrap_or_else(View::whole);
     let full = entries.len() as u64 >= u64::from(limit);
     let next = entries.last().map(|entry| entry.seq).filter(|_| full);
     let total_tokens = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
@@ -69,34 +71,34 @@ pub(super) async fn consciousness(
 /// What an agent knows besides its log: spaces, memories, goals, plans.
 #[utoipa::path(get, path = "/v1/agents/{agent}/facts", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle.")),
-    responses((status = 200, description = "All of them.", body = Facts)))]
-pub(super) async fn facts(State(hall): HallState, At(name): At<String>) -> Result<Json<Facts>, Problem> {
-    let agent = agent_called(&hall, &name).await?.id;
-    let facts = hall.ports.reader.facts(agent).await?;
+    responses((status = 200, description = "All of them.", body = FactsJson)))]
+pub(super) async fn facts(State(app): HallState, At(name): At<String>) -> Result<Json<FactsJson>, Problem> {
+    let agent = agent_called(&app, &name).await?.id;
+    let facts = app.ports.reader.facts(agent).await?;
     Ok(Json(facts.ok_or_else(|| Problem::not_found("agent", &name))?.into()))
 }
 
 /// What an agent's model would be sent now, by layers. Nothing is woken or taken by looking.
 #[utoipa::path(get, path = "/v1/agents/{agent}/mind", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle.")),
-    responses((status = 200, description = "The layers; their tokens and `free` make the window.", body = Mind)))]
-pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result<Json<Mind>, Problem> {
+    responses((status = 200, description = "The layers; their tokens and `free` make the window.", body = MindJson)))]
+pub(super) async fn mind(State(app): HallState, At(name): At<String>) -> Result<Json<MindJson>, Problem> {
     let missing = || Problem::not_found("agent", &name);
-    let agent = agent_called(&hall, &name).await?.id;
-    let Ports { store, clock, ids, voices, toolbox, .. } = &hall.ports;
+    let agent = agent_called(&app, &name).await?.id;
+    let Ports { store, clock, ids, models, toolbox, .. } = &app.ports;
     let now = clock.now();
-    let mut waking = store.wake(agent, now, None).await?.ok_or_else(missing)?;
-    let named = waking.config.model.clone();
-    let voice = voices.voice(named.as_deref()).map_err(|error| {
+    let mut activation = store.wake(agent, now, None).await?.ok_or_else(missing)?;
+    let named = activation.config.model.clone();
+    let model = models.model(named.as_deref()).map_err(|error| {
         let named = named.as_deref().unwrap_or("the server's default");
         Problem::new(Code::NoSuchModel, format!("cannot say what `{named}` would be sent: {error}"))
     })?;
-    let model = voice.info().clone();
-    let window = match std::mem::replace(&mut waking.window, Window::Unchanged) {
+    let model = model.info().clone();
+    let window = match std::mem::replace(&mut activation.window, Window::Unchanged) {
         Window::Loaded(window) => window,
         Window::Unchanged => Vec::new(),
     };
-    let tools = specs(&**toolbox, waking.config.tools.as_deref());
+    let tools = specs(&**toolbox, activation.config.tools.as_deref());
     let setup = Setup {
         tools,
         model: model.clone(),
@@ -104,13 +106,13 @@ pub(super) async fn mind(State(hall): HallState, At(name): At<String>) -> Result
         fresh: CycleId(ids.uuid()),
         panicked: false,
     };
-    let mind = Cycle::begin(waking, window, setup, now).mind(now);
+    let mind = Cycle::begin(activation, window, setup, now).mind(now);
     let counts = texts(&mind).map(|text| agent::tokens::estimate(&text));
-    Ok(Json(Mind::of(agent, &model, &mind, &counts)))
+    Ok(Json(MindJson::of(agent, &model, &mind, &counts)))
 }
 
 /// What is not counted yet: system, tools, summary, inbox, workspace.
-fn texts(mind: &cycle::Mind) -> [String; 5] {
+fn texts(mind: &cycle::ContextPreview) -> [String; 5] {
     let tools = mind.prompt.tools.iter().map(|tool| {
         let schema: &serde_json::Value = &tool.schema;
         format!("{}\n{}\n{schema}\n", tool.name, tool.description)

@@ -6,11 +6,11 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::agents::agent_called;
+use crate::app_state::HallState;
 use crate::auth::{Caller, InSpace};
 use crate::extract::At;
-use crate::hall::HallState;
 use crate::problem::Problem;
-use crate::stream::{Line, Subject, last_seen, open};
+use crate::stream::{SocketTakeover, Subject, last_seen, open};
 
 /// What happens in the whole house, as it happens: `text/event-stream`. First a `snapshot` of the
 /// agents at work; then all that the streams of spaces and agents tell, but for `thought` and `commit`.
@@ -19,11 +19,11 @@ use crate::stream::{Line, Subject, last_seen, open};
 #[utoipa::path(get, path = "/v1/stream", tag = "streams",
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
 pub(super) async fn house(
-    State(hall): HallState,
+    State(app): HallState,
     caller: Caller,
-    line: Option<Extension<Line>>,
+    line: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
-    Ok(open(hall, caller, Subject::House, None, line.map(|Extension(line)| line)))
+    Ok(open(app, caller, Subject::House, None, line.map(|Extension(line)| line)))
 }
 
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
@@ -39,20 +39,20 @@ pub(super) async fn house(
            ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
 pub(super) async fn space(
-    State(hall): HallState,
+    State(app): HallState,
     caller: Caller,
     InSpace(space): InSpace,
     headers: HeaderMap,
-    line: Option<Extension<Line>>,
+    line: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    Ok(open(hall, caller, Subject::Space(space.id), seen, line.map(|Extension(line)| line)))
+    Ok(open(app, caller, Subject::Space(space.id), seen, line.map(|Extension(line)| line)))
 }
 
 /// What an agent does, as it does it: `text/event-stream`. First a `snapshot`; then `agent.state`,
 /// `draft`, `tool.input`, `draft.reset`, `tool.started`, then `tool.done` (with its `status`: `ok`, or
 /// `pending` where the answer comes later) or, for a call that failed, `tool.error` (with the `reason`);
-/// `event.stage` (how far an event of its inbox has come: `waiting`, `taken`, `shown`, then `addressed`, `read`,
+/// `event.progress` (how far an event of its inbox has come: `waiting`, `taken`, `shown`, then `addressed`, `read`,
 /// `skipped`, `canceled` or `dead`), `thought`, `commit`, `cycle.ended`. The durable ones (`commit`) carry the number
 /// of the commit as `id`; `Last-Event-ID` replays those after it, or a `gap` says that they are too many. Before
 /// the end, `closed` says why.
@@ -61,13 +61,13 @@ pub(super) async fn space(
            ("last-event-id" = Option<u64>, Header, description = "The last `id` seen.")),
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
 pub(super) async fn agent(
-    State(hall): HallState,
+    State(app): HallState,
     caller: Caller,
     At(name): At<String>,
     headers: HeaderMap,
-    line: Option<Extension<Line>>,
+    line: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
     let seen = last_seen(&headers)?;
-    let id = agent_called(&hall, &name).await?.id;
-    Ok(open(hall, caller, Subject::Agent(id), seen, line.map(|Extension(line)| line)))
+    let id = agent_called(&app, &name).await?.id;
+    Ok(open(app, caller, Subject::Agent(id), seen, line.map(|Extension(line)| line)))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::id::MessageId;
-use agent::port::Told;
+use agent::port::Published;
 use agent::update::Update;
 use bytes::Bytes;
 use serde::Serialize;
@@ -24,7 +24,7 @@ enum Content {
     /// Nothing comes to it any more.
     Whole(Bytes),
     /// A draft as it was told; its bytes are shared by all who are sent it.
-    Draft(Arc<Told>, Bytes),
+    Draft(Arc<Published>, Bytes),
     /// Several drafts of one message as one, encoded when it is taken.
     Gathered(Box<Update>),
 }
@@ -36,14 +36,14 @@ impl Frame {
     }
 
     /// An update that every client is shown the same way: encoded once for all of them.
-    pub(super) fn shared(told: &Arc<Told>, id: Option<u64>) -> Self {
-        let bytes = told.encoded(|update| encode(update.name(), None, update));
+    pub(super) fn shared(published: &Arc<Published>, id: Option<u64>) -> Self {
+        let bytes = published.encoded(|update| encode(update.name(), None, update));
         let content = match id {
             Some(id) => Content::Whole([format!("id: {id}\n").as_bytes(), &bytes].concat().into()),
-            None if draft(told).is_some() => Content::Draft(Arc::clone(told), bytes),
+            None if draft(published).is_some() => Content::Draft(Arc::clone(published), bytes),
             None => Content::Whole(bytes),
         };
-        Self { content, id, transient: told.is_transient() }
+        Self { content, id, transient: published.is_transient() }
     }
 
     /// These very bytes.
@@ -78,8 +78,8 @@ impl Frame {
         if !follows(mine, later) {
             return false;
         }
-        if let Content::Draft(told, _) = &self.content {
-            self.content = Content::Gathered(Box::new(Update::clone(told)));
+        if let Content::Draft(published, _) = &self.content {
+            self.content = Content::Gathered(Box::new(Update::clone(published)));
         }
         let Content::Gathered(update) = &mut self.content else { return false };
         absorb(update, later)
@@ -88,7 +88,7 @@ impl Frame {
     fn draft(&self) -> Option<&Update> {
         match &self.content {
             Content::Whole(_) => None,
-            Content::Draft(told, _) => Some(told),
+            Content::Draft(published, _) => Some(published),
             Content::Gathered(update) => Some(update),
         }
     }
@@ -157,10 +157,10 @@ mod tests {
     use agent::id::{AgentId, SpaceId};
     use uuid::Uuid;
 
-    fn growing(message: u128, delta: &str, chars: u64) -> Arc<Told> {
+    fn growing(message: u128, delta: &str, chars: u64) -> Arc<Published> {
         let (space, agent) = (SpaceId(Uuid::nil()), AgentId(Uuid::nil()));
         let (message, delta) = (MessageId(Uuid::from_u128(message)), delta.to_owned());
-        Arc::new(Told::new(Arc::new(Update::Draft { space, message, agent, delta, chars }), 1))
+        Arc::new(Published::new(Arc::new(Update::Draft { space, message, agent, delta, chars }), 1))
     }
 
     #[test]
@@ -184,16 +184,17 @@ mod tests {
 
     #[test]
     fn an_update_is_encoded_once_for_all() {
-        let told = growing(1, "Sal", 3);
-        let [one, other] = [Frame::shared(&told, None), Frame::shared(&told, None)];
+        let published = growing(1, "Sal", 3);
+        let [one, other] = [Frame::shared(&published, None), Frame::shared(&published, None)];
         assert_eq!(one.into_bytes().as_ptr(), other.into_bytes().as_ptr());
     }
 
     #[test]
     fn whoever_has_the_beginning_of_a_draft_is_sent_the_rest_of_it() {
-        let told = growing(1, "lām 😀", 7);
-        let rest =
-            |known| behind(&told, known).map(|update| Frame::new("draft", None, &update, true).into_bytes());
+        let published = growing(1, "lām 😀", 7);
+        let rest = |known| {
+            behind(&published, known).map(|update| Frame::new("draft", None, &update, true).into_bytes())
+        };
         let sent = |delta: &str| Some(Frame::new("draft", None, &**growing(1, delta, 7), true).into_bytes());
         assert_eq!(rest(4), sent("m 😀"));
         assert_eq!(rest(7), sent(""));

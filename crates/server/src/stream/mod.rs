@@ -9,37 +9,37 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::app_state::AppState;
 use crate::auth::Caller;
-use crate::hall::Hall;
 use crate::problem::{Code, Problem};
 
 mod frame;
-mod line;
 mod outbox;
 mod pump;
 pub(crate) mod relay;
-mod seat;
 mod snapshot;
 mod subject;
+mod subscriber;
+mod takeover;
 
-pub(crate) use line::{Line, Opened};
 use outbox::{Outbox, Outlet};
 pub(crate) use subject::Subject;
+pub(crate) use takeover::{Opened, SocketTakeover};
 
 /// Answers with the stream of a subject.
 pub(crate) fn open(
-    hall: Arc<Hall>,
+    app: Arc<AppState>,
     caller: Caller,
     subject: Subject,
     last_seen: Option<u64>,
-    line: Option<Line>,
+    line: Option<SocketTakeover>,
 ) -> Response {
     // Listening begins before anything is read, so that nothing falls between the two.
     let operator = caller.entity().is_none();
-    let place = hall.relays.join(&**hall.ports.live.bus(), &hall.ports.clock, subject, operator);
+    let place = app.relays.join(&**app.ports.live.bus(), &app.ports.clock, subject, operator);
     let outbox = Arc::new(Outbox::default());
     let outlet = Outlet(Arc::clone(&outbox));
-    let pump = pump::Pump::new(hall, caller, subject, Arc::clone(&outbox));
+    let pump = pump::Pump::new(app, caller, subject, Arc::clone(&outbox));
     let body = match line {
         Some(line) => {
             line.open(Opened { pump, place, last_seen, outlet });

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::frame::Frame;
 
 #[derive(Debug, Default)]
-struct Inside {
+struct Buffered {
     queue: VecDeque<Frame>,
     bytes: usize,
     /// Size of the last lasting frame, where it did not fit.
@@ -33,7 +33,7 @@ struct Inside {
 /// The buffer between the one who listens to the bus and the socket.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    inside: Mutex<Inside>,
+    inside: Mutex<Buffered>,
     /// The reader took something, or is gone.
     moved: Notify,
 }
@@ -82,7 +82,7 @@ impl Outbox {
     /// Waits until at least half of the buffer is free and what was refused fits; for ever where nobody
     /// takes any more. Whoever came back sooner would be refused again, and again, without a pause.
     pub(super) async fn room(&self) {
-        self.until(Inside::has_room).await;
+        self.until(Buffered::has_room).await;
     }
 
     /// Waits until the client is gone.
@@ -95,7 +95,7 @@ impl Outbox {
         self.until(|inside| inside.gone || inside.queue.is_empty()).await;
     }
 
-    async fn until(&self, reached: impl Fn(&Inside) -> bool) {
+    async fn until(&self, reached: impl Fn(&Buffered) -> bool) {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
@@ -108,12 +108,12 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, Buffered> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
+impl Buffered {
     /// One frame always fits into an empty buffer, whatever its size.
     fn fits(&self, frame: &Frame) -> bool {
         self.queue.is_empty()
@@ -243,12 +243,12 @@ mod tests {
         outbox.offer(frame(Some(7), 1, false));
         outbox.offer(frame(Some(8), 1, false));
         outlet.next().now_or_never().unwrap();
-        let mut told = None;
+        let mut published = None;
         outbox.end(|last| {
-            told = last;
+            published = last;
             frame(None, 1, false)
         });
-        assert_eq!(told, Some(7));
+        assert_eq!(published, Some(7));
         assert!(outlet.next().now_or_never().unwrap().is_some());
         assert!(outlet.next().now_or_never().unwrap().is_none());
         assert!(!outbox.offer(frame(None, 1, false)));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use agent::id::{EntityId, MessageId};
 use agent::limits;
-use agent::port::{BoxFuture, Clock, Heard, StoreError, Told};
+use agent::port::{BoxFuture, Clock, Delivered, Published, StoreError};
 use agent::update::Update;
 
 use super::frame::{self, Frame};
@@ -21,8 +21,8 @@ use super::outbox::Outbox;
 use super::relay::Place;
 use super::subject::{Shown, Subject, visible};
 use crate::api::{Closed, Gap};
+use crate::app_state::AppState;
 use crate::auth::{Caller, known};
-use crate::hall::Hall;
 
 /// Why a stream ends, other than by its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +60,12 @@ enum Turn {
     Tick,
     /// There is room again for what it has missed.
     Room,
-    Heard(Option<Heard>),
+    Delivered(Option<Delivered>),
 }
 
 /// The task behind one client.
 pub(super) struct Pump {
-    hall: Arc<Hall>,
+    app: Arc<AppState>,
     caller: Caller,
     subject: Subject,
     outbox: Arc<Outbox>,
@@ -89,9 +89,9 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    pub(super) fn new(hall: Arc<Hall>, caller: Caller, subject: Subject, outbox: Arc<Outbox>) -> Self {
+    pub(super) fn new(app: Arc<AppState>, caller: Caller, subject: Subject, outbox: Arc<Outbox>) -> Self {
         Self {
-            hall,
+            app,
             caller,
             subject,
             outbox,
@@ -108,7 +108,7 @@ impl Pump {
 
     /// Time.
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.hall.ports.clock
+        &self.app.ports.clock
     }
 
     /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
@@ -137,7 +137,7 @@ impl Pump {
         if let Err(end) = self.catch_up().await {
             return end;
         }
-        let shutdown = self.hall.options.shutdown.clone();
+        let shutdown = self.app.options.shutdown.clone();
         // Made once: to take one's place among a thousand who wait costs more than to look.
         let mut shutdown = pin!(shutdown.cancelled());
         let outbox = Arc::clone(&self.outbox);
@@ -164,7 +164,7 @@ impl Pump {
                     if behind && room.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Turn::Room);
                     }
-                    let heard = place.poll_heard(cx).map(Turn::Heard);
+                    let heard = place.poll_delivered(cx).map(Turn::Delivered);
                     if idle && heard.is_pending() {
                         place.seat().ready(*last);
                     }
@@ -179,7 +179,7 @@ impl Pump {
                     Box::pin(self.look_after()).await
                 }
                 Turn::Room => self.catch_up().await,
-                Turn::Heard(heard) => self.hear(heard).await,
+                Turn::Delivered(heard) => self.hear(heard).await,
             };
             if let Err(end) = done {
                 return end;
@@ -192,10 +192,10 @@ impl Pump {
         }
     }
 
-    async fn hear(&mut self, heard: Option<Heard>) -> Result<(), End> {
+    async fn hear(&mut self, heard: Option<Delivered>) -> Result<(), End> {
         match heard {
-            Some(Heard::Update(told)) => self.pass(&told).await,
-            Some(Heard::Missed(_)) => {
+            Some(Delivered::Update(published)) => self.pass(&published).await,
+            Some(Delivered::Missed(_)) => {
                 self.stale = true;
                 Ok(())
             }
@@ -204,7 +204,7 @@ impl Pump {
     }
 
     fn tick(&self) -> BoxFuture<'static, ()> {
-        self.hall.ports.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
+        self.app.ports.clock.sleep(Duration::from_millis(limits::STREAM_PING_MS))
     }
 
     /// Brings the client up to now: a snapshot where one is due, then durable changes in order, as
@@ -219,7 +219,7 @@ impl Pump {
             if let Some(entity) = self.caller.entity() {
                 self.still_member(entity).await?;
             }
-            let now = self.subject.snapshot(&self.hall, self.is_operator()).await?.ok_or(End::Store)?;
+            let now = self.subject.snapshot(&self.app, self.is_operator()).await?.ok_or(End::Store)?;
             if self.fresh {
                 (self.last, self.fresh) = (now.mark, false);
             }
@@ -239,7 +239,7 @@ impl Pump {
             (self.stale, self.behind) = (false, true);
         }
         while self.behind {
-            let missed = self.subject.since(&self.hall, self.last).await?;
+            let missed = self.subject.since(&self.app, self.last).await?;
             if let Some(entity) = self.caller.entity() {
                 // After the page was read: who was sent away before is shown nothing of what came then.
                 self.still_member(entity).await?;
@@ -263,8 +263,8 @@ impl Pump {
     }
 
     /// Passes an update on.
-    async fn pass(&mut self, told: &Arc<Told>) -> Result<(), End> {
-        let update: &Update = told;
+    async fn pass(&mut self, published: &Arc<Published>) -> Result<(), End> {
+        let update: &Update = published;
         if let (Update::Member { entity, joined: false, .. }, Some(own)) = (update, self.caller.entity())
             && *entity == own
         {
@@ -281,7 +281,7 @@ impl Pump {
             self.catch_up().await?;
         }
         let Some(id) = id else {
-            self.pass_passing(told);
+            self.pass_passing(published);
             return Ok(());
         };
         self.forget_draft(update);
@@ -292,12 +292,12 @@ impl Pump {
             _ if self.behind => self.stale |= member,
             Update::Member { space, entity, rev, .. } if id <= self.last => {
                 // Published late: the order is not known, but how it is now.
-                let joined = Box::pin(self.subject.has_member(&self.hall, *entity)).await?;
+                let joined = Box::pin(self.subject.has_member(&self.app, *entity)).await?;
                 let update = Update::Member { space: *space, entity: *entity, joined, rev: *rev };
                 self.stale |= !self.send(Some(self.last), &update);
             }
             _ if id <= self.last => {}
-            _ if self.send_on(Some(id), told) => self.last = id,
+            _ if self.send_on(Some(id), published) => self.last = id,
             _ => (self.behind, self.stale) = (true, member),
         }
         Ok(())
@@ -316,8 +316,8 @@ impl Pump {
     }
 
     /// Passes on what is not durable, or drops it.
-    fn pass_passing(&mut self, told: &Arc<Told>) {
-        let update: &Update = told;
+    fn pass_passing(&mut self, published: &Arc<Published>) {
+        let update: &Update = published;
         let mut rest = None;
         if let Update::Draft { message, chars, .. } | Update::ToolInput { message, chars, .. } = update {
             match self.drafts.get(message) {
@@ -331,10 +331,10 @@ impl Pump {
         let passed = match rest {
             _ if self.behind => false,
             Some(rest) => self.send(None, &rest),
-            None => self.send_on(None, told),
+            None => self.send_on(None, published),
         };
         // Only a snapshot can tell what else was lost.
-        self.stale |= !passed && !told.is_transient();
+        self.stale |= !passed && !published.is_transient();
     }
 
     /// Sends what was read for this client alone.
@@ -348,10 +348,10 @@ impl Pump {
     }
 
     /// Sends what all clients were told.
-    fn send_on(&self, id: Option<u64>, told: &Arc<Told>) -> bool {
-        match self.visible(told) {
+    fn send_on(&self, id: Option<u64>, published: &Arc<Published>) -> bool {
+        match self.visible(published) {
             Shown::Not => true,
-            Shown::AsItIs => self.outbox.offer(Frame::shared(told, id)),
+            Shown::AsItIs => self.outbox.offer(Frame::shared(published, id)),
             Shown::As(other) => self.send(id, &other),
         }
     }
@@ -372,7 +372,7 @@ impl Pump {
             return Err(End::SlowReader);
         }
         self.progress = (waiting, taken);
-        match known(&self.hall, &self.caller.hash).await {
+        match known(&self.app, &self.caller.hash).await {
             Ok(Some(_)) => {}
             Ok(None) => return Err(End::KeyRevoked),
             Err(_) => return Err(End::Store),
@@ -387,7 +387,7 @@ impl Pump {
     }
 
     async fn still_member(&self, entity: EntityId) -> Result<(), End> {
-        match self.subject.has_member(&self.hall, entity).await? {
+        match self.subject.has_member(&self.app, entity).await? {
             true => Ok(()),
             false => Err(End::NotMember),
         }

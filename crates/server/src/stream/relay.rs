@@ -9,15 +9,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent::limits;
-use agent::port::{Bus, Clock, Heard, Listener, Told};
+use agent::port::{Bus, Clock, Delivered, Listener, Published};
 use agent::update::{Topic, Update};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::task::AbortHandle;
 
 use super::frame::{self, Frame};
-use super::seat::{Batch, Seat, Way};
 use super::subject::{Shown, Subject, visible};
+use super::subscriber::{Batch, DeliveryMode, Subscriber};
 
 /// The relays of all topics that are watched.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct Relay {
 /// A seat stays where it is until it is given up: whoever goes through them meets each once.
 #[derive(Debug, Default)]
 struct Seats {
-    places: Vec<Option<Arc<Seat>>>,
+    places: Vec<Option<Arc<Subscriber>>>,
     free: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Place {
     topic: Topic,
     seats: Arc<Mutex<Seats>>,
     at: usize,
-    seat: Arc<Seat>,
+    seat: Arc<Subscriber>,
 }
 
 impl Relays {
@@ -56,7 +56,7 @@ impl Relays {
         operator: bool,
     ) -> Place {
         let topic = subject.topic();
-        let seat = Arc::new(Seat::new(operator));
+        let seat = Arc::new(Subscriber::new(operator));
         let mut relays = lock(&self.0);
         // One that broke has closed its seats; whoever comes now is served by another.
         if relays.get(&topic).is_some_and(|relay| relay.task.is_finished()) {
@@ -71,7 +71,7 @@ impl Relays {
         let mut all = lock(&seats);
         let at = all.take(Arc::clone(&seat));
         // The relay waits for the seats: whatever it tells from here on is either new or known to be old.
-        seat.begin(bus.told());
+        seat.begin(bus.published());
         drop(all);
         drop(relays);
         Place { relays: Arc::clone(self), topic, seats, at, seat }
@@ -80,13 +80,13 @@ impl Relays {
 
 impl Place {
     /// The seat.
-    pub(super) fn seat(&self) -> &Arc<Seat> {
+    pub(super) fn seat(&self) -> &Arc<Subscriber> {
         &self.seat
     }
 
     /// The next that was heard; `None` once the bus is closed.
-    pub(super) fn poll_heard(&self, cx: &Context<'_>) -> Poll<Option<Heard>> {
-        self.seat.poll_heard(cx)
+    pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivered>> {
+        self.seat.poll_delivered(cx)
     }
 }
 
@@ -104,7 +104,7 @@ impl Drop for Place {
 }
 
 impl Seats {
-    fn take(&mut self, seat: Arc<Seat>) -> usize {
+    fn take(&mut self, seat: Arc<Subscriber>) -> usize {
         let free = (self.free > 0).then(|| self.places.iter().position(Option::is_none)).flatten();
         let Some(at) = free else {
             self.places.push(Some(seat));
@@ -166,15 +166,15 @@ async fn run(
             },
         };
         let mut heard =
-            Gathered { of: subject, draft: None, together: grew, told: Vec::new(), bytes: 0, missed: 0 };
+            Gathered { of: subject, draft: None, together: grew, published: Vec::new(), bytes: 0, missed: 0 };
         full = heard.gather(first, &mut *listener);
         if heard.missed > 0 {
             all(&seats, |seat| seat.miss(heard.missed)).await;
         }
-        grew = heard.told.iter().any(|(told, _)| told.is_transient())
+        grew = heard.published.iter().any(|(published, _)| published.is_transient())
             && lock(&seats).len() > limits::STREAM_CROWD;
-        if !heard.told.is_empty() {
-            let batch = Batch::new(heard.told);
+        if !heard.published.is_empty() {
+            let batch = Batch::new(heard.published);
             all(&seats, |seat| seat.pass(&batch)).await;
         }
     }
@@ -186,7 +186,7 @@ struct Gathered {
     /// Drafts of one message that follow on each other are one.
     together: bool,
     draft: Option<(Update, u64)>,
-    told: Vec<(Arc<Told>, Way)>,
+    published: Vec<(Arc<Published>, DeliveryMode)>,
     bytes: usize,
     /// Updates that are gone, before those.
     missed: u64,
@@ -194,21 +194,21 @@ struct Gathered {
 
 impl Gathered {
     /// That, and what else was told by now, as much as goes out at once. Whether there may be more.
-    fn gather(&mut self, first: Option<Heard>, listener: &mut dyn Listener) -> bool {
+    fn gather(&mut self, first: Option<Delivered>, listener: &mut dyn Listener) -> bool {
         let mut next = first;
         let mut full = false;
         for _ in 0..limits::BUS_BUFFER {
             let Some(heard) = next.take().or_else(|| listener.next().now_or_never().flatten()) else { break };
             match heard {
-                Heard::Missed(count) => {
+                Delivered::Missed(count) => {
                     // What is behind a gap comes with the snapshot, and what is before it, too.
-                    self.missed += count + self.told.len() as u64;
+                    self.missed += count + self.published.len() as u64;
                     (self.draft, self.bytes) = (None, 0);
-                    self.told.clear();
+                    self.published.clear();
                 }
-                Heard::Update(told) => self.take(told),
+                Delivered::Update(published) => self.take(published),
             }
-            full = self.told.len() >= limits::STREAM_TURN || self.bytes >= limits::STREAM_BUFFER_BYTES;
+            full = self.published.len() >= limits::STREAM_TURN || self.bytes >= limits::STREAM_BUFFER_BYTES;
             if full {
                 break;
             }
@@ -217,36 +217,36 @@ impl Gathered {
         full
     }
 
-    fn take(&mut self, told: Arc<Told>) {
+    fn take(&mut self, published: Arc<Published>) {
         if let Some((draft, number)) = &mut self.draft
-            && frame::absorb(draft, &told)
+            && frame::absorb(draft, &published)
         {
-            *number = told.number();
+            *number = published.number();
             return;
         }
         self.end_draft();
-        if self.together && frame::is_draft(&told) {
-            self.draft = Some((Update::clone(&told), told.number()));
+        if self.together && frame::is_draft(&published) {
+            self.draft = Some((Update::clone(&published), published.number()));
         } else {
-            self.push(told);
+            self.push(published);
         }
     }
 
     fn end_draft(&mut self) {
         if let Some((draft, number)) = self.draft.take() {
-            self.push(Arc::new(Told::new(Arc::new(draft), number)));
+            self.push(Arc::new(Published::new(Arc::new(draft), number)));
         }
     }
 
-    fn push(&mut self, told: Arc<Told>) {
-        let way = way(self.of, &told);
+    fn push(&mut self, published: Arc<Published>) {
+        let way = way(self.of, &published);
         self.bytes += way.size();
-        self.told.push((told, way));
+        self.published.push((published, way));
     }
 }
 
 /// Does it for everyone, and lets others run between.
-async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Seat)) {
+async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Subscriber)) {
     let mut from = 0;
     loop {
         {
@@ -263,21 +263,21 @@ async fn all(seats: &Mutex<Seats>, tell: impl Fn(&Seat)) {
 }
 
 /// How the update reaches those who watch.
-fn way(subject: Subject, told: &Arc<Told>) -> Way {
-    let update: &Update = told;
+fn way(subject: Subject, published: &Arc<Published>) -> DeliveryMode {
+    let update: &Update = published;
     if matches!(update, Update::Member { .. }) {
         // It means something else to whom it is about.
-        return Way::Apart;
+        return DeliveryMode::Apart;
     }
     let id = subject.id_of(update);
     let bytes = |operator| -> Option<Bytes> {
         match visible(update, subject.shows_thoughts(), operator) {
             Shown::Not => None,
-            Shown::AsItIs => Some(Frame::shared(told, id).into_bytes()),
+            Shown::AsItIs => Some(Frame::shared(published, id).into_bytes()),
             Shown::As(other) => Some(Frame::new(other.name(), id, &other, false).into_bytes()),
         }
     };
-    Way::Straight { id, operators: bytes(true), members: bytes(false) }
+    DeliveryMode::Straight { id, operators: bytes(true), members: bytes(false) }
 }
 
 #[cfg(test)]
@@ -297,14 +297,14 @@ mod tests {
     struct Breaks;
 
     impl Listener for Breaks {
-        fn next(&mut self) -> BoxFuture<'_, Option<Heard>> {
+        fn next(&mut self) -> BoxFuture<'_, Option<Delivered>> {
             Box::pin(async { panic!("a relay breaks") })
         }
     }
 
     impl Bus for BrokenBus {
         fn publish(&self, _: &[Topic], _: Arc<Update>) {}
-        fn told(&self) -> u64 {
+        fn published(&self) -> u64 {
             0
         }
         fn subscribe(&self, _: Topic) -> Box<dyn Listener> {
@@ -337,7 +337,7 @@ mod tests {
         let subject = Subject::Space(SpaceId(Uuid::nil()));
         let join = || relays.join(&bus, &clock, subject, true);
         let place = join();
-        let over = std::future::poll_fn(|cx| place.poll_heard(cx)).await;
+        let over = std::future::poll_fn(|cx| place.poll_delivered(cx)).await;
         assert!(over.is_none());
         while !lock(&relays.0)[&subject.topic()].task.is_finished() {
             tokio::task::yield_now().await;
@@ -345,7 +345,7 @@ mod tests {
         let [next, other] = [join(), join()];
         assert_eq!(bus.0.load(Ordering::Relaxed), 2);
         drop(place);
-        assert!(next.poll_heard(&Context::from_waker(Waker::noop())).is_pending());
+        assert!(next.poll_delivered(&Context::from_waker(Waker::noop())).is_pending());
         drop((next, other));
         assert!(lock(&relays.0).is_empty(), "nobody is left");
     }
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn a_seat_stays_where_it_is_until_it_is_given_up() {
         let mut seats = Seats::default();
-        let seat = || Arc::new(Seat::new(true));
+        let seat = || Arc::new(Subscriber::new(true));
         assert_eq!([seats.take(seat()), seats.take(seat()), seats.take(seat())], [0, 1, 2]);
         assert!(!seats.give_up(1));
         assert_eq!((seats.len(), seats.take(seat())), (2, 1));

@@ -10,8 +10,8 @@ use runtime::live::{Activity, Draft};
 use serde_json::Value;
 
 use super::subject::Subject;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, Member, RestingNow, SpaceSnapshot};
-use crate::hall::Hall;
+use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, MemberJson, RestingNow, SpaceSnapshot};
+use crate::app_state::AppState;
 use crate::handlers::agents::{Doing, cycle_of, state_of};
 use crate::handlers::messages::spoken;
 
@@ -26,25 +26,29 @@ pub(super) struct Snapshot {
 
 impl Subject {
     /// How things are now, as an `operator` or a member may see them; `None` where the subject is gone.
-    pub(super) async fn snapshot(self, hall: &Hall, operator: bool) -> Result<Option<Snapshot>, StoreError> {
+    pub(super) async fn snapshot(
+        self,
+        app: &AppState,
+        operator: bool,
+    ) -> Result<Option<Snapshot>, StoreError> {
         match self {
-            Self::Space(id) => match hall.ports.reader.space(id.to_string()).await? {
-                Some(space) => Ok(Some(space_snapshot(hall, space, operator).await?)),
+            Self::Space(id) => match app.ports.reader.space(id.to_string()).await? {
+                Some(space) => Ok(Some(space_snapshot(app, space, operator).await?)),
                 None => Ok(None),
             },
             Self::Agent(id) => {
-                let Some(card) = hall.ports.reader.agent(id).await? else { return Ok(None) };
-                let (drafts, lengths) = drafts(hall, self.topic()).await?;
-                let Doing { state, reason, why, .. } = state_of(hall, &card, hall.ports.clock.now());
-                let cycle = cycle_of(hall, &card);
+                let Some(card) = app.ports.reader.agent(id).await? else { return Ok(None) };
+                let (drafts, lengths) = drafts(app, self.topic()).await?;
+                let Doing { state, reason, why, .. } = state_of(app, &card, app.ports.clock.now());
+                let cycle = cycle_of(app, &card);
                 let commit_n = card.commit_n;
                 let reason = reason.map(str::to_owned);
                 let data = AgentSnapshot { agent: id, state, reason, why, cycle, commit_n, drafts };
                 Ok(Some(Snapshot { data: json(&data), mark: commit_n, drafts: lengths }))
             }
             Self::House => {
-                let agents = now(hall.node.live().awake());
-                let (drafts, lengths) = drafts(hall, self.topic()).await?;
+                let agents = now(app.node.live().awake());
+                let (drafts, lengths) = drafts(app, self.topic()).await?;
                 let data = HouseSnapshot { agents, drafts };
                 Ok(Some(Snapshot { data: json(&data), mark: 0, drafts: lengths }))
             }
@@ -53,16 +57,16 @@ impl Subject {
 
     /// Durable updates after `id`, oldest first; a page of them. A space's are its messages: who
     /// joined and left stands in the snapshot.
-    pub(super) async fn since(self, hall: &Hall, id: u64) -> Result<Vec<(u64, Update)>, StoreError> {
+    pub(super) async fn since(self, app: &AppState, id: u64) -> Result<Vec<(u64, Update)>, StoreError> {
         let limit = limits::STREAM_REPLAY_PAGE;
         match self {
             Self::Space(space) => {
-                let messages = hall.ports.reader.messages_since_rev(space, id, limit).await?;
-                let messages = spoken(hall, messages).await?.into_iter();
+                let messages = app.ports.reader.messages_since_rev(space, id, limit).await?;
+                let messages = spoken(app, messages).await?.into_iter();
                 Ok(messages.map(|message| (message.rev, Update::Message { message })).collect())
             }
             Self::Agent(agent) => {
-                let rows = hall.ports.reader.commits(agent, id, limit).await?;
+                let rows = app.ports.reader.commits(agent, id, limit).await?;
                 let update = |row: agent::port::CommitRow| {
                     let agent::port::CommitRow { n, cycle, step, kind, .. } = row;
                     (n, Update::Commit { agent, n, cycle, step, kind })
@@ -74,21 +78,21 @@ impl Subject {
     }
 
     /// Whether the entity is a member; nobody is a member of an agent.
-    pub(super) async fn has_member(self, hall: &Hall, entity: EntityId) -> Result<bool, StoreError> {
+    pub(super) async fn has_member(self, app: &AppState, entity: EntityId) -> Result<bool, StoreError> {
         let Self::Space(space) = self else { return Ok(false) };
-        let members = hall.ports.reader.members(space).await?;
+        let members = app.ports.reader.members(space).await?;
         Ok(members.iter().any(|member| member.entity.id == entity))
     }
 }
 
 /// The rows are read before the drafts: a message committed in between is no draft any more, and
 /// its update, with an id above `rev`, follows.
-async fn space_snapshot(hall: &Hall, space: Space, operator: bool) -> Result<Snapshot, StoreError> {
-    let members = hall.ports.reader.members(space.id).await?;
-    let live = hall.node.live();
+async fn space_snapshot(app: &AppState, space: Space, operator: bool) -> Result<Snapshot, StoreError> {
+    let members = app.ports.reader.members(space.id).await?;
+    let live = app.node.live();
     let agents = now(live.active_in(space.id));
-    let (drafts, lengths) = drafts(hall, Topic::Space(space.id)).await?;
-    let resting = hall.ports.reader.resting(space.id, hall.ports.clock.now()).await?;
+    let (drafts, lengths) = drafts(app, Topic::Space(space.id)).await?;
+    let resting = app.ports.reader.resting(space.id, app.ports.clock.now()).await?;
     let busy = |agent| agents.iter().any(|now| now.agent == agent);
     let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
     let resting = resting.map(|(agent, Resting { reason, until })| {
@@ -102,7 +106,7 @@ async fn space_snapshot(hall: &Hall, space: Space, operator: bool) -> Result<Sna
         rev: space.rev,
         head_seq: space.head_seq,
         space: space.into(),
-        members: members.into_iter().map(Member::from).collect(),
+        members: members.into_iter().map(MemberJson::from).collect(),
         drafts,
         agents,
         resting,
@@ -111,11 +115,11 @@ async fn space_snapshot(hall: &Hall, space: Space, operator: bool) -> Result<Sna
 }
 
 /// What is being written, and how long each is in characters.
-async fn drafts(hall: &Hall, of: Topic) -> Result<(Vec<DraftNow>, Vec<(MessageId, u64)>), StoreError> {
+async fn drafts(app: &AppState, of: Topic) -> Result<(Vec<DraftNow>, Vec<(MessageId, u64)>), StoreError> {
     let (mut drafts, mut lengths) = (Vec::new(), Vec::new());
-    for draft in hall.node.live().drafts(of) {
+    for draft in app.node.live().drafts(of) {
         // Committed, though its writer did not yet say so: no draft.
-        if hall.ports.reader.message(draft.message).await?.is_none() {
+        if app.ports.reader.message(draft.message).await?.is_none() {
             lengths.push((draft.message, draft.chars));
             let Draft { space, message, agent, tool, text, .. } = draft;
             drafts.push(DraftNow { space, message, agent, tool, text });

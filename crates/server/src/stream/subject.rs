@@ -20,7 +20,7 @@ impl Subject {
         match self {
             Self::Space(space) => Topic::Space(space),
             Self::Agent(agent) => Topic::Agent(agent),
-            Self::House => Topic::House,
+            Self::House => Topic::Server,
         }
     }
 

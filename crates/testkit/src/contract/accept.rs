@@ -2,9 +2,9 @@
 
 use agent::changes::CommitKind;
 use agent::config::{AgentConfig, WakeOn};
-use agent::event::{EventData, EventKind, Fate, Trust};
+use agent::event::{EventData, EventKind, EventState, Trust};
 use agent::id::{CredentialId, EntityId, EventId, RootId, SpaceId};
-use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Waken};
+use agent::port::{Accept, Accepted, Denial, RequestKey, SpaceChange, Wakeup};
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -72,7 +72,7 @@ pub async fn an_id_sent_five_times_is_one_message_and_one_event(b: Backend) {
     w.b.registry.close_space(w.family).await.unwrap();
     assert!(matches!(w.accept(message.clone()).await, Accepted::Duplicate { .. }));
     assert_eq!(w.wake(w.ada).await.waiting, []);
-    assert_eq!(w.state(w.ada, &message.id.to_string()).await, "lived");
+    assert_eq!(w.state(w.ada, &message.id.to_string()).await, "processed");
     assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
 }
 
@@ -119,7 +119,7 @@ pub async fn an_event_is_known_for_ever_and_wakes_once(b: Backend) {
     let fresh = w.event(w.ada, event.clone()).await;
     assert_eq!(
         fresh,
-        Accepted::Fresh { message: None, wake: vec![Waken { agent: w.ada, at: at(10), urgent: false }] }
+        Accepted::Fresh { message: None, wake: vec![Wakeup { agent: w.ada, at: at(10), urgent: false }] }
     );
     assert_eq!(w.event(w.ada, event.clone()).await, Accepted::Duplicate { message: None });
     assert!(matches!(w.event(w.bob, event.clone()).await, Accepted::Fresh { .. }));
@@ -127,7 +127,7 @@ pub async fn an_event_is_known_for_ever_and_wakes_once(b: Backend) {
     assert_eq!((waiting.len(), waiting[0].attempts), (1, 0));
     assert_eq!(waiting[0].event, event);
     let row = w.b.reader.event(w.ada, event.id.clone()).await.unwrap().unwrap();
-    assert_eq!((row.event, row.fate), (event, Fate::Waiting));
+    assert_eq!((row.event, row.state), (event, EventState::Waiting));
     let nobody = agent::id::AgentId(super::world::fresh());
     let denied = w.event(nobody, service("api:key:2")).await;
     assert_eq!(denied, Accepted::Denied(Denial::NotFound { what: "agent", name: nobody.to_string() }));
@@ -190,7 +190,7 @@ pub async fn a_space_is_quiet_for_agents_that_are_not_named_by_its_rule(b: Backe
     assert!(matches!(w.accept(plain.clone()).await, Accepted::Fresh { wake, .. } if wake.is_empty()));
     let reason = Some("wake_on: mention, by the space".to_owned());
     let row = w.b.reader.event(w.ada, EventId(plain.id.to_string())).await.unwrap().unwrap();
-    assert_eq!(row.fate, Fate::Skipped { reason });
+    assert_eq!(row.state, EventState::Skipped { reason });
     assert_eq!(w.due(1_000_000).await, []);
     let named = from_bob("@ada, look");
     assert!(matches!(w.accept(named).await, Accepted::Fresh { wake, .. } if wake.len() == 1));
@@ -225,7 +225,7 @@ pub async fn a_full_inbox_refuses_services_and_takes_all_that_is_said(b: Backend
     let decision = living.decision();
     living.done(&w, decision).await;
     for id in &ids {
-        assert_eq!(w.state(w.ada, id).await, "lived");
+        assert_eq!(w.state(w.ada, id).await, "processed");
     }
     assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().waiting, 0);
 }
@@ -235,7 +235,7 @@ pub async fn a_debounce_delays_the_waking_and_takes_along_what_came_meanwhile(b:
     let config = AgentConfig { debounce: 500, ..AgentConfig::default() };
     let w = world_with(b, config).await;
     let Accepted::Fresh { wake, .. } = w.say(w.family, "first").await else { panic!("wanted it accepted") };
-    assert_eq!(wake, [Waken { agent: w.ada, at: at(510), urgent: false }]);
+    assert_eq!(wake, [Wakeup { agent: w.ada, at: at(510), urgent: false }]);
     let mut second = saying(w.husam, w.family, "second");
     second.at = at(400);
     w.accept(second).await;

@@ -2,7 +2,7 @@
 
 use agent::call::{CallState, Outcome};
 use agent::changes::{CallChange, CommitKind, CommitOutcome, Rest, Settlement};
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::EventId;
 use agent::life::{OpenCycle, Standing};
 use agent::run::Ending;
@@ -28,8 +28,8 @@ pub async fn an_event_that_left_is_not_settled_and_that_is_no_damage(b: Backend)
     }
     let shown: Vec<u64> = w.news(living.lease).await.oldest.iter().map(|waiting| waiting.seq).collect();
     w.b.registry.cancel_event(w.ada, EventId("a".into())).await.unwrap();
-    let fate = Fate::Lived { cycle: living.open.id, step: 1 };
-    let settlement = |seq: &u64| Settlement { seq: *seq, fate: fate.clone() };
+    let state = EventState::Processed { cycle: living.open.id, step: 1 };
+    let settlement = |seq: &u64| Settlement { seq: *seq, state: state.clone() };
     let mut decide = living.changes(CommitKind::Decide);
     decide.settle = shown.iter().map(settlement).collect();
     let mut close = living.canceled();
@@ -42,7 +42,7 @@ pub async fn an_event_that_left_is_not_settled_and_that_is_no_damage(b: Backend)
     assert_eq!(w.dump(w.ada).await, before);
     decide.settle.remove(0);
     living.done(&w, decide).await;
-    assert_eq!((w.waiting().await, w.state(w.ada, "b").await), (0, "lived"));
+    assert_eq!((w.waiting().await, w.state(w.ada, "b").await), (0, "processed"));
 }
 
 /// Also where nothing is lived yet: it is the same cycle that is taken up, it ends as canceled, and whoever
@@ -65,7 +65,7 @@ pub async fn a_cancel_before_a_cycle_is_taken_up_again_holds_and_its_id_leads_to
         assert!(glance.cancel, "the opening is done and brings the news");
         let before = w.dump(w.ada).await;
         let mut back = heir.changes(CommitKind::Close);
-        (back.open, back.settle) = (None, heir.settled(&Fate::Waiting));
+        (back.open, back.settle) = (None, heir.settled(&EventState::Waiting));
         for refused in [heir.decision(), heir.changes(CommitKind::Sent), heir.changes(CommitKind::Park), back]
         {
             assert_eq!(w.commit(heir.lease, refused).await, CommitOutcome::Canceled);
@@ -73,7 +73,7 @@ pub async fn a_cancel_before_a_cycle_is_taken_up_again_holds_and_its_id_leads_to
         assert_eq!(w.dump(w.ada).await, before);
         let mut close = heir.canceled();
         if !lived {
-            close.settle = heir.settled(&Fate::Canceled { reason: None });
+            close.settle = heir.settled(&EventState::Canceled { reason: None });
         }
         let (glance, _) = heir.done(&w, close).await;
         assert!(!glance.cancel);
@@ -114,8 +114,8 @@ pub async fn the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed(b: Bac
     living.done(&w, park).await;
     w.b.registry.set_standing(w.ada, Standing::Retired, at(2_000)).await.unwrap();
     assert_eq!(w.due(2_000).await, [w.ada]);
-    let waking = w.wake(w.ada).await;
-    assert_eq!(waking.cancel, Some(living.open.id));
+    let activation = w.wake(w.ada).await;
+    assert_eq!(activation.cancel, Some(living.open.id));
     let mut heir = living.heir();
     let open = heir.changes(CommitKind::Open);
     heir.done(&w, open).await;

@@ -4,7 +4,7 @@ use agent::call::{CallState, Outcome, OutcomeStatus};
 use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest};
 use agent::id::{CallId, MessageId};
 use agent::life::RestReason;
-use agent::port::{CanceledCall, Denial, Finish, FinishedCall, RegistryError, Waken};
+use agent::port::{CanceledCall, Denial, Finish, FinishedCall, RegistryError, Wakeup};
 
 use super::Backend;
 use super::outside::asked;
@@ -100,10 +100,10 @@ pub async fn who_sleeps_on_a_canceled_call_is_due_and_who_rests_for_a_failure_is
         let far = 9_000_000_000_000;
         assert_eq!(w.due(far).await, []);
         let wake = cancel(&w, &id).await.echo.wake;
-        assert_eq!(wake.iter().map(|waken: &Waken| waken.agent).collect::<Vec<_>>(), due);
+        assert_eq!(wake.iter().map(|waken: &Wakeup| waken.agent).collect::<Vec<_>>(), due);
         assert_eq!(w.due(far).await, due);
-        let waking = w.wake(w.ada).await;
-        assert_eq!(waking.calls[0].outcome.as_ref().map(|o| o.status), Some(OutcomeStatus::Canceled));
+        let activation = w.wake(w.ada).await;
+        assert_eq!(activation.calls[0].outcome.as_ref().map(|o| o.status), Some(OutcomeStatus::Canceled));
         let closing = living.closing();
         living.done(&w, closing).await;
     }

@@ -2,12 +2,13 @@
 
 use agent::call::{CallState, Outcome};
 use agent::changes::{
-    CallChange, CommitKind, CommitOutcome, Echo, Glance, GoalChange, MemoryChange, PlanChange, Refusal,
+    CallChange, CommitKind, CommitOutcome, Glance, GoalChange, MemoryChange, Notifications, PlanChange,
+    Refusal,
 };
 use agent::config::AgentConfig;
 use agent::entity::EntityKind;
 use agent::entry::EntryKind;
-use agent::event::{Event, EventData, Fate, Trust, Waiting};
+use agent::event::{Event, EventData, EventState, Trust, Waiting};
 use agent::id::{CallId, EntityId, GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, Lease, Plan, Schedule, Standing};
 use agent::port::{Accepted, InboxRow, PageRequest};
@@ -60,7 +61,7 @@ pub async fn a_repeated_commit_answers_as_the_first_time_and_writes_once(b: Back
     for _ in 0..2 {
         let (again, echo) = w.b.store.commit(lease, decision.clone()).await.unwrap();
         let CommitOutcome::Committed { n, .. } = again else { panic!("wanted it done, got {again:?}") };
-        assert_eq!((n, echo), (living.n, Echo::default()));
+        assert_eq!((n, echo), (living.n, Notifications::default()));
     }
     assert_eq!(w.dump(w.ada).await, before);
     assert_eq!(w.b.reader.said_in(living.open.id).await.unwrap().len(), 1);
@@ -216,8 +217,8 @@ pub async fn what_an_agent_says_is_said_with_its_decision(b: Backend) {
     assert!(names.iter().all(|name| *name == ("ADA", EntityKind::Agent)), "{names:?}");
     let waiting = w.wake(w.bob).await.waiting;
     assert_eq!((waiting.len(), waiting[1].event.envelope.trust), (2, Trust::Agent));
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.waiting.len(), waking.life.active_space), (0, Some(w.family)));
+    let activation = w.wake(w.ada).await;
+    assert_eq!((activation.waiting.len(), activation.life.active_space), (0, Some(w.family)));
 }
 
 /// Newest first, deleted ones gone, untouched ones as they were.
@@ -361,14 +362,14 @@ pub async fn what_waits_is_read_up_to_a_number_of_bytes_and_lived_in_order(b: Ba
     let fits = |events: &[Waiting]| events.len() * 250_000 <= agent::limits::WAITING_READ_MAX_BYTES;
     let mut lived = Vec::new();
     while lived.len() < EVENTS {
-        let waking = w.wake(w.ada).await;
-        assert!(fits(&waking.waiting) && !waking.waiting.is_empty());
+        let activation = w.wake(w.ada).await;
+        assert!(fits(&activation.waiting) && !activation.waiting.is_empty());
         let mut living = w.open(w.ada).await;
-        assert_eq!(living.open.taken.len(), waking.waiting.len());
+        assert_eq!(living.open.taken.len(), activation.waiting.len());
         // One that takes the cycle over reads all that it took.
         let again = w.wake(w.ada).await.waiting;
-        assert_eq!(ids(&again), ids(&waking.waiting));
-        lived.extend(ids(&waking.waiting));
+        assert_eq!(ids(&again), ids(&activation.waiting));
+        lived.extend(ids(&activation.waiting));
         let (glance, _) = living.done(&w, living.decision()).await;
         assert_eq!(glance.waiting as usize, EVENTS - lived.len(), "what is not read waits all the same");
         let news = w.news(living.lease).await;
@@ -506,5 +507,5 @@ async fn check_seqs(w: &World, space: agent::id::SpaceId, expected: u64) {
     assert!(by_agents.contains(&w.ada.entity()) && by_agents.contains(&w.bob.entity()));
     let stranger = saying(EntityId(fresh()), space, "x");
     assert!(matches!(w.accept(stranger).await, Accepted::Denied(_)));
-    assert_ne!(w.state(w.ada, "no such event").await, Fate::Waiting.as_str());
+    assert_ne!(w.state(w.ada, "no such event").await, EventState::Waiting.as_str());
 }

@@ -34,8 +34,8 @@ async fn found(w: &World, after: Option<CallId>) -> Vec<CallId> {
 
 /// What the agent is told, without being awake.
 async fn told(w: &World) -> Vec<EventData> {
-    let waking = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap();
-    let late = waking.waiting.into_iter().filter(|waiting| waiting.event.kind == EventKind::ToolResult);
+    let activation = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap();
+    let late = activation.waiting.into_iter().filter(|waiting| waiting.event.kind == EventKind::ToolResult);
     late.map(|waiting| waiting.event.data).collect()
 }
 
@@ -127,7 +127,7 @@ pub async fn a_late_answer_descends_from_what_asked_for_it(b: Backend) {
     let page = w.b.calls.detached(None, 10).await.unwrap();
     assert_eq!((page[0].root.0.as_str(), page[0].hop), ("a long story", 5));
     finish(&w, &id, "x").await;
-    let waking = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap();
-    let late = waking.waiting.iter().find(|waiting| waiting.event.kind == EventKind::ToolResult).unwrap();
+    let activation = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap();
+    let late = activation.waiting.iter().find(|waiting| waiting.event.kind == EventKind::ToolResult).unwrap();
     assert_eq!((late.event.envelope.root.0.as_str(), late.event.envelope.hop), ("a long story", 5));
 }

@@ -1,7 +1,7 @@
 //! What a store keeps beyond its process.
 
 use agent::changes::{CommitKind, Rest};
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::life::{OpenCycle, RestReason};
 use agent::port::{Accept, Accepted, StoreError};
 use agent::run::StepReceipt;
@@ -60,15 +60,15 @@ pub async fn a_start_ends_a_rest_for_a_provider_with_all_that_waits(b: Backend) 
     let mut living = w.open(w.ada).await;
     let mut back = living.changes(CommitKind::Close);
     back.open = None;
-    back.settle = living.settled(&Fate::Waiting);
+    back.settle = living.settled(&EventState::Waiting);
     back.rest = Some(Rest { not_before: Some(at(900_000)), reason: Some(RestReason::Provider) });
     living.done(&w, back).await;
     assert_eq!(w.due(100_000).await, []);
     let w = w.with(Backend::crashed);
     assert_eq!(w.due(100_000).await, [w.ada]);
     w.say(w.family, "second").await;
-    let waking = w.b.store.wake(w.ada, at(100_000), None).await.unwrap().unwrap();
-    let texts: Vec<_> = waking.waiting.iter().map(|waiting| waiting.words()).collect();
+    let activation = w.b.store.wake(w.ada, at(100_000), None).await.unwrap().unwrap();
+    let texts: Vec<_> = activation.waiting.iter().map(|waiting| waiting.words()).collect();
     assert_eq!(texts, ["first", "second"]);
 }
 
@@ -81,8 +81,8 @@ pub async fn an_open_cycle_is_due_again_after_a_crash(b: Backend) {
     living.done(&w, decision).await;
     let w = w.with(Backend::crashed);
     assert_eq!(w.due(1_000).await, [w.ada]);
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.life.open.as_ref(), waking.calls.len()), (Some(&living.open), 1));
+    let activation = w.wake(w.ada).await;
+    assert_eq!((activation.life.open.as_ref(), activation.calls.len()), (Some(&living.open), 1));
     assert_eq!(w.b.reader.totals().await.unwrap().open_cycles, 1);
     living.lease.epoch += 1;
     let open = living.changes(CommitKind::Open);
@@ -153,9 +153,9 @@ pub async fn a_death_is_told_to_whoever_takes_up_what_was_being_lived_then(b: Ba
     park.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Provider) });
     living.done(&w, park).await;
     let w = w.with(Backend::crashed);
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.died, waking.life.open.is_some()), (false, true), "it rested");
-    assert_eq!(waking.suspicion(), None);
+    let activation = w.wake(w.ada).await;
+    assert_eq!((activation.died, activation.life.open.is_some()), (false, true), "it rested");
+    assert_eq!(activation.suspicion(), None);
 }
 
 /// What came since this start is no suspect.

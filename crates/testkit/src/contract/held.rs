@@ -4,7 +4,7 @@ use agent::event::{EventKind, Principal, Trust};
 use agent::id::{EventId, RootId};
 use agent::life::{Requester, Standing};
 use agent::limits::{HELD_MS, RELEASE_MAX, URGENT_LOOK_MAX};
-use agent::port::{Accepted, SentAgain, Waken};
+use agent::port::{Accepted, SentAgain, Wakeup};
 use agent::space::NewMessage;
 
 use super::Backend;
@@ -81,7 +81,7 @@ pub async fn a_persons_word_lets_go_what_was_held_there_in_its_order(b: Backend)
     let decision = living.decision();
     living.done(&w, decision).await;
     for id in &held {
-        assert_eq!(w.state(w.ada, id).await, "lived");
+        assert_eq!(w.state(w.ada, id).await, "processed");
     }
 }
 
@@ -98,7 +98,7 @@ pub async fn time_lets_go_what_was_held_and_wakes_whom_it_was_held_from(b: Backe
     assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap(), Some(at(after_the_wait())));
     assert_eq!(w.b.store.fire_due(at(after_the_wait() - 1), 10).await.unwrap(), []);
     let woken = w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap();
-    assert_eq!(woken, [Waken { agent: w.ada, at: at(after_the_wait()), urgent: false }]);
+    assert_eq!(woken, [Wakeup { agent: w.ada, at: at(after_the_wait()), urgent: false }]);
     assert_eq!((w.counts().await, w.due(after_the_wait()).await), ((2, 0), vec![w.ada]));
     assert_eq!(w.state(w.ada, &held[0]).await, "waiting");
     assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap(), []);
@@ -193,7 +193,7 @@ pub async fn a_held_event_is_taken_back_or_let_go_by_hand(b: Backend) {
     assert_eq!((w.state(w.ada, &held[0]).await, w.counts().await), ("canceled", (8, 2)));
     let unused = EventId("unused".into());
     let sent = w.b.registry.send_again(w.ada, EventId(held[2].clone()), unused, None, at(500)).await.unwrap();
-    assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(500), urgent: false })));
+    assert_eq!(sent, SentAgain::Waits(Some(Wakeup { agent: w.ada, at: at(500), urgent: false })));
     assert_eq!((w.state(w.ada, &held[1]).await, w.counts().await), ("waiting", (10, 0)));
     assert_eq!(w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap(), []);
     assert_eq!(w.state(w.ada, &held[0]).await, "canceled");

@@ -1,10 +1,10 @@
 //! What operators may do with single events: take them back, send them again, give them up.
 
 use agent::changes::CommitKind;
-use agent::event::{Fate, Stage, Trust};
+use agent::event::{EventProgress, EventState, Trust};
 use agent::id::{CredentialId, EventId, RootId};
 use agent::life::Standing;
-use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Waken};
+use agent::port::{Denial, RegistryError, RequestKey, SentAgain, Wakeup};
 
 use super::Backend;
 use super::world::{World, at, everything, saying, service, world};
@@ -22,11 +22,11 @@ fn id(text: &str) -> EventId {
 
 impl World {
     /// Ends a cycle over all that waits of Ada, with that fate for each event.
-    async fn ends(&self, fate: Fate) {
+    async fn ends(&self, state: EventState) {
         let mut living = self.open(self.ada).await;
         let mut end = living.closing();
-        (end.settle, end.run) = (living.settled(&fate), None);
-        end.blame = matches!(fate, Fate::Dead { .. });
+        (end.settle, end.run) = (living.settled(&state), None);
+        end.blame = matches!(state, EventState::Dead { .. });
         living.done(self, end).await;
     }
 
@@ -44,8 +44,8 @@ impl World {
     }
 }
 
-fn dead() -> Fate {
-    Fate::Dead { reason: "it broke the model".into() }
+fn dead() -> EventState {
+    EventState::Dead { reason: "it broke the model".into() }
 }
 
 /// It waits as if it had just come, in its old place.
@@ -55,17 +55,17 @@ pub async fn a_dead_event_is_sent_again_and_its_attempts_begin_anew(b: Backend) 
     w.ends(dead()).await;
     assert_eq!((w.due(9_000).await, w.waiting().await), (vec![], 0));
     let row = w.b.reader.event(w.ada, id("poison")).await.unwrap().unwrap();
-    assert_eq!((row.fate, row.attempts), (dead(), 1), "how often it was tried is still told");
+    assert_eq!((row.state, row.attempts), (dead(), 1), "how often it was tried is still told");
     let sent = w.again("poison", "unused", None).await.unwrap();
-    assert_eq!(sent, SentAgain::Waits(Some(Waken { agent: w.ada, at: at(900), urgent: false })));
+    assert_eq!(sent, SentAgain::Waits(Some(Wakeup { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!((w.due(900).await, w.waiting().await), (vec![w.ada], 1));
-    let waking = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap();
-    assert_eq!((waking.waiting[0].seq, waking.waiting[0].attempts), (1, 0));
-    assert_eq!(waking.waiting[0].event, service("poison"));
+    let activation = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap();
+    assert_eq!((activation.waiting[0].seq, activation.waiting[0].attempts), (1, 0));
+    assert_eq!(activation.waiting[0].event, service("poison"));
     assert_eq!(w.state(w.ada, "poison").await, "waiting");
     assert_eq!(w.b.reader.totals().await.unwrap().dead, 0);
     let twice = denied(w.again("poison", "unused", None).await);
-    let wanted = "dead, held, lived or skipped";
+    let wanted = "dead, held, processed or skipped";
     assert_eq!(twice, Denial::EventState { event: id("poison"), state: "waiting", wanted });
     let nothing = denied(w.again("nothing", "unused", None).await);
     assert_eq!(nothing, Denial::NotFound { what: "event", name: "nothing".into() });
@@ -77,9 +77,9 @@ pub async fn a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it(b: Back
     let said = saying(w.husam, w.family, "hello");
     let name = said.id.to_string();
     w.accept(said).await;
-    w.ends(Fate::Skipped { reason: None }).await;
+    w.ends(EventState::Skipped { reason: None }).await;
     let sent = w.again(&name, "anew", None).await.unwrap();
-    assert_eq!(sent, SentAgain::Anew(id("anew"), Some(Waken { agent: w.ada, at: at(900), urgent: false })));
+    assert_eq!(sent, SentAgain::Anew(id("anew"), Some(Wakeup { agent: w.ada, at: at(900), urgent: false })));
     assert_eq!(w.state(w.ada, &name).await, "skipped");
     let waiting = w.b.store.wake(w.ada, at(900), None).await.unwrap().unwrap().waiting;
     assert_eq!(waiting[0].event.cites, Some(id(&name)));
@@ -103,7 +103,7 @@ pub async fn a_request_key_sends_an_event_again_once(b: Backend) {
     w.event(w.ada, service("poison")).await;
     w.ends(dead()).await;
     assert!(matches!(w.again("poison", "anew", key("a")).await.unwrap(), SentAgain::Waits(_)));
-    w.ends(Fate::Skipped { reason: None }).await;
+    w.ends(EventState::Skipped { reason: None }).await;
     let before = w.again("poison", "anew", key("a")).await.unwrap();
     assert_eq!((before, w.waiting().await), (SentAgain::Before(id("poison")), 0));
     assert_eq!(w.again("other", "anew", key("b")).await.unwrap(), SentAgain::Conflict);
@@ -147,16 +147,16 @@ pub async fn a_waiting_event_is_taken_back_and_a_taken_one_is_not(b: Backend) {
     w.event(w.ada, service("c")).await;
     w.b.registry.cancel_event(w.ada, id("c")).await.unwrap();
     assert_eq!(w.due(1_000).await, [w.ada], "an open cycle is due by itself");
-    let waking = w.wake(w.ada).await;
-    assert_eq!(waking.waiting.iter().map(|w| w.event.id.0.as_str()).collect::<Vec<_>>(), ["b"]);
+    let activation = w.wake(w.ada).await;
+    assert_eq!(activation.waiting.iter().map(|w| w.event.id.0.as_str()).collect::<Vec<_>>(), ["b"]);
     w.event(w.bob, service("alone")).await;
     w.b.registry.cancel_event(w.bob, id("alone")).await.unwrap();
     assert_eq!(w.due(1_000).await, [w.ada], "nothing waits for the other one");
     // Whoever read it while it waited opens on an outdated inbox.
     w.event(w.bob, service("late")).await;
-    let waking = w.wake(w.bob).await;
+    let activation = w.wake(w.bob).await;
     w.b.registry.cancel_event(w.bob, id("late")).await.unwrap();
-    let living = super::world::Living::about_to_open(w.bob, &waking);
+    let living = super::world::Living::about_to_open(w.bob, &activation);
     let open = living.changes(CommitKind::Open);
     assert_eq!(w.commit(living.lease, open).await, agent::changes::CommitOutcome::Lost);
 }
@@ -173,17 +173,17 @@ pub async fn what_waits_for_an_agent_that_retires_is_taken_back(b: Backend) {
         w.accept(message).await;
     }
     w.b.registry.set_standing(w.ada, Standing::Retired, at(50)).await.unwrap();
-    let told = Fate::Canceled { reason: Some("the agent is retired".into()) };
+    let told = EventState::Canceled { reason: Some("the agent is retired".into()) };
     let rows = async || w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
-    let taken_back: Vec<bool> = rows().await.iter().rev().map(|row| row.fate == told).collect();
+    let taken_back: Vec<bool> = rows().await.iter().rev().map(|row| row.state == told).collect();
     assert_eq!(taken_back, [&[false][..], &[true; 10]].concat());
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.waiting, card.held), (1, 0));
     let mut end = living.canceled();
-    end.settle = living.settled(&Fate::Canceled { reason: None });
+    end.settle = living.settled(&EventState::Canceled { reason: None });
     living.done(&w, end).await;
     assert_eq!((w.waiting().await, w.due(99_000).await), (0, vec![]));
-    assert!(rows().await.iter().all(|row| matches!(row.fate, Fate::Canceled { .. })));
+    assert!(rows().await.iter().all(|row| matches!(row.state, EventState::Canceled { .. })));
 }
 
 /// From waiting to the answer: taken by a cycle, shown at a step, addressed or only read.
@@ -194,35 +194,41 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     w.accept(asked).await;
     w.accept(aside).await;
     let row = async |event: &EventId| w.b.reader.event(w.ada, event.clone()).await.unwrap().unwrap();
-    assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Waiting, None));
-    let waking = w.wake(w.ada).await;
-    let mut living = super::world::Living::about_to_open(w.ada, &waking);
+    assert_eq!((row(&first).await.progress, row(&first).await.cycle), (EventProgress::Waiting, None));
+    let activation = w.wake(w.ada).await;
+    let mut living = super::world::Living::about_to_open(w.ada, &activation);
     let opening = living.changes(CommitKind::Open);
-    let told = |echo: agent::changes::Echo| -> Vec<(EventId, Stage, Option<u32>)> {
-        echo.stages.into_iter().map(|staged| (staged.event, staged.stage, staged.step)).collect()
+    let told = |echo: agent::changes::Notifications| -> Vec<(EventId, EventProgress, Option<u32>)> {
+        echo.stages.into_iter().map(|staged| (staged.event, staged.progress, staged.step)).collect()
     };
-    let both = |stage, step| vec![(first.clone(), stage, step), (second.clone(), stage, step)];
-    assert_eq!(told(living.done(&w, opening).await.1), both(Stage::Taken, None));
+    let both = |progress, step| vec![(first.clone(), progress, step), (second.clone(), progress, step)];
+    assert_eq!(told(living.done(&w, opening).await.1), both(EventProgress::Taken, None));
     let cycle = living.open.id;
-    assert_eq!((row(&first).await.stage, row(&first).await.cycle), (Stage::Taken, Some(cycle)));
+    assert_eq!((row(&first).await.progress, row(&first).await.cycle), (EventProgress::Taken, Some(cycle)));
     assert_eq!(
         (row(&first).await.ordinal, row(&first).await.step),
         (Some(1), Some(0)),
         "as its run will have it"
     );
     let decision = living.decision();
-    assert_eq!(told(living.done(&w, decision).await.1), both(Stage::Shown, Some(0)));
+    assert_eq!(told(living.done(&w, decision).await.1), both(EventProgress::Shown, Some(0)));
     let shown = row(&first).await;
-    assert_eq!((shown.stage, shown.cycle, shown.ordinal), (Stage::Shown, Some(cycle), Some(1)));
+    assert_eq!((shown.progress, shown.cycle, shown.ordinal), (EventProgress::Shown, Some(cycle), Some(1)));
     let mut answer = living.changes(CommitKind::Decide);
     answer.inward.says = vec![living.says(0, w.team, "this")];
     answer.calls = vec![living.call(0)];
-    let addressed = vec![(first.clone(), Stage::Addressed, Some(0))];
+    let addressed = vec![(first.clone(), EventProgress::Addressed, Some(0))];
     assert_eq!(told(living.done(&w, answer).await.1), addressed);
-    assert_eq!((row(&first).await.stage, row(&second).await.stage), (Stage::Addressed, Stage::Shown));
+    assert_eq!(
+        (row(&first).await.progress, row(&second).await.progress),
+        (EventProgress::Addressed, EventProgress::Shown)
+    );
     let closing = living.closing();
-    assert_eq!(told(living.done(&w, closing).await.1), [(second.clone(), Stage::Read, Some(0))]);
-    assert_eq!((row(&first).await.stage, row(&second).await.stage), (Stage::Addressed, Stage::Read));
+    assert_eq!(told(living.done(&w, closing).await.1), [(second.clone(), EventProgress::Read, Some(0))]);
+    assert_eq!(
+        (row(&first).await.progress, row(&second).await.progress),
+        (EventProgress::Addressed, EventProgress::Read)
+    );
     // What was said before an event was seen does not answer it.
     w.say(w.team, "and then?").await;
     let mut living = w.open(w.ada).await;
@@ -232,15 +238,15 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     early.open = Some(agent::life::OpenCycle { lived: true, step: 1, ..living.open.clone() });
     living.done(&w, early).await;
     let mut later = living.changes(CommitKind::Decide);
-    later.settle = living.settled(&Fate::Lived { cycle: living.open.id, step: 1 });
+    later.settle = living.settled(&EventState::Processed { cycle: living.open.id, step: 1 });
     later.open.as_mut().unwrap().listed.clone_from(&living.open.taken);
     living.done(&w, later).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
-    assert_eq!((rows[0].stage, rows[0].ordinal), (Stage::Shown, Some(2)));
+    assert_eq!((rows[0].progress, rows[0].ordinal), (EventProgress::Shown, Some(2)));
     // What its agent names as dealt with is addressed, wherever it came from, and nothing of another cycle.
     let mut named = living.changes(CommitKind::Settle);
     named.addressed = [rows[0].seq, rows[1].seq, 999].map(agent::changes::Named::Seq).to_vec();
     living.done(&w, named).await;
     let rows = w.b.reader.inbox(w.ada, None, everything()).await.unwrap().items;
-    assert_eq!((rows[0].stage, rows[1].stage), (Stage::Addressed, Stage::Read));
+    assert_eq!((rows[0].progress, rows[1].progress), (EventProgress::Addressed, EventProgress::Read));
 }

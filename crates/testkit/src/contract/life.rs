@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{EntryKind, View};
-use agent::event::{Cause, Envelope, EventData, Fate, Trust};
+use agent::event::{Cause, Envelope, EventData, EventState, Trust};
 use agent::id::{CycleId, EventId, PlanId, RootId};
 use agent::life::{Layer, Plan, RestReason, Resting, Schedule, Standing, Window};
 use agent::port::Accepted;
@@ -26,10 +26,10 @@ pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
     let closing = living.closing();
     let (_, echo) = living.done(&w, closing).await;
     assert_eq!(echo.wake, []);
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.life.epoch, waking.life.commit_n, waking.life.head_seq), (1, 3, 2));
-    assert_eq!((waking.life.cycles, waking.life.open.is_none()), (1, true));
-    let Window::Loaded(entries) = waking.window else { panic!("wanted the entries") };
+    let activation = w.wake(w.ada).await;
+    assert_eq!((activation.life.epoch, activation.life.commit_n, activation.life.head_seq), (1, 3, 2));
+    assert_eq!((activation.life.cycles, activation.life.open.is_none()), (1, true));
+    let Window::Loaded(entries) = activation.window else { panic!("wanted the entries") };
     let kinds: Vec<_> = entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Assistant]);
     assert_eq!(entries[0].message.text(), "inbox");
@@ -40,7 +40,7 @@ pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
         w.b.reader.commits(w.ada, 0, 10).await.unwrap().into_iter().map(|row| (row.n, row.kind)).collect();
     assert_eq!(kinds, [(1, CommitKind::Open), (2, CommitKind::Decide), (3, CommitKind::Close)]);
     let inbox = w.b.reader.inbox(w.ada, None, everything()).await.unwrap();
-    assert_eq!(inbox.items[0].fate, Fate::Lived { cycle: living.open.id, step: 0 });
+    assert_eq!(inbox.items[0].state, EventState::Processed { cycle: living.open.id, step: 0 });
     assert_eq!(w.due(10_000).await, []);
 }
 
@@ -51,17 +51,20 @@ pub async fn opening_appends_nothing_and_counts_only_what_it_says(b: Backend) {
     let before = w.dump(w.ada).await;
     w.open(w.ada).await;
     assert_eq!(w.dump(w.ada).await, before);
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.life.epoch, waking.waiting.len(), waking.life.open.is_some()), (1, 1, true));
-    assert_eq!((waking.waiting[0].attempts, waking.waiting[0].deaths), (0, 0));
+    let activation = w.wake(w.ada).await;
+    assert_eq!(
+        (activation.life.epoch, activation.waiting.len(), activation.life.open.is_some()),
+        (1, 1, true)
+    );
+    assert_eq!((activation.waiting[0].attempts, activation.waiting[0].deaths), (0, 0));
     for (attempts, deaths) in [(0, 1), (1, 1), (1, 2)] {
-        let waking = w.wake(w.ada).await;
-        let mut heir = Living::about_to_open(w.ada, &waking);
+        let activation = w.wake(w.ada).await;
+        let mut heir = Living::about_to_open(w.ada, &activation);
         let mut open = heir.changes(CommitKind::Open);
-        open.tried = vec![Tried { seq: waking.waiting[0].seq, attempts, deaths }];
+        open.tried = vec![Tried { seq: activation.waiting[0].seq, attempts, deaths }];
         heir.done(&w, open).await;
-        let waking = w.wake(w.ada).await;
-        assert_eq!((waking.waiting[0].attempts, waking.waiting[0].deaths), (attempts, deaths));
+        let activation = w.wake(w.ada).await;
+        assert_eq!((activation.waiting[0].attempts, activation.waiting[0].deaths), (attempts, deaths));
     }
 }
 
@@ -74,14 +77,14 @@ pub async fn events_given_back_have_failed_once_more_only_where_they_are_to_blam
         let mut back = living.changes(CommitKind::Close);
         back.open = None;
         back.blame = blame;
-        back.settle = living.settled(&Fate::Waiting);
+        back.settle = living.settled(&EventState::Waiting);
         back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Backoff) });
         let (_, echo) = living.done(&w, back).await;
-        assert_eq!(echo.wake, [agent::port::Waken { agent: w.ada, at: at(900), urgent: false }]);
+        assert_eq!(echo.wake, [agent::port::Wakeup { agent: w.ada, at: at(900), urgent: false }]);
         assert_eq!(w.due(899).await, []);
         assert_eq!(w.due(900).await, [w.ada]);
-        let waking = w.wake(w.ada).await;
-        assert_eq!((waking.waiting[0].attempts, waking.life.not_before), (attempts, Some(at(900))));
+        let activation = w.wake(w.ada).await;
+        assert_eq!((activation.waiting[0].attempts, activation.life.not_before), (attempts, Some(at(900))));
         let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
         assert_eq!((card.waiting, card.rest_reason), (1, Some(RestReason::Backoff)));
         assert_eq!(w.b.store.wake(w.ada, at(899), None).await.unwrap().unwrap().waiting, []);
@@ -97,8 +100,8 @@ pub async fn once_the_first_of_what_waits_is_due_all_of_it_is_in_the_order_in_wh
         w.event(w.ada, event).await;
     }
     let seqs = async |now| {
-        let waking = w.b.store.wake(w.ada, at(now), None).await.unwrap().unwrap();
-        waking.waiting.iter().map(|waiting| waiting.seq).collect::<Vec<_>>()
+        let activation = w.b.store.wake(w.ada, at(now), None).await.unwrap().unwrap();
+        activation.waiting.iter().map(|waiting| waiting.seq).collect::<Vec<_>>()
     };
     assert_eq!((seqs(19).await, seqs(20).await), (vec![], vec![1, 2, 3]));
 }
@@ -131,7 +134,7 @@ pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
     let mut living = w.open(w.ada).await;
     let mut back = living.changes(CommitKind::Close);
     back.open = None;
-    back.settle = living.settled(&Fate::Waiting);
+    back.settle = living.settled(&EventState::Waiting);
     back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Provider) });
     living.done(&w, back).await;
     let resting = |space, now| w.b.reader.resting(space, at(now));
@@ -149,7 +152,7 @@ pub async fn a_changed_config_ends_a_rest(b: Backend) {
         let mut living = w.open(w.ada).await;
         let mut back = living.changes(CommitKind::Close);
         back.open = None;
-        back.settle = living.settled(&Fate::Waiting);
+        back.settle = living.settled(&EventState::Waiting);
         back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(reason) });
         living.done(&w, back).await;
         w.b.registry.amend_agent(w.ada, Some("ADA".into()), None, at(20)).await.unwrap();
@@ -170,7 +173,7 @@ pub async fn an_event_is_lived_at_most_once(b: Backend) {
     let before = w.dump(w.ada).await;
     let mut again = living.changes(CommitKind::Decide);
     again.entries = vec![living.entry(1, EntryKind::Assistant, "again")];
-    again.settle = living.settled(&Fate::Lived { cycle: living.open.id, step: 1 });
+    again.settle = living.settled(&EventState::Processed { cycle: living.open.id, step: 1 });
     assert_eq!(w.commit(living.lease, again).await, CommitOutcome::Gone(living.open.taken.clone()));
     assert_eq!(w.dump(w.ada).await, before);
 }
@@ -182,11 +185,11 @@ pub async fn a_dead_event_is_never_due_again(b: Backend) {
     let mut living = w.open(w.ada).await;
     let mut close = living.changes(CommitKind::Close);
     close.open = None;
-    close.settle = living.settled(&Fate::Dead { reason: "garbage".into() });
+    close.settle = living.settled(&EventState::Dead { reason: "garbage".into() });
     living.done(&w, close).await;
     assert_eq!(w.due(100_000).await, []);
     let dead = w.b.reader.inbox(w.ada, Some("dead".into()), everything()).await.unwrap().items;
-    assert_eq!(dead[0].fate, Fate::Dead { reason: "garbage".into() });
+    assert_eq!(dead[0].state, EventState::Dead { reason: "garbage".into() });
     assert_eq!(w.b.reader.totals().await.unwrap().dead, 1);
     assert_eq!(w.event(w.ada, service("poison")).await, Accepted::Duplicate { message: None });
 }
@@ -205,7 +208,7 @@ pub async fn a_skip_leaves_log_runs_and_ordinals_as_they_were(b: Backend) {
     let mut living = w.open(w.ada).await;
     let mut skip = living.changes(CommitKind::Close);
     skip.open = None;
-    skip.settle = living.settled(&Fate::Skipped { reason: Some("not mine".into()) });
+    skip.settle = living.settled(&EventState::Skipped { reason: Some("not mine".into()) });
     skip.usage = Usage { input: Some(7), ..Usage::default() };
     skip.cost_micros = Some(3);
     living.done(&w, skip).await;
@@ -214,7 +217,7 @@ pub async fn a_skip_leaves_log_runs_and_ordinals_as_they_were(b: Backend) {
     assert_eq!((card.skips, card.cycles, card.usage.input), (1, 1, Some(17)));
     assert_eq!((card.cost_micros, card.unpriced), (Some(3), 1), "the run before has no price");
     let skipped = w.b.reader.inbox(w.ada, Some("skipped".into()), everything()).await.unwrap().items;
-    assert_eq!(skipped[0].fate, Fate::Skipped { reason: Some("not mine".into()) });
+    assert_eq!(skipped[0].state, EventState::Skipped { reason: Some("not mine".into()) });
 }
 
 /// Whoever lives it may have died; a rest of the whole agent is honoured whatever comes.
@@ -234,9 +237,9 @@ pub async fn an_open_cycle_is_due_until_it_rests_and_a_held_agent_is_not(b: Back
     assert_eq!(w.due(4_999).await, []);
     assert_eq!(w.b.store.next_due(at(1_000)).await.unwrap(), Some(at(5_000)));
     assert_eq!(w.due(5_000).await, [w.ada]);
-    let waking = w.wake(w.ada).await;
+    let activation = w.wake(w.ada).await;
     let mut open = living.changes(CommitKind::Open);
-    living.lease.epoch = waking.life.epoch + 1;
+    living.lease.epoch = activation.life.epoch + 1;
     open.at = at(5_000);
     living.done(&w, open).await;
     assert_eq!(w.wake(w.ada).await.life.not_before, None);
@@ -249,10 +252,10 @@ pub async fn a_suspended_agent_keeps_its_events_and_is_never_due(b: Backend) {
     w.b.registry.set_standing(w.ada, Standing::Suspended, at(20)).await.unwrap();
     let Accepted::Fresh { wake, .. } = w.say(w.family, "meanwhile").await else { panic!("wanted it") };
     assert_eq!((wake, w.due(100_000).await), (vec![], vec![]));
-    let waking = w.wake(w.ada).await;
+    let activation = w.wake(w.ada).await;
     let mut open = Changes::new(CommitKind::Open, CycleId(fresh()), 0, 0, at(30));
     open.open = None;
-    let lease = agent::life::Lease { agent: w.ada, epoch: waking.life.epoch + 1 };
+    let lease = agent::life::Lease { agent: w.ada, epoch: activation.life.epoch + 1 };
     assert_eq!(w.commit(lease, open).await, CommitOutcome::Lost);
     w.b.registry.set_standing(w.ada, Standing::Active, at(40)).await.unwrap();
     assert_eq!(w.due(40).await, [w.ada]);
@@ -410,9 +413,9 @@ pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
     let mut change = living.changes(CommitKind::View);
     change.view = Some(view.clone());
     living.done(&w, change).await;
-    let waking = w.wake(w.ada).await;
-    assert_eq!(waking.view, view);
-    let Window::Loaded(entries) = waking.window else { panic!("wanted the entries") };
+    let activation = w.wake(w.ada).await;
+    assert_eq!(activation.view, view);
+    let Window::Loaded(entries) = activation.window else { panic!("wanted the entries") };
     assert_eq!(entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 4]);
     let log = w.b.reader.entries(w.ada, 1, 2).await.unwrap();
     assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [2, 3]);
@@ -427,10 +430,10 @@ pub async fn layers_come_back_with_the_open_cycle(b: Backend) {
     let mut decision = living.asking(vec![living.outward(0, true)]);
     decision.layers = vec![layer.clone()];
     living.done(&w, decision).await;
-    let waking = w.wake(w.ada).await;
-    assert_eq!(waking.layers, [layer]);
-    assert_eq!(waking.calls, [living.outward(0, true)]);
-    assert_eq!(waking.life.open, Some(living.open.clone()));
+    let activation = w.wake(w.ada).await;
+    assert_eq!(activation.layers, [layer]);
+    assert_eq!(activation.calls, [living.outward(0, true)]);
+    assert_eq!(activation.life.open, Some(living.open.clone()));
 }
 
 /// Retired, it accepts nothing new and its history stays.

@@ -4,7 +4,7 @@
 use agent::call::{CallState, Outcome};
 use agent::changes::{CallChange, CommitKind, GoalChange, MemoryChange, PlanChange, Rest};
 use agent::entry::{Entry, EntryKind, View};
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::{GoalId, PlanId};
 use agent::life::{Goal, GoalStatus, Layer, OpenCycle, Plan, RestReason, Schedule};
 use agent::message::{ModelMessage, Part, Role};
@@ -45,9 +45,9 @@ pub async fn by_chance(b: Backend, choices: &[u8]) -> Backend {
         let value = format!("{choice} “{}”\n", "é🙂\u{1}\\".repeat(usize::from(choice % 5)));
         match choice % 8 {
             0 => {}
-            1 => ends(&w, &Fate::Skipped { reason: (choice % 3 > 0).then_some(value) }).await,
-            2 => ends(&w, &Fate::Dead { reason: value }).await,
-            3 => ends(&w, &Fate::Waiting).await,
+            1 => ends(&w, &EventState::Skipped { reason: (choice % 3 > 0).then_some(value) }).await,
+            2 => ends(&w, &EventState::Dead { reason: value }).await,
+            3 => ends(&w, &EventState::Waiting).await,
             4 => w.b.registry.cancel_event(w.ada, agent::id::EventId(format!("chance-{n}"))).await.unwrap(),
             5 => {
                 w.say(w.family, &value).await;
@@ -127,25 +127,25 @@ async fn speaks_and_rests(w: &World) {
 /// One event skipped, one dead, one given back, one taken back.
 async fn skips_and_dies(w: &World) {
     let fates = [
-        Fate::Skipped { reason: Some("not mine".into()) },
-        Fate::Dead { reason: "it broke the model".into() },
-        Fate::Waiting,
+        EventState::Skipped { reason: Some("not mine".into()) },
+        EventState::Dead { reason: "it broke the model".into() },
+        EventState::Waiting,
     ];
-    for (n, fate) in fates.into_iter().enumerate() {
+    for (n, state) in fates.into_iter().enumerate() {
         w.event(w.ada, service(&format!("other-{n}"))).await;
-        ends(w, &fate).await;
+        ends(w, &state).await;
     }
     w.event(w.ada, service("taken-back")).await;
     w.b.registry.cancel_event(w.ada, agent::id::EventId("taken-back".into())).await.unwrap();
 }
 
 /// A cycle without a decision, which ends so for all that was taken.
-async fn ends(w: &World, fate: &Fate) {
+async fn ends(w: &World, state: &EventState) {
     let mut living = w.open(w.ada).await;
     let mut close = living.changes(CommitKind::Close);
     close.open = None;
-    close.settle = living.settled(fate);
-    let reason = (*fate == Fate::Waiting).then_some(RestReason::Backoff);
+    close.settle = living.settled(state);
+    let reason = (*state == EventState::Waiting).then_some(RestReason::Backoff);
     close.rest = Some(Rest { not_before: reason.map(|_| at(900)), reason });
     living.done(w, close).await;
 }

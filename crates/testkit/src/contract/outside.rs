@@ -5,7 +5,7 @@ use agent::config::AgentConfig;
 use agent::event::{EventData, EventKind};
 use agent::id::{CallId, CycleId, EntityId, SpaceId};
 use agent::limits;
-use agent::port::{CallError, Finish, FinishedCall, Happening, NewHuman, PageRequest, Waken};
+use agent::port::{CallError, Finish, FinishedCall, Happening, NewHuman, PageRequest, Wakeup};
 
 use super::Backend;
 use super::world::{Living, World, at, everything, fresh, saying, world};
@@ -50,11 +50,11 @@ pub async fn an_awaited_answer_makes_its_agent_due(b: Backend) {
     assert_eq!(w.due(10_000).await, []);
     let finished = w.b.calls.finish(answer(&id, "yes")).await.unwrap();
     let Finish::Awaited(agent, echo) = finished else { panic!("wanted it awaited, got {finished:?}") };
-    assert_eq!((agent, echo.wake), (w.ada, vec![Waken { agent: w.ada, at: at(2_000), urgent: false }]));
+    assert_eq!((agent, echo.wake), (w.ada, vec![Wakeup { agent: w.ada, at: at(2_000), urgent: false }]));
     assert_eq!(w.due(2_000).await, [w.ada]);
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.calls[0].state, waking.waiting.len()), (CallState::Done, 0));
-    assert_eq!(waking.calls[0].outcome, Some(Outcome::ok("yes")));
+    let activation = w.wake(w.ada).await;
+    assert_eq!((activation.calls[0].state, activation.waiting.len()), (CallState::Done, 0));
+    assert_eq!(activation.calls[0].outcome, Some(Outcome::ok("yes")));
 }
 
 /// With the ledger as its dedupe, like any other.
@@ -66,7 +66,7 @@ pub async fn a_late_answer_becomes_an_event(b: Backend) {
     let Finish::Late(agent, echo) = w.b.calls.finish(answer(&id, "at last")).await.unwrap() else {
         panic!("wanted it late")
     };
-    assert_eq!((agent, echo.wake), (w.ada, vec![Waken { agent: w.ada, at: at(2_000), urgent: false }]));
+    assert_eq!((agent, echo.wake), (w.ada, vec![Wakeup { agent: w.ada, at: at(2_000), urgent: false }]));
     assert_eq!(w.b.calls.finish(answer(&id, "again")).await.unwrap(), Finish::Already);
     let waiting = w.b.store.wake(w.ada, at(2_000), None).await.unwrap().unwrap().waiting;
     assert_eq!((waiting.len(), waiting[0].event.kind), (1, EventKind::ToolResult));
@@ -177,7 +177,7 @@ pub async fn pages_lead_through_everything_once(b: Backend) {
     let rest = w.b.reader.inbox(w.ada, None, page(newest.next.clone())).await.unwrap();
     let previews: Vec<_> = newest.items.iter().chain(&rest.items).map(|row| row.preview.as_str()).collect();
     assert_eq!(previews, ["4", "3", "2", "1"]);
-    assert_eq!(w.b.reader.inbox(w.ada, Some("lived".into()), page(None)).await.unwrap().items, []);
+    assert_eq!(w.b.reader.inbox(w.ada, Some("processed".into()), page(None)).await.unwrap().items, []);
     let seqs = |messages: Vec<agent::space::Message>| -> Vec<u64> {
         messages.iter().map(|message| message.seq).collect()
     };

@@ -124,8 +124,8 @@ pub async fn an_amendment_makes_a_revision_only_where_something_changes(b: Backe
     let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
     assert_eq!((card.config_rev, card.config.limits.max_steps), (2, 3));
     assert_eq!(card.entity.display_name, "Ada L.");
-    let waking = w.wake(w.ada).await;
-    assert_eq!((waking.config_rev, waking.config.limits.max_steps), (1, limits::MAX_STEPS));
+    let activation = w.wake(w.ada).await;
+    assert_eq!((activation.config_rev, activation.config.limits.max_steps), (1, limits::MAX_STEPS));
     assert_eq!(w.wake(w.bob).await.facts.space(w.team).unwrap().members[1].entity.display_name, "Ada L.");
 }
 

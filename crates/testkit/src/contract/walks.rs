@@ -5,9 +5,9 @@ use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest, Settlement, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
-use agent::event::{Fate, Trust};
+use agent::event::{EventState, Trust};
 use agent::id::{AgentId, CallId, CycleId, EventId, RootId};
-use agent::life::{Lease, OpenCycle, Waking};
+use agent::life::{Activation, Lease, OpenCycle};
 use agent::message::ModelMessage;
 use agent::port::{Accept, Accepted};
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::Backend;
 use super::world::{self, at, role_of, service};
 use crate::protocol::explore::explore;
-use crate::protocol::model::{Action, World};
+use crate::protocol::model::{Action, ProtocolState};
 use crate::protocol::promises::at_rest;
 use crate::protocol::stored::{self, Call, Commit, Flaw, IDEMPOTENT, Kind, Rows, Told, UNSAFE};
 
@@ -28,7 +28,7 @@ const STEPS: usize = 40;
 pub async fn random_walks_of_the_protocol_are_walked_alike(b: Backend) {
     let mut lost = 0;
     for seed in 0..WALKS {
-        let mut walk = Walk::new(&b, seed, World::new(2, 2, 2).taking_back(1), Flaw::Sound).await;
+        let mut walk = Walk::new(&b, seed, ProtocolState::new(2, 2, 2).taking_back(1), Flaw::Sound).await;
         let mut dice = seed;
         for step in 0.. {
             let mut may = walk.model.actions(Flaw::Sound);
@@ -52,7 +52,7 @@ pub async fn random_walks_of_the_protocol_are_walked_alike(b: Backend) {
 pub async fn the_ways_on_which_a_flaw_breaks_a_promise_are_not_walked(b: Backend) {
     let flaws = [Flaw::DrainFirst, Flaw::NoEpoch, Flaw::NoDedup, Flaw::OpeningsAlike];
     for (seed, flaw) in (1_000..).zip(flaws) {
-        let world = World::new(1, 1, 0);
+        let world = ProtocolState::new(1, 1, 0);
         let (_, way) = explore(world, flaw).broken.expect("the flaw shows");
         let mut walk = Walk::new(&b, seed, world, flaw).await;
         let mut parted = None;
@@ -81,14 +81,14 @@ struct Walk<'a> {
     agent: AgentId,
     seed: u64,
     flaw: Flaw,
-    model: World,
+    model: ProtocolState,
     way: Vec<Action>,
     /// Whether a node was told that it is out of date.
     lost: bool,
 }
 
 impl<'a> Walk<'a> {
-    async fn new(b: &'a Backend, seed: u64, model: World, flaw: Flaw) -> Self {
+    async fn new(b: &'a Backend, seed: u64, model: ProtocolState, flaw: Flaw) -> Self {
         let agent = world::agent(b, &format!("walk-{seed}"), AgentConfig::default()).await;
         Self { b, agent, seed, flaw, model, way: Vec::new(), lost: false }
     }
@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    async fn take_back(&self, before: &World, place: usize) -> Told {
+    async fn take_back(&self, before: &ProtocolState, place: usize) -> Told {
         let event = before.stored.rows[place].unwrap().event;
         self.b.registry.cancel_event(self.agent, EventId(name(event))).await.unwrap();
         Told::Nothing
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The commit as the port takes it.
-    fn changes(&self, commit: &Commit, before: &World) -> Changes {
+    fn changes(&self, commit: &Commit, before: &ProtocolState) -> Changes {
         let (cycle, step) = (self.cycle(commit.cycle), u32::from(commit.step));
         let mut changes = Changes::new(kind(commit.kind), cycle, step, commit.expect.into(), at(1_000));
         changes.open = commit.open.map(|open| self.open(open));
@@ -172,17 +172,17 @@ impl<'a> Walk<'a> {
         let entries = commit.entries.into_iter().flatten();
         changes.entries =
             (head + 1..).zip(entries).map(|(seq, entry)| said(seq, cycle, step, entry)).collect();
-        if let Some((rows, fate)) = commit.settle {
-            let fate = match fate {
-                stored::Fate::Waiting => Fate::Waiting,
-                stored::Fate::Canceled => Fate::Canceled { reason: None },
-                stored::Fate::Lived => Fate::Lived { cycle, step },
-                stored::Fate::Skipped => Fate::Skipped { reason: None },
-                stored::Fate::Dead => Fate::Dead { reason: "failed too often".into() },
+        if let Some((rows, state)) = commit.settle {
+            let state = match state {
+                stored::RowState::Waiting => EventState::Waiting,
+                stored::RowState::Canceled => EventState::Canceled { reason: None },
+                stored::RowState::Lived => EventState::Processed { cycle, step },
+                stored::RowState::Skipped => EventState::Skipped { reason: None },
+                stored::RowState::Dead => EventState::Dead { reason: "failed too often".into() },
             };
             changes.settle =
-                seqs(rows).into_iter().map(|seq| Settlement { seq, fate: fate.clone() }).collect();
-            changes.blame = fate == Fate::Waiting;
+                seqs(rows).into_iter().map(|seq| Settlement { seq, state: state.clone() }).collect();
+            changes.blame = state == EventState::Waiting;
         }
         for (index, call) in
             commit.calls.iter().enumerate().filter_map(|(index, call)| Some((index, (*call)?)))
@@ -230,24 +230,24 @@ impl<'a> Walk<'a> {
 
     /// All that stands in the one stands in the other.
     async fn compare(&self) -> Result<(), String> {
-        let waking = self.b.store.wake(self.agent, at(1_000), None).await.unwrap().unwrap();
+        let activation = self.b.store.wake(self.agent, at(1_000), None).await.unwrap().unwrap();
         let stored = &self.model.stored;
         let alike = |what: &str, wanted: String, got: String| match wanted == got {
             true => Ok(()),
             false => Err(format!("{what}: wanted {wanted}, the store has {got}")),
         };
         let counts = (u64::from(stored.epoch), u64::from(stored.n), stored.log().count() as u64);
-        let got = (waking.life.epoch, waking.life.commit_n, waking.life.head_seq);
+        let got = (activation.life.epoch, activation.life.commit_n, activation.life.head_seq);
         alike("epoch, commits, log", format!("{counts:?}"), format!("{got:?}"))?;
         let open = stored.open.map(|open| self.open(open));
-        alike("open cycle", format!("{open:?}"), format!("{:?}", waking.life.open))?;
+        alike("open cycle", format!("{open:?}"), format!("{:?}", activation.life.open))?;
         let rows =
             stored.rows.iter().enumerate().filter_map(|(place, row)| Some((place as u64 + 1, (*row)?)));
         let waits = |(seq, row): (u64, stored::Row)| {
-            (row.fate == stored::Fate::Waiting).then(|| (seq, row.attempts.into(), row.deaths.into()))
+            (row.state == stored::RowState::Waiting).then(|| (seq, row.attempts.into(), row.deaths.into()))
         };
         let waiting: Vec<(u64, u32, u32)> = rows.filter_map(waits).collect();
-        let got = waking.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts, waiting.deaths));
+        let got = activation.waiting.iter().map(|waiting| (waiting.seq, waiting.attempts, waiting.deaths));
         let got: Vec<(u64, u32, u32)> = got.collect();
         alike("what waits", format!("{waiting:?}"), format!("{got:?}"))?;
         let calls: Vec<_> = stored
@@ -256,12 +256,12 @@ impl<'a> Walk<'a> {
             .filter(|open| open.lived && open.step == 0)
             .flat_map(|_| stored.calls)
             .collect();
-        alike("calls", format!("{calls:?}"), format!("{:?}", states(&waking)))?;
+        alike("calls", format!("{calls:?}"), format!("{:?}", states(&activation)))?;
         for row in stored.rows() {
             let event = self.b.reader.event(self.agent, EventId(name(row.event))).await.unwrap();
-            let fate = event.map(|event| event.fate.as_str());
-            let wanted = format!("{:?}", row.fate).to_lowercase();
-            alike("an event's fate", wanted, fate.unwrap_or("unknown").to_owned())?;
+            let state = event.map(|event| event.state.as_str());
+            let wanted = format!("{:?}", row.state).to_lowercase();
+            alike("an event's state", wanted, state.unwrap_or("unknown").to_owned())?;
         }
         let log = self.b.reader.entries(self.agent, 0, 100).await.unwrap();
         let wanted: Vec<_> = stored.log().map(entry_kind).collect();
@@ -306,7 +306,7 @@ fn said(seq: u64, cycle: CycleId, step: u32, entry: stored::Entry) -> Entry {
 }
 
 /// What an opening counts. Of what has changed since it was read nothing is written anyway.
-fn tried(commit: &Commit, before: &World) -> Vec<Tried> {
+fn tried(commit: &Commit, before: &ProtocolState) -> Vec<Tried> {
     let places = commit.tried.iter().zip(before.stored.rows).enumerate();
     let tried = places.filter_map(|(place, (deaths, row))| {
         let (seq, attempts) = (place as u64 + 1, row?.attempts.into());
@@ -321,13 +321,13 @@ fn seqs(rows: Rows) -> Vec<u64> {
 }
 
 /// How the rows of the open cycle's calls stand, in the protocol's words.
-fn states(waking: &Waking) -> Vec<Call> {
+fn states(activation: &Activation) -> Vec<Call> {
     let state = |row: &CallRow| match (row.state, row.outcome.as_ref().map(|outcome| outcome.status)) {
         (CallState::Planned, _) => Call::Planned,
         (CallState::Started, _) => Call::Started,
         (_, Some(OutcomeStatus::Unknown)) => Call::Unknown,
         _ => Call::Answered,
     };
-    let lived = waking.life.open.as_ref().is_some_and(|open| open.lived);
-    waking.calls.iter().filter(|_| lived).map(state).collect()
+    let lived = activation.life.open.as_ref().is_some_and(|open| open.lived);
+    activation.calls.iter().filter(|_| lived).map(state).collect()
 }

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News, Rest, Settlement};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, News, Notifications, Rest, Settlement};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
-use agent::event::{Event, Fate, Trust};
+use agent::event::{Event, EventState, Trust};
 use agent::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
-use agent::life::{Facts, Lease, OpenCycle, Waking};
+use agent::life::{Activation, Facts, Lease, OpenCycle};
 use agent::message::{ModelMessage, Role};
 use agent::port::{Accept, Accepted, NewAgent, NewHuman, NewSpace, PageRequest};
 use agent::run::{Ending, Run, Usage};
@@ -107,7 +107,7 @@ impl World {
         self.b.store.accept(Accept::Event(agent, event), None).await.unwrap()
     }
 
-    pub(super) async fn wake(&self, agent: AgentId) -> Waking {
+    pub(super) async fn wake(&self, agent: AgentId) -> Activation {
         self.b.store.wake(agent, at(1_000), None).await.unwrap().expect("the agent lives in this world")
     }
 
@@ -119,7 +119,7 @@ impl World {
     /// The state of one accepted event, by name.
     pub(super) async fn state(&self, agent: AgentId, id: &str) -> &'static str {
         let row = self.b.reader.event(agent, EventId(id.into())).await.unwrap();
-        row.map_or("unknown", |row| row.fate.as_str())
+        row.map_or("unknown", |row| row.state.as_str())
     }
 
     /// Everything durable about an agent's log and receipts, as text.
@@ -133,8 +133,8 @@ impl World {
 
     /// Wakes the agent and opens a cycle over all that waits.
     pub(super) async fn open(&self, agent: AgentId) -> Living {
-        let waking = self.wake(agent).await;
-        let mut living = Living::about_to_open(agent, &waking);
+        let activation = self.wake(agent).await;
+        let mut living = Living::about_to_open(agent, &activation);
         let changes = living.changes(CommitKind::Open);
         living.done(self, changes).await;
         living
@@ -183,16 +183,16 @@ pub(super) struct Living {
 impl Living {
     /// A cycle over all that waits, which is not opened yet. One that was left open with nothing lived is
     /// the same cycle.
-    pub(super) fn about_to_open(agent: AgentId, waking: &Waking) -> Self {
-        let mut open = fresh_cycle(waking.waiting.iter().map(|waiting| waiting.seq).collect());
-        open.id = waking.life.open.as_ref().map_or(open.id, |left| left.id);
+    pub(super) fn about_to_open(agent: AgentId, activation: &Activation) -> Self {
+        let mut open = fresh_cycle(activation.waiting.iter().map(|waiting| waiting.seq).collect());
+        open.id = activation.life.open.as_ref().map_or(open.id, |left| left.id);
         open.requesters =
-            waking.waiting.iter().map(|waiting| agent::delivery::requester(&waiting.event)).collect();
+            activation.waiting.iter().map(|waiting| agent::delivery::requester(&waiting.event)).collect();
         Self {
-            lease: Lease { agent, epoch: waking.life.epoch + 1 },
-            n: waking.life.commit_n,
-            head: waking.life.head_seq,
-            cycles: waking.life.cycles,
+            lease: Lease { agent, epoch: activation.life.epoch + 1 },
+            n: activation.life.commit_n,
+            head: activation.life.head_seq,
+            cycles: activation.life.cycles,
             open,
         }
     }
@@ -222,7 +222,7 @@ impl Living {
         let mut changes = self.changes(CommitKind::Decide);
         changes.entries =
             vec![self.entry(1, EntryKind::Inbox, "inbox"), self.entry(2, EntryKind::Assistant, "thought")];
-        changes.settle = self.settled(&Fate::Lived { cycle: self.open.id, step: 0 });
+        changes.settle = self.settled(&EventState::Processed { cycle: self.open.id, step: 0 });
         let listed = self.open.taken.clone();
         changes.open = Some(OpenCycle { lived: true, step: 1, listed, ..self.open.clone() });
         changes
@@ -234,8 +234,8 @@ impl Living {
         Changes { calls, open, ..self.decision() }
     }
 
-    pub(super) fn settled(&self, fate: &Fate) -> Vec<Settlement> {
-        self.open.taken.iter().map(|seq| Settlement { seq: *seq, fate: fate.clone() }).collect()
+    pub(super) fn settled(&self, state: &EventState) -> Vec<Settlement> {
+        self.open.taken.iter().map(|seq| Settlement { seq: *seq, state: state.clone() }).collect()
     }
 
     /// The end of the cycle, with its receipt.
@@ -274,7 +274,7 @@ impl Living {
             cost_micros: None,
             model: "test/model".into(),
             config_rev: 1,
-            ending: Ending::Rested,
+            ending: Ending::Completed,
             reason: None,
             summary: None,
         }
@@ -323,7 +323,7 @@ impl Living {
     }
 
     /// Commits, which must succeed, and goes on from there.
-    pub(super) async fn done(&mut self, world: &World, changes: Changes) -> (Glance, Echo) {
+    pub(super) async fn done(&mut self, world: &World, changes: Changes) -> (Glance, Notifications) {
         let (open, entries) = (changes.open.clone(), changes.entries.len() as u64);
         match world.b.store.commit(self.lease, changes).await.unwrap() {
             (CommitOutcome::Committed { n, glance }, echo) => {

@@ -1,10 +1,10 @@
 //! What is the same in two worlds, so that only one of them need be explored.
 
-use super::model::World;
+use super::model::ProtocolState;
 use super::node::Node;
 use super::stored::{Call, Entry, Flaw, IDEMPOTENT, LOG, Open};
 
-impl World {
+impl ProtocolState {
     /// The same but for what no step depends on: numbers that only count, who of the nodes is which, what a
     /// node that is out of date would have committed, and the order of what is long over. Worlds that are
     /// alike in this go on alike; only where nothing is left out of the protocol.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::model::{Action, World};
+use super::model::{Action, ProtocolState};
 use super::promises::{Promise, at_rest, broken};
 use super::stored::Flaw;
 
@@ -25,15 +25,15 @@ pub(crate) struct Explored {
 
 /// Every state that was found, in the order in which it was.
 struct Found {
-    worlds: Vec<World>,
-    places: HashMap<World, u32>,
+    worlds: Vec<ProtocolState>,
+    places: HashMap<ProtocolState, u32>,
     /// From where, and by what.
     came: Vec<(u32, Option<Action>)>,
 }
 
 impl Found {
     /// The place of a state, and whether it is new.
-    fn place(&mut self, world: World, flaw: Flaw, from: u32, by: Option<Action>) -> (u32, bool) {
+    fn place(&mut self, world: ProtocolState, flaw: Flaw, from: u32, by: Option<Action>) -> (u32, bool) {
         match self.places.entry(if flaw == Flaw::Sound { world.alike() } else { world }) {
             Entry::Occupied(known) => (*known.get(), false),
             Entry::Vacant(free) => {
@@ -59,7 +59,7 @@ impl Found {
 }
 
 /// Explores all that can come of `start`.
-pub(crate) fn explore(start: World, flaw: Flaw) -> Explored {
+pub(crate) fn explore(start: ProtocolState, flaw: Flaw) -> Explored {
     let mut found = Found { worlds: Vec::new(), places: HashMap::new(), came: Vec::new() };
     found.place(start, flaw, 0, None);
     let (mut next, mut steps) = (0, 0);
@@ -118,13 +118,13 @@ mod tests {
 
     /// What the flaw breaks first, in a world in which so much goes wrong.
     fn first_broken(flaw: Flaw, crashes: u8, takeovers: u8) -> Promise {
-        let world = World::new(crashes, takeovers, 0);
+        let world = ProtocolState::new(crashes, takeovers, 0);
         let (promise, way) = explore(world, flaw).broken.expect("the flaw shows");
         println!("{flaw:?} breaks {promise:?} by {way:?}");
         promise
     }
 
-    fn sound(world: World, floor: usize) {
+    fn sound(world: ProtocolState, floor: usize) {
         let Explored { states, steps, at_rest, broken } = explore(world, Flaw::Sound);
         println!("{states} states, {steps} steps, {at_rest} states at rest");
         assert_eq!(broken, None);
@@ -133,17 +133,17 @@ mod tests {
 
     #[test]
     fn two_crashes_and_a_takeover_break_no_promise() {
-        sound(World::new(2, 1, 0), 90_000);
+        sound(ProtocolState::new(2, 1, 0), 90_000);
     }
 
     #[test]
     fn an_answer_that_is_lost_and_a_takeover_break_no_promise() {
-        sound(World::new(0, 1, 1), 40_000);
+        sound(ProtocolState::new(0, 1, 1), 40_000);
     }
 
     #[test]
     fn an_event_that_is_taken_back_a_crash_and_a_takeover_break_no_promise() {
-        sound(World::new(1, 1, 0).taking_back(1), 40_000);
+        sound(ProtocolState::new(1, 1, 0).taking_back(1), 40_000);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! This module must not know what is promised.
 
 use super::node::{Doing, Node};
-use super::stored::{Commit, Fate, Flaw, ROWS, Row, Stored, Told, UNSAFE};
+use super::stored::{Commit, Flaw, ROWS, Row, RowState, Stored, Told, UNSAFE};
 
 /// Deliveries of each event, all in all.
 const SENDS: [u8; 2] = [2, 1];
@@ -27,7 +27,7 @@ pub(crate) enum Action {
 
 /// The whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct World {
+pub(crate) struct ProtocolState {
     pub(crate) stored: Stored,
     pub(crate) nodes: [Node; 2],
     /// How often each call was made.
@@ -40,7 +40,7 @@ pub(crate) struct World {
     taken_back: u8,
 }
 
-impl World {
+impl ProtocolState {
     /// A world in which so much may go wrong.
     pub(crate) fn new(crashes: u8, takeovers: u8, lost: u8) -> Self {
         Self { crashes, takeovers, lost, ..Self::default() }
@@ -56,7 +56,7 @@ impl World {
         let mut actions = Vec::with_capacity(8);
         let events = (0..2).filter(|event: &u8| self.sent[usize::from(*event)] < SENDS[usize::from(*event)]);
         actions.extend(events.map(Action::Accept));
-        let free = self.stored.those(|row| row.fate == Fate::Waiting && !row.taken);
+        let free = self.stored.those(|row| row.state == RowState::Waiting && !row.taken);
         let free = (0..ROWS).filter(|place| self.taken_back > 0 && free & 1 << place != 0);
         actions.extend(free.map(Action::TakeBack));
         for (node, me) in self.nodes.iter().enumerate() {
@@ -114,7 +114,7 @@ impl World {
             }
             Action::TakeBack(place) => {
                 world.taken_back -= 1;
-                world.stored.each(1 << place, |row| row.fate = Fate::Canceled);
+                world.stored.each(1 << place, |row| row.state = RowState::Canceled);
                 Told::Nothing
             }
         };

@@ -3,7 +3,8 @@
 //! This module must not know what the store makes of a commit.
 
 use super::stored::{
-    ASKS, ATTEMPTS, Call, Commit, Entry, Fate, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, Rows, Stored, UNSAFE,
+    ASKS, ATTEMPTS, Call, Commit, Entry, Flaw, IDEMPOTENT, Kind, Open, ROWS, Row, RowState, Rows, Stored,
+    UNSAFE,
 };
 
 /// One who may live the agent.
@@ -168,14 +169,14 @@ impl Node {
             Doing::Open => {
                 (changes.kind, changes.open, changes.tried) = (Kind::Open, Some(open), self.tried);
             }
-            Doing::Bury => changes.settle = Some((self.worn, Fate::Dead)),
-            Doing::Skip => changes.settle = Some((open.taken, Fate::Skipped)),
-            Doing::Fail => changes.settle = Some((open.taken, Fate::Waiting)),
+            Doing::Bury => changes.settle = Some((self.worn, RowState::Dead)),
+            Doing::Skip => changes.settle = Some((open.taken, RowState::Skipped)),
+            Doing::Fail => changes.settle = Some((open.taken, RowState::Waiting)),
             Doing::Decide => {
                 let said = if self.asks { Entry::Calling } else { Entry::Assistant };
                 changes.kind = Kind::Decide;
                 changes.entries = [Some(Entry::Inbox(open.taken)), Some(said)];
-                changes.settle = Some((open.taken, Fate::Lived));
+                changes.settle = Some((open.taken, RowState::Lived));
                 changes.calls = [self.asks.then_some(Call::Planned); 2];
                 changes.open = self.asks.then_some(Open { lived: true, deaths: 0, ..open });
             }
@@ -203,7 +204,7 @@ impl Node {
                 let shown = (doing == Doing::FinishShowing).then_some(self.sees);
                 changes.kind = Kind::Decide;
                 changes.entries = [shown.map(Entry::Injection), Some(Entry::Assistant)];
-                changes.settle = shown.map(|rows| (rows, Fate::Lived));
+                changes.settle = shown.map(|rows| (rows, RowState::Lived));
             }
             Doing::BreakOff => {
                 let unanswered = open.step == 0 && flaw != Flaw::LeavesCallsOpen;

@@ -1,7 +1,7 @@
 //! What every state of the protocol must keep, and every step from one to the next.
 
-use super::model::World;
-use super::stored::{Call, Entry, Fate, Open, UNSAFE};
+use super::model::ProtocolState;
+use super::stored::{Call, Entry, Open, RowState, UNSAFE};
 
 /// A promise, named as it is told when it is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ const OF_STEPS: [Promise; 8] = [
 ];
 
 /// The first promise that a step breaks.
-pub(crate) fn broken(before: &World, after: &World) -> Option<Promise> {
+pub(crate) fn broken(before: &ProtocolState, after: &ProtocolState) -> Option<Promise> {
     let keeps = |promise: &Promise| match promise {
         Promise::OneRow => one_row(after),
         Promise::LivedOnce => lived_once(after),
@@ -55,38 +55,38 @@ pub(crate) fn broken(before: &World, after: &World) -> Option<Promise> {
 }
 
 /// Whether all is done: nothing waits, no cycle is open.
-pub(crate) fn at_rest(world: &World) -> bool {
+pub(crate) fn at_rest(world: &ProtocolState) -> bool {
     world.stored.waiting() == 0 && world.stored.open.is_none()
 }
 
-fn one_row(world: &World) -> bool {
+fn one_row(world: &ProtocolState) -> bool {
     (0..2).all(|event| {
         let rows = world.stored.rows().filter(|row| row.event == event).count();
         rows == usize::from(world.sent[usize::from(event)] > 0)
     })
 }
 
-fn lived_once(world: &World) -> bool {
+fn lived_once(world: &ProtocolState) -> bool {
     world.stored.rows().enumerate().all(|(place, row)| {
         let shows = |entry: &Entry| match entry {
             Entry::Inbox(rows) | Entry::Injection(rows) => rows & 1 << place != 0,
             _ => false,
         };
         let shown = world.stored.log().filter(shows).count();
-        shown == usize::from(row.fate == Fate::Lived) && !(row.taken && row.fate != Fate::Waiting)
+        shown == usize::from(row.state == RowState::Lived) && !(row.taken && row.state != RowState::Waiting)
     })
 }
 
-fn one_life(world: &World) -> bool {
+fn one_life(world: &ProtocolState) -> bool {
     world.nodes.iter().filter(|node| node.opened && node.lease == world.stored.epoch).count() <= 1
 }
 
-fn epochs_rise(before: &World, after: &World) -> bool {
+fn epochs_rise(before: &ProtocolState, after: &ProtocolState) -> bool {
     let (old, new) = (&before.stored, &after.stored);
     new.epoch >= old.epoch && (new.n == old.n || new.n == old.n + 1)
 }
 
-fn effects_told(world: &World) -> bool {
+fn effects_told(world: &ProtocolState) -> bool {
     let decided = world.stored.log().any(|entry| entry == Entry::Calling);
     let marked = world.made[UNSAFE] == 0 || !matches!(world.stored.calls[UNSAFE], Call::Planned);
     let open = world.stored.open.is_some_and(|open| open.lived && open.step == 0);
@@ -98,7 +98,7 @@ fn effects_told(world: &World) -> bool {
 }
 
 /// Calls are answered at once or not yet; nothing else stands between; what is open can be gone on with.
-fn prefix_valid(world: &World) -> bool {
+fn prefix_valid(world: &ProtocolState) -> bool {
     let mut before = None;
     for entry in world.stored.log() {
         let follows = match entry {
@@ -127,7 +127,7 @@ fn prefix_valid(world: &World) -> bool {
 }
 
 /// No failure is forgotten, and each opening of what was left open counts one more.
-fn budgets_fall(before: &World, after: &World) -> bool {
+fn budgets_fall(before: &ProtocolState, after: &ProtocolState) -> bool {
     let (old, new) = (&before.stored, &after.stored);
     let left = old.open.filter(|_| new.epoch > old.epoch);
     let died = u8::from(left.is_some_and(|open| !open.asked));

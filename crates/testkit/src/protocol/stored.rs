@@ -39,7 +39,7 @@ pub(crate) enum Flaw {
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Fate {
+pub(crate) enum RowState {
     #[default]
     Waiting,
     Lived,
@@ -53,7 +53,7 @@ pub(crate) enum Fate {
 pub(crate) struct Row {
     /// Its event's id.
     pub(crate) event: u8,
-    pub(crate) fate: Fate,
+    pub(crate) state: RowState,
     /// Times that it was given back because it failed.
     pub(crate) attempts: u8,
     /// Times that a cycle over it was left open, while no model was being waited for.
@@ -150,7 +150,7 @@ impl Stored {
 
     /// Places of those that wait.
     pub(crate) fn waiting(&self) -> Rows {
-        self.those(|row| row.fate == Fate::Waiting)
+        self.those(|row| row.state == RowState::Waiting)
     }
 
     pub(super) fn those(&self, which: impl Fn(Row) -> bool) -> Rows {
@@ -179,7 +179,7 @@ pub(crate) struct Commit {
     pub(crate) entries: [Option<Entry>; 2],
     pub(crate) calls: [Option<Call>; 2],
     /// What becomes of which rows.
-    pub(crate) settle: Option<(Rows, Fate)>,
+    pub(crate) settle: Option<(Rows, RowState)>,
     pub(super) opening: u8,
 }
 
@@ -203,13 +203,13 @@ impl Stored {
         if changes.kind == Kind::Open && !self.take(changes, flaw) {
             return Told::Lost;
         }
-        if let Some((rows, fate)) = changes.settle {
-            if rows & !self.waiting() != 0 && fate != Fate::Waiting && flaw != Flaw::DrainFirst {
+        if let Some((rows, state)) = changes.settle {
+            if rows & !self.waiting() != 0 && state != RowState::Waiting && flaw != Flaw::DrainFirst {
                 return Told::Gone;
             }
-            let failed = u8::from(fate == Fate::Waiting);
+            let failed = u8::from(state == RowState::Waiting);
             let settle =
-                |row: &mut Row| (row.fate, row.taken, row.attempts) = (fate, false, row.attempts + failed);
+                |row: &mut Row| (row.state, row.taken, row.attempts) = (state, false, row.attempts + failed);
             self.each(rows, settle);
         }
         for (row, change) in self.calls.iter_mut().zip(changes.calls) {
@@ -253,8 +253,8 @@ impl Stored {
         let open = changes.open.expect("an opening leaves a cycle open");
         self.each(Rows::MAX, |row| row.taken = false);
         let found = open.taken & self.waiting();
-        let fate = if flaw == Flaw::DrainFirst { Fate::Lived } else { Fate::Waiting };
-        self.each(found, |row| (row.fate, row.taken) = (fate, true));
+        let state = if flaw == Flaw::DrainFirst { RowState::Lived } else { RowState::Waiting };
+        self.each(found, |row| (row.state, row.taken) = (state, true));
         for (row, deaths) in self.rows.iter_mut().zip(changes.tried) {
             row.iter_mut().for_each(|row| row.deaths = deaths.unwrap_or(row.deaths));
         }

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 /// One thing that is said.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum ReplyPiece {
     /// Text, in these pieces.
     Text(Vec<String>),
     /// Readable reasoning, in these pieces; signed by the stub where the vendor signs.
@@ -33,7 +33,7 @@ pub struct Answer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Option<Vec<u8>>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<ReplyPiece>,
     pub(super) stop: Option<String>,
     pub(super) usage: Value,
     pub(super) error: Option<Value>,
@@ -91,26 +91,26 @@ impl Answer {
     }
 
     /// Says something.
-    pub fn say(mut self, said: Said) -> Self {
+    pub fn say(mut self, said: ReplyPiece) -> Self {
         self.said.push(said);
         self
     }
 
     /// Says a text in one piece.
     pub fn text(self, text: &str) -> Self {
-        self.say(Said::Text(vec![text.to_owned()]))
+        self.say(ReplyPiece::Text(vec![text.to_owned()]))
     }
 
     /// Reasons in one piece.
     pub fn reasoning(self, text: &str) -> Self {
-        self.say(Said::Reasoning(vec![text.to_owned()]))
+        self.say(ReplyPiece::Reasoning(vec![text.to_owned()]))
     }
 
     /// Calls a tool, its argument string in pieces of `chunk` characters.
     pub fn call(self, id: &str, name: &str, arguments: &str, chunk: usize) -> Self {
         let chars: Vec<char> = arguments.chars().collect();
         let arguments = chars.chunks(chunk.max(1)).map(|piece| piece.iter().collect()).collect();
-        self.say(Said::Call { id: id.to_owned(), name: name.to_owned(), arguments })
+        self.say(ReplyPiece::Call { id: id.to_owned(), name: name.to_owned(), arguments })
     }
 
     /// The vendor's own word for why it stops, instead of the usual one.

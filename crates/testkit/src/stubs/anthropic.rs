@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Said, rules};
+use super::{Answer, ReplyPiece, rules};
 
 /// The whole stream.
 pub(super) fn stream(answer: &Answer, request: &Value) -> String {
@@ -33,7 +33,7 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     if answer.hangs {
         return out;
     }
-    let calls = answer.said.iter().any(|said| matches!(said, Said::Call { .. }));
+    let calls = answer.said.iter().any(|said| matches!(said, ReplyPiece::Call { .. }));
     let reason = answer.stop.as_deref().unwrap_or(if calls { "tool_use" } else { "end_turn" });
     let usage = json!({"output_tokens": answer.usage["output"]});
     event(
@@ -43,23 +43,23 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     out
 }
 
-fn block(index: usize, said: &Said, signer: &mut rules::Signer, event: &mut impl FnMut(Value)) {
+fn block(index: usize, said: &ReplyPiece, signer: &mut rules::Signer, event: &mut impl FnMut(Value)) {
     let mut start =
         |block: Value| event(json!({"type": "content_block_start", "index": index, "content_block": block}));
     let mut deltas: Vec<Value> = Vec::new();
     match said {
-        Said::Text(pieces) => {
+        ReplyPiece::Text(pieces) => {
             start(json!({"type": "text", "text": ""}));
             deltas.extend(pieces.iter().map(|text| json!({"type": "text_delta", "text": text})));
         }
-        Said::Reasoning(pieces) => {
+        ReplyPiece::Reasoning(pieces) => {
             start(json!({"type": "thinking", "thinking": "", "signature": ""}));
             deltas.extend(pieces.iter().map(|text| json!({"type": "thinking_delta", "thinking": text})));
             deltas.push(json!({"type": "signature_delta", "signature": signer.sign(&pieces.concat())}));
         }
-        Said::Redacted(data) => start(json!({"type": "redacted_thinking", "data": data})),
-        Said::Unknown(block) => start(block.clone()),
-        Said::Call { id, name, arguments } => {
+        ReplyPiece::Redacted(data) => start(json!({"type": "redacted_thinking", "data": data})),
+        ReplyPiece::Unknown(block) => start(block.clone()),
+        ReplyPiece::Call { id, name, arguments } => {
             start(json!({"type": "tool_use", "id": id, "name": name, "input": {}}));
             let first = std::iter::once("").chain(arguments.iter().map(String::as_str));
             deltas.extend(first.map(|piece| json!({"type": "input_json_delta", "partial_json": piece})));

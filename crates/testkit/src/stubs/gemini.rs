@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Said, rules};
+use super::{Answer, ReplyPiece, rules};
 
 /// The whole stream.
 pub(super) fn stream(answer: &Answer) -> String {
@@ -22,13 +22,13 @@ pub(super) fn stream(answer: &Answer) -> String {
     let mut calls = 0;
     for said in &answer.said {
         match said {
-            Said::Text(pieces) => pieces.iter().for_each(|text| parts(json!({ "text": text }))),
-            Said::Reasoning(pieces) => {
+            ReplyPiece::Text(pieces) => pieces.iter().for_each(|text| parts(json!({ "text": text }))),
+            ReplyPiece::Reasoning(pieces) => {
                 pieces.iter().for_each(|text| parts(json!({"text": text, "thought": true})));
             }
-            Said::Redacted(data) => parts(json!({"text": "", "thoughtSignature": data})),
-            Said::Unknown(part) => parts(part.clone()),
-            Said::Call { id, name, arguments } => {
+            ReplyPiece::Redacted(data) => parts(json!({"text": "", "thoughtSignature": data})),
+            ReplyPiece::Unknown(part) => parts(part.clone()),
+            ReplyPiece::Call { id, name, arguments } => {
                 call(id, name, arguments, calls == 0, &mut parts);
                 calls += 1;
             }
@@ -42,7 +42,7 @@ pub(super) fn stream(answer: &Answer) -> String {
         return out;
     }
     // Thinking without a call is signed in a last, empty part.
-    let thought = answer.said.iter().any(|said| matches!(said, Said::Reasoning(_)));
+    let thought = answer.said.iter().any(|said| matches!(said, ReplyPiece::Reasoning(_)));
     let last = match thought && calls == 0 {
         true => json!([{"text": "", "thoughtSignature": "c3R1Yg=="}]),
         false => json!([{ "text": "" }]),

@@ -13,5 +13,5 @@ mod server;
 
 pub mod rules;
 
-pub use answer::{Answer, Said};
+pub use answer::{Answer, ReplyPiece};
 pub use server::{Recorded, Stub, Vendor, bytes_of, refusal_of};

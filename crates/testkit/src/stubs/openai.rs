@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Said};
+use super::{Answer, ReplyPiece};
 
 /// The whole stream.
 pub(super) fn stream(answer: &Answer, request: &Value) -> String {
@@ -22,15 +22,15 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     let mut calls = 0;
     for said in &answer.said {
         match said {
-            Said::Text(pieces) => pieces.iter().for_each(|text| delta(json!({ "content": text }))),
-            Said::Reasoning(pieces) => {
+            ReplyPiece::Text(pieces) => pieces.iter().for_each(|text| delta(json!({ "content": text }))),
+            ReplyPiece::Reasoning(pieces) => {
                 pieces.iter().for_each(|text| delta(json!({ "reasoning_content": text })))
             }
-            Said::Redacted(data) => {
+            ReplyPiece::Redacted(data) => {
                 delta(json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": data}]}))
             }
-            Said::Unknown(value) => delta(value.clone()),
-            Said::Call { id, name, arguments } => {
+            ReplyPiece::Unknown(value) => delta(value.clone()),
+            ReplyPiece::Call { id, name, arguments } => {
                 let function = json!({"name": name, "arguments": ""});
                 delta(
                     json!({"tool_calls": [{"index": calls, "id": id, "type": "function", "function": function}]}),

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Said, rules};
+use super::{Answer, ReplyPiece, rules};
 
 struct Writer {
     out: String,
@@ -51,7 +51,7 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     let begun = response("in_progress", &[], &Value::Null);
     writer.event("response.created", json!({ "response": begun }));
     writer.event("response.in_progress", json!({ "response": begun }));
-    let mut ids = rules::Ids::of(request);
+    let mut ids = rules::ItemIds::of(request);
     for said in &answer.said {
         item(&mut writer, &mut ids, said);
     }
@@ -79,9 +79,9 @@ pub(super) fn stream(answer: &Answer, request: &Value) -> String {
     writer.out
 }
 
-fn item(writer: &mut Writer, ids: &mut rules::Ids, said: &Said) {
+fn item(writer: &mut Writer, ids: &mut rules::ItemIds, said: &ReplyPiece) {
     match said {
-        Said::Text(pieces) => {
+        ReplyPiece::Text(pieces) => {
             let id = ids.next("msg");
             let mut item = json!({"id": id, "type": "message", "status": "in_progress", "content": [], "role": "assistant", "phase": "commentary"});
             writer.added(item.clone());
@@ -90,9 +90,9 @@ fn item(writer: &mut Writer, ids: &mut rules::Ids, said: &Said) {
             item["content"] = json!([{"type": "output_text", "annotations": [], "text": pieces.concat()}]);
             writer.done(item);
         }
-        Said::Reasoning(_) | Said::Redacted(_) => {
+        ReplyPiece::Reasoning(_) | ReplyPiece::Redacted(_) => {
             let pieces = match said {
-                Said::Reasoning(pieces) => pieces.clone(),
+                ReplyPiece::Reasoning(pieces) => pieces.clone(),
                 _ => Vec::new(),
             };
             let (id, sealed) = ids.reasoning();
@@ -105,11 +105,11 @@ fn item(writer: &mut Writer, ids: &mut rules::Ids, said: &Said) {
             }
             writer.done(item);
         }
-        Said::Unknown(item) => {
+        ReplyPiece::Unknown(item) => {
             writer.added(item.clone());
             writer.done(item.clone());
         }
-        Said::Call { id: call_id, name, arguments } => {
+        ReplyPiece::Call { id: call_id, name, arguments } => {
             let id = ids.next("fc");
             let mut item = json!({"id": id, "type": "function_call", "status": "in_progress", "arguments": "", "call_id": call_id, "name": name});
             writer.added(item.clone());

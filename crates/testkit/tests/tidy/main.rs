@@ -15,3 +15,4 @@ mod rust;
 mod scenarios;
 mod sources;
 mod tree;
+mod types;

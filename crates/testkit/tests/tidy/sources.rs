@@ -148,7 +148,7 @@ fn vendors_are_named_only_in_models() {
         "crates/testkit/src/stubs/",
         "crates/testkit/src/contract/",
         TIDY,
-        // Where a person chooses a provider, and where the voices are put together.
+        // Where a person chooses a provider, and where the models are put together.
         "crates/cli/src/args/",
         "crates/cli/src/assemble.rs",
         "crates/cli/src/secrets.rs",

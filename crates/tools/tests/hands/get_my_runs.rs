@@ -31,7 +31,7 @@ fn run(agent: AgentId, ordinal: u64) -> Run {
         cost_micros: None,
         model: "rehearsal/one".into(),
         config_rev: 1,
-        ending: Ending::Rested,
+        ending: Ending::Completed,
         reason: None,
         summary: Some("Answered Husam.".into()),
     }
@@ -50,7 +50,7 @@ async fn a_run_tells_when_why_how_and_at_what_cost() {
         "ended_at": "2026-11-21T14:03:05Z",
         "woke_for": "1 event: space_message from Husam",
         "events": 1,
-        "ending": "rested",
+        "ending": "completed",
         "reason": null,
         "steps": 1,
         "tokens": {"input": 100, "output": 7},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::port::{BoxFuture, Done, Hands, Tool, ToolError, ToolSpec, Toolbox, specs};
+use agent::port::{BoxFuture, Done, Tool, ToolContext, ToolError, ToolSpec, Toolbox, specs};
 use serde_json::Value;
 use tools::BadTool;
 
@@ -18,7 +18,11 @@ impl Tool for Named {
         Ok(Value::Null)
     }
 
-    fn call<'a>(&'a self, _arguments: Value, _hands: Hands<'a>) -> BoxFuture<'a, Result<Done, ToolError>> {
+    fn call<'a>(
+        &'a self,
+        _arguments: Value,
+        _hands: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async { Err(ToolError::new("never called")) })
     }
 }

@@ -5,7 +5,7 @@ use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::event::Said;
 use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
 use agent::life::{Facts, Memory, SpaceFacts};
-use agent::port::{BoxFuture, Done, Hands, Lookup, StoreError, Toolbox};
+use agent::port::{BoxFuture, Done, Lookup, StoreError, ToolContext, Toolbox};
 use agent::run::Run;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl World {
         let call = CallId::derive(SCOUT, CYCLE, 0, self.calls);
         self.calls += 1;
         let root = RootId("root-1".into());
-        let hands = Hands {
+        let hands = ToolContext {
             agent: SCOUT,
             cycle: CYCLE,
             call: &call,

@@ -12,7 +12,7 @@ use crate::prompt::Item;
 
 pub(super) fn configured(config: &Value, waiting: Vec<Waiting>) -> Cycle {
     let config = Arc::new(AgentConfig::from_json(config).unwrap());
-    begin_with(Waking { config, ..waking(waiting) })
+    begin_with(Activation { config, ..activation(waiting) })
 }
 
 pub(super) fn urgent(seq: u64) -> Waiting {
@@ -42,17 +42,17 @@ pub(super) fn shown(prompt: &Prompt) -> Vec<String> {
 fn an_injected_event_is_lived_by_the_decision_of_the_step_that_showed_it() {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (first, next) = drive_seeing(&mut cycle, &[urgent(2)]);
     assert_eq!(first[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [1]);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
     let last = shown(&prompt).pop().unwrap();
     assert!(last.starts_with("injection: [MID-CYCLE UPDATE — 1 new event]"), "{last}");
-    cycle.thought(Ok(reply(vec![text("seen")])), at(2_000));
+    cycle.replied(Ok(reply(vec![text("seen")])), at(2_000));
     let (second, next) = drive_seeing(&mut cycle, &[]);
-    assert_eq!(rested(&next).0, Ending::Rested);
+    assert_eq!(rested(&next).0, Ending::Completed);
     assert!(
-        matches!(second[0].settle[0], ref s if s.seq == 2 && matches!(s.fate, Fate::Lived { step: 1, .. }))
+        matches!(second[0].settle[0], ref s if s.seq == 2 && matches!(s.state, EventState::Processed { step: 1, .. }))
     );
     let kinds: Vec<_> = second[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Injection, EntryKind::Assistant]);
@@ -64,13 +64,13 @@ fn an_injected_event_is_lived_by_the_decision_of_the_step_that_showed_it() {
 fn done_names_events_by_the_numbers_under_which_they_were_listed() {
     let mut cycle = configured(&json!({}), vec![service(11, 0), service(12, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (_, next) = drive_seeing(&mut cycle, &[urgent(20)]);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
     assert!(shown(&prompt).pop().unwrap().contains("\n3. [service"), "numbers go on");
     let arguments = r#"{"addressed": [1, "3", 99, 0, "an-id"]}"#;
     let done = ReplyPart::Call { name: names::DONE.into(), arguments: arguments.into() };
-    cycle.thought(Ok(reply(vec![done])), at(2_000));
+    cycle.replied(Ok(reply(vec![done])), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     use crate::changes::Named;
     let id = EventId("an-id".into());
@@ -81,9 +81,9 @@ fn done_names_events_by_the_numbers_under_which_they_were_listed() {
 fn a_failed_step_leaves_what_it_was_shown_waiting() {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     drive_seeing(&mut cycle, &[urgent(2)]);
-    cycle.thought(Err(ModelError::Network("gone".into())), at(2_000));
+    cycle.replied(Err(ModelError::Network("gone".into())), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[urgent(2)]);
     assert_eq!(kinds(&commits), [CommitKind::Park]);
     assert!(commits[0].settle.is_empty() && commits[0].entries.is_empty());
@@ -93,11 +93,11 @@ fn a_failed_step_leaves_what_it_was_shown_waiting() {
 fn a_preview_is_shown_and_not_kept_in_the_log() {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (_, next) = drive_seeing(&mut cycle, &[service(2, 0)]);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
     assert!(shown(&prompt).pop().unwrap().starts_with("layer: [INBOX PREVIEW — 1 new event(s) waiting]"));
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[service(2, 0)]);
     let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Assistant, EntryKind::Outcomes]);
@@ -112,7 +112,7 @@ fn a_preview_is_shown_and_not_kept_in_the_log() {
 fn an_interruption_begins_the_step_again_with_what_came_three_times_at_most() {
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     let (_, next) = drive(&mut cycle);
-    let Next::Think(mut before) = next else { panic!("wanted a thought, got {next:?}") };
+    let Next::Think(mut before) = next else { panic!("wanted a model_reply, got {next:?}") };
     for n in 2..=4 {
         let came = news(vec![urgent(n)]);
         assert!(cycle.outdated_by(&came));
@@ -125,8 +125,8 @@ fn an_interruption_begins_the_step_again_with_what_came_three_times_at_most() {
         before = prompt;
     }
     assert!(!cycle.outdated_by(&news(vec![urgent(5)])), "after three it is only injected");
-    let late = Thought { asked_at: at(60_000), ..reply(vec![text("well")]) };
-    cycle.thought(Ok(late), at(60_005));
+    let late = ModelReply { asked_at: at(60_000), ..reply(vec![text("well")]) };
+    cycle.replied(Ok(late), at(60_005));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     assert_eq!(commits[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let run = commits[0].run.as_ref().unwrap();
@@ -157,7 +157,7 @@ fn a_skip_settles_what_it_was_shown_as_well() {
     drive(&mut cycle);
     cycle.outdated(news(vec![urgent(2)]), None);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call(names::SKIP)])), at(2_000));
+    cycle.replied(Ok(reply(vec![call(names::SKIP)])), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[]);
     assert_eq!(rested(&next).0, Ending::Skipped);
     assert_eq!(commits[0].settle.len(), 2);
@@ -168,12 +168,12 @@ fn a_skip_settles_what_it_was_shown_as_well() {
 fn a_peek_is_shown_at_the_next_step_and_lived_by_it() {
     let mut cycle = configured(&json!({"awareness": "none"}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("peek")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("peek")])), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[service(2, 0), service(3, 0)]);
     assert_eq!(commits[0].open.as_ref().unwrap().peek, 1);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
     assert!(shown(&prompt).pop().unwrap().contains(r#"{"n":2}"#));
-    cycle.thought(Ok(reply(vec![text("ok")])), at(2_000));
+    cycle.replied(Ok(reply(vec![text("ok")])), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[service(3, 0)]);
     assert_eq!(commits[0].settle.iter().map(|s| s.seq).collect::<Vec<_>>(), [2]);
 }
@@ -182,7 +182,7 @@ fn a_peek_is_shown_at_the_next_step_and_lived_by_it() {
 fn a_call_that_cannot_be_repeated_is_held_back_for_something_urgent_of_its_requester() {
     let mut cycle = configured(&json!({"awareness": "none"}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("fire"), call("fire"), call(names::DONE)])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("fire"), call("fire"), call(names::DONE)])), at(2_000));
     let mut barred = 0;
     let (commits, next) = loop {
         match cycle.next(at(2_000)) {
@@ -212,7 +212,7 @@ fn a_gate_refuses_calls_and_leaves_the_tools_as_they_are() {
     let config = json!({"gates": [{"to": 0, "active_tools": ["look"]}]});
     let mut cycle = configured(&config, vec![service(1, 0)]);
     let (_, next) = drive(&mut cycle);
-    let Next::Think(prompt) = next else { panic!("wanted a thought, got {next:?}") };
+    let Next::Think(prompt) = next else { panic!("wanted a model_reply, got {next:?}") };
     assert_eq!(prompt.tools.len(), 8);
     assert!(shown(&prompt).pop().unwrap().contains("[PHASE] step 0: you may call look, skip and done only."));
     let (commits, next) = say(&mut cycle, vec![call("note")]);
@@ -229,17 +229,17 @@ fn a_fallback_answers_where_a_provider_cannot_and_the_receipt_says_so() {
     let config = json!({"fallback": ["other/one"]});
     let mut cycle = configured(&config, vec![service(1, 0)]);
     drive(&mut cycle);
-    assert_eq!(cycle.voice(), None);
-    cycle.thought(Err(ModelError::Auth("no".into())), at(2_000));
+    assert_eq!(cycle.model(), None);
+    cycle.replied(Err(ModelError::Auth("no".into())), at(2_000));
     let Next::Think(_) = cycle.next(at(2_000)) else { panic!("the next one is asked") };
-    assert_eq!(cycle.voice(), Some("other/one"));
+    assert_eq!(cycle.model(), Some("other/one"));
     let (commits, _) = say(&mut cycle, vec![text("here")]);
     let run = commits[0].run.as_ref().unwrap();
     assert_eq!((run.model.as_str(), run.steps[0].model.is_some()), ("scripted", true));
     let mut cycle = configured(&config, vec![service(1, 0)]);
     drive(&mut cycle);
     for _ in 0..2 {
-        cycle.thought(Err(ModelError::Auth("no".into())), at(2_000));
+        cycle.replied(Err(ModelError::Auth("no".into())), at(2_000));
         if let Next::Commit(changes) = cycle.next(at(2_000)) {
             assert_eq!(changes.kind, CommitKind::Close, "all of them failed: it waits");
         }
@@ -254,7 +254,7 @@ fn what_the_rules_settle_asks_no_model() {
     let space = SpaceId(Uuid::from_u128(9));
     let message = crate::id::MessageId(Uuid::from_u128(1));
     waiting.event.data = EventData::Said { space, seq: 1, message };
-    let mut read = waking(vec![waiting]);
+    let mut read = activation(vec![waiting]);
     read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());
     read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };
     let mut cycle = begin_with(read);
@@ -285,7 +285,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
             mentions: named,
             at: at(0),
         });
-        let mut read = waking(vec![waiting]);
+        let mut read = activation(vec![waiting]);
         read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());
         read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };
         let mut cycle = begin_with(read);
@@ -294,7 +294,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
             _ => None,
         }
     };
-    let me = waking(vec![]).entity.id;
+    let me = activation(vec![]).entity.id;
     let other = EntityId(Uuid::from_u128(if me.0.as_u128() == 2 { 1 } else { 2 }));
     assert_eq!(ending(vec![other], None), Some(Ending::Skipped));
     assert_eq!(ending(vec![], None), None, "nobody is named: all are meant");
@@ -305,7 +305,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
 
 fn space_of_three(id: SpaceId) -> crate::life::SpaceFacts {
     let member = |n: u128| crate::entity::Member {
-        entity: Entity { id: EntityId(Uuid::from_u128(n)), ..waking(vec![]).entity },
+        entity: Entity { id: EntityId(Uuid::from_u128(n)), ..activation(vec![]).entity },
         role: String::new(),
         since: at(0),
     };
@@ -329,10 +329,10 @@ fn messages_descend_from_the_person_who_broke_into_a_cycle_that_agents_began() {
     first.event.envelope.trust = Trust::Agent;
     let mut cycle = configured(&json!({}), vec![first]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     drive_seeing(&mut cycle, &[urgent(2)]);
     assert_eq!(cycle.descent().0.0, "e2");
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     let open = commits[0].open.as_ref().unwrap();
     assert_eq!((open.root.0.as_str(), open.by_agents), ("e2", false));
@@ -352,11 +352,11 @@ fn only_effects_that_cannot_be_repeated_stand_behind_the_barrier() {
 fn a_plan_descends_from_the_cycle_that_sets_it_and_is_as_trustworthy_as_all_that_it_read() {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let mut news = urgent(2);
     news.event.envelope.trust = Trust::Outside;
     drive_seeing(&mut cycle, &[news]);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let plan = |_: &CallRow| {
         let id = PlanId(Uuid::from_u128(7));
         let schedule = Schedule::At { at: at(9_000) };

@@ -6,9 +6,9 @@ use super::*;
 fn a_reply_cut_by_its_length_behind_an_outward_call_is_told_so_after_the_outcomes() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let mut thought = reply(vec![call("look"), call("note")]);
-    thought.reply.stop = StopReason::Length;
-    cycle.thought(Ok(thought), at(2_000));
+    let mut model_reply = reply(vec![call("look"), call("note")]);
+    model_reply.reply.stop = StopReason::Length;
+    cycle.replied(Ok(model_reply), at(2_000));
     let (decide, next) = drive(&mut cycle);
     let Next::Outward(rows) = next else { panic!("wanted `look` to be run, got {next:?}") };
     assert_eq!(decide[0].entries.last().unwrap().kind, EntryKind::Assistant);
@@ -23,13 +23,13 @@ fn what_the_vendor_breaks_off_is_not_executed_and_the_run_says_why_it_ended() {
     let refused = |parts| {
         let mut cycle = begin(vec![service(1, 0)]);
         drive(&mut cycle);
-        let mut thought = reply(parts);
-        thought.reply.stop = StopReason::Refused("content_filter".into());
-        cycle.thought(Ok(thought), at(2_000));
+        let mut model_reply = reply(parts);
+        model_reply.reply.stop = StopReason::Refused("content_filter".into());
+        cycle.replied(Ok(model_reply), at(2_000));
         drive(&mut cycle)
     };
     let (_, next) = refused(vec![text("I can")]);
-    assert_eq!(rested(&next), (Ending::Rested, Some("the model refused to go on: content_filter")));
+    assert_eq!(rested(&next), (Ending::Completed, Some("the model refused to go on: content_filter")));
     let (commits, next) = refused(vec![call("done")]);
     let outcome = commits[0].calls[0].outcome.as_ref().unwrap();
     assert_eq!(outcome.text, "the vendor broke this call off; it was not executed");

@@ -6,22 +6,22 @@ use super::*;
 fn a_failure_of_the_content_gives_the_batch_back_and_counts() {
     let mut cycle = begin((1..=8).map(|n| service(n, 0)).collect());
     drive(&mut cycle);
-    cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
+    cycle.replied(Err(ModelError::Invalid("no".into())), at(2_000));
     let (commits, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Rest(Rested::Parked { until: Some(_), .. })));
     assert!(commits[0].blame);
-    assert!(commits[0].settle.iter().all(|s| s.fate == Fate::Waiting));
+    assert!(commits[0].settle.iter().all(|s| s.state == EventState::Waiting));
 }
 
 #[test]
 fn a_failure_of_the_surroundings_counts_nothing_and_rests_longer_each_time() {
     let mut pauses = Vec::new();
     for failures in 0..3 {
-        let mut waking = waking(vec![service(1, 0)]);
-        waking.life.failures = failures;
-        let mut cycle = begin_with(waking);
+        let mut activation = activation(vec![service(1, 0)]);
+        activation.life.failures = failures;
+        let mut cycle = begin_with(activation);
         drive(&mut cycle);
-        cycle.thought(Err(ModelError::Network("down".into())), at(2_000));
+        cycle.replied(Err(ModelError::Network("down".into())), at(2_000));
         let (commits, _) = drive(&mut cycle);
         assert!(!commits[0].blame);
         assert_eq!(commits[0].failures, Some(failures + 1));
@@ -34,9 +34,9 @@ fn a_failure_of_the_surroundings_counts_nothing_and_rests_longer_each_time() {
 fn an_event_that_fails_alone_as_often_as_it_may_is_dead() {
     let mut cycle = begin(vec![service(1, 4)]);
     drive(&mut cycle);
-    cycle.thought(Err(ModelError::Invalid("no".into())), at(2_000));
+    cycle.replied(Err(ModelError::Invalid("no".into())), at(2_000));
     let (commits, next) = drive(&mut cycle);
-    assert!(matches!(commits[0].settle[0].fate, Fate::Dead { .. }));
+    assert!(matches!(commits[0].settle[0].state, EventState::Dead { .. }));
     assert_eq!(rested(&next).0, Ending::Failed);
 }
 
@@ -44,7 +44,7 @@ fn an_event_that_fails_alone_as_often_as_it_may_is_dead() {
 fn after(end: End, deaths: u32, attempts: u32, events: u64) -> (Vec<Changes>, Next) {
     let events: Vec<Waiting> = (1..=events).map(|seq| Waiting { deaths, ..service(seq, attempts) }).collect();
     let taken: Vec<u64> = events.iter().map(|event| event.seq).collect();
-    let mut again = waking(events);
+    let mut again = activation(events);
     again.life.open = Some(left_open(&taken));
     again.died = end == End::Died;
     again.clean = !again.died;
@@ -58,7 +58,7 @@ fn a_poison_that_kills_the_process_is_buried_without_asking_the_model() {
     let (commits, next) = after(End::Died, limits::DEATHS_MAX - 1, 0, 1);
     assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Close]);
     assert_eq!(commits[0].tried, [Tried { seq: 1, attempts: 0, deaths: limits::DEATHS_MAX }]);
-    let Fate::Dead { reason } = &commits[1].settle[0].fate else { panic!("wanted it dead") };
+    let EventState::Dead { reason } = &commits[1].settle[0].state else { panic!("wanted it dead") };
     assert!(reason.contains("the process died 19 times"), "{reason}");
     assert_eq!(rested(&next).0, Ending::Failed);
 }
@@ -76,7 +76,7 @@ fn the_cycle_of_a_process_that_died_is_taken_up_under_its_own_id_and_counts_the_
 
 #[test]
 fn a_suspect_says_that_its_request_is_sent_and_its_reply_is_here() {
-    let mut again = waking(vec![Waiting { deaths: 1, ..service(1, 0) }]);
+    let mut again = activation(vec![Waiting { deaths: 1, ..service(1, 0) }]);
     again.clean = false;
     let mut cycle = begin_with(again);
     assert!(matches!(cycle.next(at(2_000)), Next::Commit(_)));
@@ -114,7 +114,7 @@ fn a_step_during_which_the_process_dies_too_often_breaks_its_cycle_off_and_one_t
 
 #[test]
 fn after_a_crash_only_agents_that_were_awake_are_suspects() {
-    let crashed = |waiting| Waking { clean: false, ..waking(waiting) };
+    let crashed = |waiting| Activation { clean: false, ..activation(waiting) };
     assert_eq!(crashed(vec![service(1, 0)]).suspicion(), None, "it only waited");
     assert_eq!(crashed(vec![service(1, 0), service(2, 1)]).suspicion(), Some(0));
     let died = Waiting { deaths: 1, ..service(1, 0) };
@@ -134,7 +134,7 @@ fn only_the_event_that_failed_is_buried_whatever_has_come_meanwhile() {
         let mut events = vec![service(7, attempts)];
         events.extend(others.iter().map(|seq| service(*seq, 0)));
         events.sort_by_key(|event| event.seq);
-        let mut again = waking(events);
+        let mut again = activation(events);
         let mut config = (*again.config).clone();
         config.limits.max_attempts = most;
         again.config = Arc::new(config);
@@ -153,12 +153,12 @@ fn an_event_that_failed_only_in_company_is_tried_alone_before_it_is_given_up() {
     assert_eq!(commits[0].tried.iter().map(|tried| tried.attempts).collect::<Vec<_>>(), [6, 6]);
     assert!(matches!(next, Next::Think(_)), "{next:?}");
     let (commits, _) = after(End::Panicked, 0, 5, 1);
-    assert!(matches!(commits[1].settle[0].fate, Fate::Dead { .. }), "it panicked alone");
+    assert!(matches!(commits[1].settle[0].state, EventState::Dead { .. }), "it panicked alone");
 }
 
 #[test]
 fn a_request_that_is_built_after_one_that_failed_is_built_with_nobody_waited_for() {
-    let mut again = waking(vec![Waiting { deaths: 1, ..service(1, 0) }]);
+    let mut again = activation(vec![Waiting { deaths: 1, ..service(1, 0) }]);
     again.clean = false;
     let mut config = (*again.config).clone();
     config.fallback = vec!["other".into()];
@@ -166,7 +166,7 @@ fn a_request_that_is_built_after_one_that_failed_is_built_with_nobody_waited_for
     let mut cycle = begin_with(again);
     let (commits, _) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Open, CommitKind::Sent]);
-    cycle.thought(Err(ModelError::Network("down".into())), at(2_000));
+    cycle.replied(Err(ModelError::Network("down".into())), at(2_000));
     let Next::Commit(arrived) = cycle.next(at(2_000)) else { panic!("wanted it said first") };
     assert!(arrived.kind == CommitKind::Arrived && !arrived.open.as_ref().unwrap().asked);
     cycle.committed(done(Glance::default()), at(2_000));

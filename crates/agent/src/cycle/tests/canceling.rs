@@ -48,7 +48,7 @@ fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
 fn a_call_that_was_answered_before_its_start_never_starts_and_the_next_one_does() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("fire"), call("fire")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("fire"), call("fire")])), at(2_000));
     let mut decision = None;
     let ids = loop {
         match cycle.next(at(2_000)) {
@@ -116,10 +116,10 @@ fn a_cancel_before_anything_was_lived_settles_the_events() {
     drive(&mut cycle);
     cancel(&mut cycle);
     assert!(cycle.interrupted());
-    cycle.abandoned(None);
+    cycle.discarded(None);
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
-    assert_eq!(commits[0].settle[0].fate.as_str(), "canceled");
+    assert_eq!(commits[0].settle[0].state.as_str(), "canceled");
     let kinds: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Notice]);
 }
@@ -128,13 +128,13 @@ fn a_cancel_before_anything_was_lived_settles_the_events() {
 fn a_cancel_holds_although_the_process_died_before_anything_was_lived() {
     let mut cycle = begin(vec![service(1, 0)]);
     let (opened, _) = drive(&mut cycle);
-    let mut again = waking(vec![service(1, 1), service(2, 0)]);
+    let mut again = activation(vec![service(1, 1), service(2, 0)]);
     again.life.open.clone_from(&opened[0].open);
     again.cancel = Some(cycle.id());
     let mut cycle = begin_with(again);
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
-    let settled: Vec<_> = commits[1].settle.iter().map(|s| (s.seq, s.fate.as_str())).collect();
+    let settled: Vec<_> = commits[1].settle.iter().map(|s| (s.seq, s.state.as_str())).collect();
     assert_eq!(settled, [(1, "canceled")], "what came later still waits");
 }
 

@@ -23,7 +23,7 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
     drive(&mut cycle);
     let (mut commits, _) = say(&mut cycle, vec![call("note")]);
     cycle.awake(399_000);
-    cycle.thought(Err(ModelError::Network("down".into())), at(400_000));
+    cycle.replied(Err(ModelError::Network("down".into())), at(400_000));
     let Next::Commit(park) = cycle.next(at(400_000)) else { panic!("wanted to park") };
     assert_eq!(park.open.as_ref().unwrap().awake_ms, 399_000);
     commits.push(*park);
@@ -37,7 +37,7 @@ fn time_between_the_wakings_of_a_cycle_does_not_count() {
     let step = |cycle: &mut Cycle, seconds: u64| {
         let now = hours(8) + Duration::from_secs(seconds);
         cycle.awake(seconds * 1_000);
-        cycle.thought(Ok(reply(vec![call("note")])), now);
+        cycle.replied(Ok(reply(vec![call("note")])), now);
         loop {
             match cycle.next(now) {
                 Next::Commit(_) => cycle.committed(done(Glance::default()), now),
@@ -62,7 +62,7 @@ fn calls_that_were_held_back_are_no_mistakes() {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
     for n in 2..=5 {
-        cycle.thought(Ok(reply(vec![call("fire")])), at(2_000));
+        cycle.replied(Ok(reply(vec![call("fire")])), at(2_000));
         let next = loop {
             match cycle.next(at(2_000)) {
                 Next::Commit(changes) if changes.kind == CommitKind::Start => {
@@ -89,7 +89,7 @@ fn calls_that_were_held_back_are_no_mistakes() {
 
 /// Drives with inward calls of `note` that fail.
 fn failing(cycle: &mut Cycle, parts: Vec<ReplyPart>) -> (Vec<Changes>, Next) {
-    cycle.thought(Ok(reply(parts)), at(2_000));
+    cycle.replied(Ok(reply(parts)), at(2_000));
     drive_as(cycle, &[], |row| match row.tool.as_str() {
         "note" => Err(ToolError::new("no such space")),
         _ => succeeds(row),
@@ -111,7 +111,7 @@ fn a_done_beside_a_call_that_failed_ends_nothing_until_mistakes_are_too_many() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
     let (_, next) = failing(&mut cycle, vec![call("note"), call(names::SKIP)]);
-    assert_eq!(rested(&next).0, Ending::Rested, "whoever skips has nothing to say");
+    assert_eq!(rested(&next).0, Ending::Completed, "whoever skips has nothing to say");
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn what_an_aborted_generation_used_is_in_the_run() {
     drive(&mut cycle);
     cycle.outdated(news(vec![urgent(2)]), Some(40));
     drive(&mut cycle);
-    let mut thought = reply(vec![text("well")]);
-    thought.reply.usage = Usage { input: Some(1_000), output: Some(5), ..Usage::default() };
-    cycle.thought(Ok(thought), at(2_000));
+    let mut model_reply = reply(vec![text("well")]);
+    model_reply.reply.usage = Usage { input: Some(1_000), output: Some(5), ..Usage::default() };
+    cycle.replied(Ok(model_reply), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     let run = commits[0].run.as_ref().unwrap();
     let aborted = run.steps[0].aborted;
@@ -150,25 +150,25 @@ fn what_an_aborted_generation_used_is_in_the_run() {
 #[test]
 fn what_a_step_used_in_vain_is_in_the_run_also_where_the_cycle_rested_meanwhile() {
     let spent = |input| Usage { input: Some(input), output: Some(5), ..Usage::default() };
-    let thought = |parts, input| Thought {
+    let model_reply = |parts, input| ModelReply {
         reply: Reply { usage: spent(input), ..reply(parts).reply },
         ..reply(vec![])
     };
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(thought(vec![call("note")], 100)), at(2_000));
+    cycle.replied(Ok(model_reply(vec![call("note")], 100)), at(2_000));
     let (mut commits, _) = drive(&mut cycle);
     cycle.outdated(news(vec![urgent(2)]), Some(40));
     drive_seeing(&mut cycle, &[urgent(2)]);
-    cycle.thought(Ok(thought(Vec::new(), 200)), at(2_000));
+    cycle.replied(Ok(model_reply(Vec::new(), 200)), at(2_000));
     let (parked, next) = drive(&mut cycle);
     assert!(matches!(next, Next::Rest(Rested::Parked { .. })), "{next:?}");
     commits.extend(parked);
     let mut again = begin_with(after_crash(&commits, 9));
     drive(&mut again);
-    again.thought(Ok(thought(vec![text("well")], 400)), at(2_000));
+    again.replied(Ok(model_reply(vec![text("well")], 400)), at(2_000));
     let (commits, next) = drive(&mut again);
-    assert_eq!(rested(&next).0, Ending::Rested);
+    assert_eq!(rested(&next).0, Ending::Completed);
     let run = commits.last().unwrap().run.as_ref().unwrap();
     let mut told = Usage::default();
     for step in &run.steps {
@@ -189,8 +189,8 @@ fn a_skip_costs_what_was_used_for_it_a_dropped_reply_and_an_aborted_generation_i
     let aborted = cycle.open.estimated;
     assert!(!aborted.is_none());
     let spent = Usage { input: Some(100), output: Some(10), ..Usage::default() };
-    cycle.thought(
-        Ok(Thought { reply: Reply { usage: spent, ..reply(vec![call("skip")]).reply }, ..reply(vec![]) }),
+    cycle.replied(
+        Ok(ModelReply { reply: Reply { usage: spent, ..reply(vec![call("skip")]).reply }, ..reply(vec![]) }),
         at(2_000),
     );
     let (commits, next) = drive(&mut cycle);
@@ -205,9 +205,9 @@ fn a_skip_costs_what_was_used_for_it_a_dropped_reply_and_an_aborted_generation_i
 fn a_usage_near_the_largest_number_overflows_nothing() {
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
-    let mut thought = reply(vec![call("note"), call("look")]);
-    thought.reply.usage = Usage { input: Some(u64::MAX), output: Some(u64::MAX), ..Usage::default() };
-    cycle.thought(Ok(thought), at(2_000));
+    let mut model_reply = reply(vec![call("note"), call("look")]);
+    model_reply.reply.usage = Usage { input: Some(u64::MAX), output: Some(u64::MAX), ..Usage::default() };
+    cycle.replied(Ok(model_reply), at(2_000));
     let (_, next) = drive(&mut cycle);
     let Next::Outward(rows) = next else { panic!("wanted the call, got {next:?}") };
     cycle.settled(rows[0].id.clone(), Outcome::ok("seen"));

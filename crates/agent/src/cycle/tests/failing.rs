@@ -4,9 +4,9 @@ use super::*;
 use crate::entry::EntryKind;
 use crate::message::{ModelMessage, Native, Origin, Part, Role};
 
-/// A waking with four lived cycles behind it, each of 100 tokens, as one vendor wrote them.
+/// A waking with four cycles behind it, each of 100 tokens, as one vendor wrote them.
 fn with_a_past() -> Cycle {
-    let mut waking = waking(vec![service(1, 0)]);
+    let mut activation = activation(vec![service(1, 0)]);
     let origin = Origin { wire: "w".into(), model: "m".into() };
     let native = Native { origin, body: "{}".into(), call_ids: Vec::new() };
     let said = |text: &str| vec![Part::Text { text: text.into() }];
@@ -20,13 +20,13 @@ fn with_a_past() -> Cycle {
         window.push(entry(n * 2 + 1, EntryKind::Inbox, ModelMessage::user("x")));
         window.push(entry(n * 2 + 2, EntryKind::Assistant, reply));
     }
-    waking.life.head_seq = 8;
-    waking.window = Window::Loaded(window);
-    begin_with(waking)
+    activation.life.head_seq = 8;
+    activation.window = Window::Loaded(window);
+    begin_with(activation)
 }
 
 fn refuse(cycle: &mut Cycle, error: ModelError) -> (Vec<Changes>, Next) {
-    cycle.thought(Err(error), at(2_000));
+    cycle.replied(Err(error), at(2_000));
     drive(cycle)
 }
 
@@ -53,7 +53,7 @@ fn what_is_too_long_is_cut_to_half_and_asked_again_three_times_at_most() {
     let (commits, next) = refuse(&mut cycle, too_long());
     assert!(commits[0].blame && matches!(next, Next::Rest(Rested::Parked { .. })), "the content's failure");
     assert!(commits.iter().all(|changes| changes.view.is_none()));
-    assert_eq!(cycle.into_warm().1.len(), 8, "the next waking sees all of it again");
+    assert_eq!(cycle.into_warm().1.len(), 8, "the next activation sees all of it again");
     let mut again = with_a_past();
     drive(&mut again);
     refuse(&mut again, too_long());

@@ -11,25 +11,25 @@ use crate::life::RestReason;
 fn showing() -> (Cycle, Vec<Changes>, Prompt) {
     let mut cycle = configured(&json!({}), vec![service(1, 0)]);
     drive(&mut cycle);
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[urgent(2)]);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
     (cycle, commits, prompt)
 }
 
 fn fates(changes: &Changes) -> Vec<(u64, &'static str)> {
-    changes.settle.iter().map(|settled| (settled.seq, settled.fate.as_str())).collect()
+    changes.settle.iter().map(|settled| (settled.seq, settled.state.as_str())).collect()
 }
 
 #[test]
 fn what_a_step_shows_besides_is_lived_by_its_decision_and_waits_again_where_it_fails() {
     let (mut cycle, commits, _) = showing();
     assert_eq!(kinds(&commits), [CommitKind::Decide], "nothing is written before the model is asked");
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
-    assert_eq!((kinds(&commits), fates(&commits[0])), (vec![CommitKind::Decide], vec![(2, "lived")]));
+    assert_eq!((kinds(&commits), fates(&commits[0])), (vec![CommitKind::Decide], vec![(2, "processed")]));
     let (mut cycle, _, _) = showing();
-    cycle.thought(Err(ModelError::Network("gone".into())), at(2_000));
+    cycle.replied(Err(ModelError::Network("gone".into())), at(2_000));
     let (commits, _) = drive_seeing(&mut cycle, &[]);
     assert_eq!((kinds(&commits), fates(&commits[0])), (vec![CommitKind::Park], vec![]));
 }
@@ -38,9 +38,9 @@ fn what_a_step_shows_besides_is_lived_by_its_decision_and_waits_again_where_it_f
 fn a_decision_that_meets_an_event_that_is_gone_is_made_again_without_it_and_its_tokens_count() {
     let (mut cycle, _, _) = showing();
     let usage = Usage { input: Some(100), output: Some(7), ..Usage::default() };
-    let mut thought = reply(vec![text("for nothing")]);
-    thought.reply.usage = usage;
-    cycle.thought(Ok(thought), at(2_000));
+    let mut model_reply = reply(vec![text("for nothing")]);
+    model_reply.reply.usage = usage;
+    cycle.replied(Ok(model_reply), at(2_000));
     let Next::Commit(_) = cycle.next(at(2_000)) else { panic!("then decided") };
     cycle.committed(CommitOutcome::Gone(vec![2]), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[]);
@@ -56,7 +56,7 @@ fn a_decision_that_meets_an_event_that_is_gone_is_made_again_without_it_and_its_
 fn a_cancel_takes_what_the_step_in_flight_was_shown_with_it() {
     let (mut cycle, _, _) = showing();
     cancel(&mut cycle);
-    cycle.abandoned(None);
+    cycle.discarded(None);
     let (commits, next) = drive(&mut cycle);
     assert_eq!(rested(&next).0, Ending::Canceled);
     assert_eq!(fates(&commits[0]), [(2, "canceled")]);
@@ -68,7 +68,7 @@ fn a_cancel_takes_what_the_step_in_flight_was_shown_with_it() {
     cycle.outdated(news(vec![urgent(2)]), None);
     drive(&mut cycle);
     cancel(&mut cycle);
-    cycle.abandoned(None);
+    cycle.discarded(None);
     let (commits, _) = drive(&mut cycle);
     assert_eq!(fates(&commits[0]), [(1, "canceled"), (2, "canceled")]);
     assert_eq!(commits[0].run.as_ref().unwrap().events, 2);
@@ -91,12 +91,12 @@ fn a_suspended_agents_canceled_cycle_closes_without_being_asked() {
 
 #[test]
 fn nothing_breaks_into_a_batch_that_failed_before_its_first_decision() {
-    let mut halved = waking(vec![service(1, 1)]);
+    let mut halved = activation(vec![service(1, 1)]);
     halved.config = Arc::new(AgentConfig::from_json(&json!({"awareness": "interrupt"})).unwrap());
     let mut cycle = begin_with(halved);
     drive(&mut cycle);
     assert!(!cycle.outdated_by(&news(vec![urgent(2)])), "it may be the poison");
-    cycle.thought(Ok(reply(vec![call("note")])), at(2_000));
+    cycle.replied(Ok(reply(vec![call("note")])), at(2_000));
     let (_, next) = drive_seeing(&mut cycle, &[urgent(2)]);
     let Next::Think(prompt) = next else { panic!("wanted the next step, got {next:?}") };
     assert!(shown(&prompt).pop().unwrap().contains("MID-CYCLE"), "then it is let in");
@@ -105,7 +105,7 @@ fn nothing_breaks_into_a_batch_that_failed_before_its_first_decision() {
 #[test]
 fn a_step_that_failed_with_what_was_let_in_is_tried_again_without_it() {
     let (mut cycle, named, _) = showing();
-    cycle.thought(Err(ModelError::Garbage("empty".into())), at(2_000));
+    cycle.replied(Err(ModelError::Garbage("empty".into())), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[urgent(2)]);
     assert!(matches!(next, Next::Rest(Rested::Parked { rest: Some(RestReason::Backoff), .. })));
     let mut again = after_crash(&[named, commits].concat(), 11);

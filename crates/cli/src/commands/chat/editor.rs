@@ -2,7 +2,7 @@
 
 use agent::limits;
 
-use super::keys::Key;
+use super::keys::Keystroke;
 use crate::output::char_columns;
 
 /// Lines that can be called back.
@@ -56,38 +56,38 @@ impl Editor {
     }
 
     /// Presses a key.
-    pub(crate) fn press(&mut self, key: Key) -> Option<Act> {
+    pub(crate) fn press(&mut self, key: Keystroke) -> Option<Act> {
         match key {
-            Key::Enter => return self.send(),
-            Key::Interrupt if self.is_empty() => return Some(Act::Interrupt),
-            Key::Interrupt => self.set(Vec::new()),
-            Key::Eof if self.is_empty() => return Some(Act::Leave),
-            Key::Eof | Key::Delete => {
+            Keystroke::Enter => return self.send(),
+            Keystroke::Interrupt if self.is_empty() => return Some(Act::Interrupt),
+            Keystroke::Interrupt => self.set(Vec::new()),
+            Keystroke::Eof if self.is_empty() => return Some(Act::Leave),
+            Keystroke::Eof | Keystroke::Delete => {
                 if self.at < self.text.len() {
                     self.text.remove(self.at);
                 }
             }
-            Key::Redraw => return Some(Act::Redraw),
-            Key::Char(c) => self.insert(c),
-            Key::NewLine => self.insert('\n'),
-            Key::Paste(text) => text.chars().for_each(|c| self.insert(c)),
-            Key::Backspace if self.at > 0 => {
+            Keystroke::Redraw => return Some(Act::Redraw),
+            Keystroke::Char(c) => self.insert(c),
+            Keystroke::NewLine => self.insert('\n'),
+            Keystroke::Paste(text) => text.chars().for_each(|c| self.insert(c)),
+            Keystroke::Backspace if self.at > 0 => {
                 self.at -= 1;
                 self.text.remove(self.at);
             }
-            Key::Backspace => {}
-            Key::Left => self.at = self.at.saturating_sub(1),
-            Key::Right => self.at = (self.at + 1).min(self.text.len()),
-            Key::Home => self.at = 0,
-            Key::End => self.at = self.text.len(),
-            Key::Up => self.turn(self.place.checked_sub(1)),
-            Key::Down => self.turn(Some(self.place + 1)),
-            Key::KillEnd => self.text.truncate(self.at),
-            Key::KillStart => {
+            Keystroke::Backspace => {}
+            Keystroke::Left => self.at = self.at.saturating_sub(1),
+            Keystroke::Right => self.at = (self.at + 1).min(self.text.len()),
+            Keystroke::Home => self.at = 0,
+            Keystroke::End => self.at = self.text.len(),
+            Keystroke::Up => self.turn(self.place.checked_sub(1)),
+            Keystroke::Down => self.turn(Some(self.place + 1)),
+            Keystroke::KillEnd => self.text.truncate(self.at),
+            Keystroke::KillStart => {
                 self.text.drain(..self.at);
                 self.at = 0;
             }
-            Key::KillWord => {
+            Keystroke::KillWord => {
                 let before = &self.text[..self.at];
                 let word_end = before.iter().rposition(|c| !c.is_whitespace()).map_or(0, |i| i + 1);
                 let from = before[..word_end].iter().rposition(|c| c.is_whitespace()).map_or(0, |i| i + 1);
@@ -181,7 +181,7 @@ mod tests {
     fn typed(text: &str) -> Editor {
         let mut editor = Editor::default();
         for c in text.chars() {
-            editor.press(Key::Char(c));
+            editor.press(Keystroke::Char(c));
         }
         editor
     }
@@ -193,41 +193,48 @@ mod tests {
     #[test]
     fn keys_change_the_line_where_the_cursor_stands() {
         let mut editor = typed("one two three");
-        for key in [Key::KillWord, Key::Home, Key::Delete, Key::Char('O'), Key::End, Key::Backspace] {
+        for key in [
+            Keystroke::KillWord,
+            Keystroke::Home,
+            Keystroke::Delete,
+            Keystroke::Char('O'),
+            Keystroke::End,
+            Keystroke::Backspace,
+        ] {
             assert_eq!(editor.press(key), None);
         }
         assert_eq!(text(&editor), "One two");
-        editor.press(Key::Left);
-        editor.press(Key::KillStart);
+        editor.press(Keystroke::Left);
+        editor.press(Keystroke::KillStart);
         assert_eq!(text(&editor), "o");
     }
 
     #[test]
     fn an_interrupt_clears_the_line_first() {
         let mut editor = typed("x");
-        assert_eq!(editor.press(Key::Interrupt), None);
-        assert_eq!(editor.press(Key::Interrupt), Some(Act::Interrupt));
-        assert_eq!(editor.press(Key::Eof), Some(Act::Leave));
-        assert_eq!(editor.press(Key::Enter), None);
+        assert_eq!(editor.press(Keystroke::Interrupt), None);
+        assert_eq!(editor.press(Keystroke::Interrupt), Some(Act::Interrupt));
+        assert_eq!(editor.press(Keystroke::Eof), Some(Act::Leave));
+        assert_eq!(editor.press(Keystroke::Enter), None);
     }
 
     #[test]
     fn sent_lines_can_be_called_back_and_the_new_one_is_kept() {
         let mut editor = typed("first");
-        assert_eq!(editor.press(Key::Enter), Some(Act::Send("first".into())));
-        editor.press(Key::Char('n'));
-        editor.press(Key::Up);
+        assert_eq!(editor.press(Keystroke::Enter), Some(Act::Send("first".into())));
+        editor.press(Keystroke::Char('n'));
+        editor.press(Keystroke::Up);
         assert_eq!(text(&editor), "first");
-        editor.press(Key::Up);
-        editor.press(Key::Down);
+        editor.press(Keystroke::Up);
+        editor.press(Keystroke::Down);
         assert_eq!(text(&editor), "n");
     }
 
     #[test]
     fn a_paste_with_line_ends_is_one_text() {
         let mut editor = Editor::default();
-        editor.press(Key::Paste("a\nb\x1b[2J".into()));
-        assert_eq!(editor.press(Key::Enter), Some(Act::Send("a\nb[2J".into())));
+        editor.press(Keystroke::Paste("a\nb\x1b[2J".into()));
+        assert_eq!(editor.press(Keystroke::Enter), Some(Act::Send("a\nb[2J".into())));
     }
 
     #[test]
@@ -238,7 +245,7 @@ mod tests {
         assert_eq!(rows, Rows { rows: vec!["> 漢".into(), "字".into()], cursor: (1, 2) });
         let mut long = typed(&"x".repeat(100));
         assert_eq!(long.rows("> ", 10, 3).rows.len(), 3);
-        long.press(Key::Home);
+        long.press(Keystroke::Home);
         assert_eq!(long.rows("> ", 10, 3).cursor, (0, 2));
     }
 }

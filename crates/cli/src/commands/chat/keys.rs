@@ -2,7 +2,7 @@
 
 /// A key, or text that was pasted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum Keystroke {
     /// A character that prints.
     Char(char),
     /// Text pasted in one go; its line ends do not send.
@@ -55,7 +55,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// The keys that `bytes` complete.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Key> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Keystroke> {
         self.pending.extend_from_slice(bytes);
         let mut keys = Vec::new();
         let mut at = 0;
@@ -78,42 +78,42 @@ impl Keys {
 }
 
 /// The first key of `bytes` and how many bytes it took; `None` where more must come.
-fn next(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
+fn next(bytes: &[u8]) -> Option<(usize, Option<Keystroke>)> {
     if bytes.starts_with(PASTE_BEGIN) {
         let body = &bytes[PASTE_BEGIN.len()..];
         let end = body.windows(PASTE_END.len()).position(|window| window == PASTE_END)?;
         let text = String::from_utf8_lossy(&body[..end]).replace("\r\n", "\n").replace('\r', "\n");
-        return Some((PASTE_BEGIN.len() + end + PASTE_END.len(), Some(Key::Paste(text))));
+        return Some((PASTE_BEGIN.len() + end + PASTE_END.len(), Some(Keystroke::Paste(text))));
     }
     match bytes[0] {
         ESC => escape(bytes),
-        b'\n' | b'\r' => Some((1, Some(Key::Enter))),
-        b'\t' => Some((1, Some(Key::Char(' ')))),
-        0x7f | 0x08 => Some((1, Some(Key::Backspace))),
+        b'\n' | b'\r' => Some((1, Some(Keystroke::Enter))),
+        b'\t' => Some((1, Some(Keystroke::Char(' ')))),
+        0x7f | 0x08 => Some((1, Some(Keystroke::Backspace))),
         byte @ 0..=0x1f => Some((1, control(byte))),
         _ => character(bytes),
     }
 }
 
-fn control(byte: u8) -> Option<Key> {
+fn control(byte: u8) -> Option<Keystroke> {
     Some(match byte {
-        1 => Key::Home,
-        2 => Key::Left,
-        3 => Key::Interrupt,
-        4 => Key::Eof,
-        5 => Key::End,
-        6 => Key::Right,
-        11 => Key::KillEnd,
-        12 => Key::Redraw,
-        14 => Key::Down,
-        16 => Key::Up,
-        21 => Key::KillStart,
-        23 => Key::KillWord,
+        1 => Keystroke::Home,
+        2 => Keystroke::Left,
+        3 => Keystroke::Interrupt,
+        4 => Keystroke::Eof,
+        5 => Keystroke::End,
+        6 => Keystroke::Right,
+        11 => Keystroke::KillEnd,
+        12 => Keystroke::Redraw,
+        14 => Keystroke::Down,
+        16 => Keystroke::Up,
+        21 => Keystroke::KillStart,
+        23 => Keystroke::KillWord,
         _ => return None,
     })
 }
 
-fn character(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
+fn character(bytes: &[u8]) -> Option<(usize, Option<Keystroke>)> {
     let wanted = match bytes[0] {
         0..=0x7f => 1,
         0xc0..=0xdf => 2,
@@ -124,32 +124,32 @@ fn character(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
     };
     let piece = bytes.get(..wanted)?;
     match std::str::from_utf8(piece) {
-        Ok(text) => Some((wanted, text.chars().next().map(Key::Char))),
+        Ok(text) => Some((wanted, text.chars().next().map(Keystroke::Char))),
         Err(_) => Some((1, None)),
     }
 }
 
-fn escape(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
+fn escape(bytes: &[u8]) -> Option<(usize, Option<Keystroke>)> {
     match bytes.get(1)? {
-        b'\r' | b'\n' => Some((2, Some(Key::NewLine))),
+        b'\r' | b'\n' => Some((2, Some(Keystroke::NewLine))),
         b'[' | b'O' => {
             let rest = &bytes[2..];
             let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
                 return (rest.len() > SEQUENCE_MAX).then_some((bytes.len(), None));
             };
             let key = match (&rest[..end], rest[end]) {
-                (_, b'A') => Some(Key::Up),
-                (_, b'B') => Some(Key::Down),
-                (_, b'C') => Some(Key::Right),
-                (_, b'D') => Some(Key::Left),
-                (_, b'H') | (b"1" | b"7", b'~') => Some(Key::Home),
-                (_, b'F') | (b"4" | b"8", b'~') => Some(Key::End),
-                (b"3", b'~') => Some(Key::Delete),
+                (_, b'A') => Some(Keystroke::Up),
+                (_, b'B') => Some(Keystroke::Down),
+                (_, b'C') => Some(Keystroke::Right),
+                (_, b'D') => Some(Keystroke::Left),
+                (_, b'H') | (b"1" | b"7", b'~') => Some(Keystroke::Home),
+                (_, b'F') | (b"4" | b"8", b'~') => Some(Keystroke::End),
+                (b"3", b'~') => Some(Keystroke::Delete),
                 _ => None,
             };
             Some((2 + end + 1, key))
         }
-        0x7f => Some((2, Some(Key::KillWord))),
+        0x7f => Some((2, Some(Keystroke::KillWord))),
         _ => Some((2, None)),
     }
 }
@@ -158,34 +158,43 @@ fn escape(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
 mod tests {
     use super::*;
 
-    fn check(input: &[u8], expected: &[Key]) {
+    fn check(input: &[u8], expected: &[Keystroke]) {
         let whole = Keys::default().feed(input);
         assert_eq!(whole, expected, "{input:?}");
     }
 
     #[test]
     fn keys_are_read_as_terminals_send_them() {
-        check(b"a\r", &[Key::Char('a'), Key::Enter]);
-        check("é漢".as_bytes(), &[Key::Char('é'), Key::Char('漢')]);
-        check(b"\x1b[A\x1bOB\x1b[3~\x1b[1~", &[Key::Up, Key::Down, Key::Delete, Key::Home]);
-        check(b"\x03\x04\x17\x7f", &[Key::Interrupt, Key::Eof, Key::KillWord, Key::Backspace]);
-        check(b"\x1b\r\x1b[31mx", &[Key::NewLine, Key::Char('x')]);
-        check(b"\xff\xfeok", &[Key::Char('o'), Key::Char('k')]);
+        check(b"a\r", &[Keystroke::Char('a'), Keystroke::Enter]);
+        check("é漢".as_bytes(), &[Keystroke::Char('é'), Keystroke::Char('漢')]);
+        check(
+            b"\x1b[A\x1bOB\x1b[3~\x1b[1~",
+            &[Keystroke::Up, Keystroke::Down, Keystroke::Delete, Keystroke::Home],
+        );
+        check(
+            b"\x03\x04\x17\x7f",
+            &[Keystroke::Interrupt, Keystroke::Eof, Keystroke::KillWord, Keystroke::Backspace],
+        );
+        check(b"\x1b\r\x1b[31mx", &[Keystroke::NewLine, Keystroke::Char('x')]);
+        check(b"\xff\xfeok", &[Keystroke::Char('o'), Keystroke::Char('k')]);
     }
 
     #[test]
     fn what_is_cut_between_two_pieces_is_one_key() {
         let mut keys = Keys::default();
         assert_eq!(keys.feed(&"é".as_bytes()[..1]), []);
-        assert_eq!(keys.feed(&"é".as_bytes()[1..]), [Key::Char('é')]);
+        assert_eq!(keys.feed(&"é".as_bytes()[1..]), [Keystroke::Char('é')]);
         assert_eq!(keys.feed(b"\x1b[200~two\r"), []);
-        assert_eq!(keys.feed(b"lines\x1b[201~!"), [Key::Paste("two\nlines".into()), Key::Char('!')]);
+        assert_eq!(
+            keys.feed(b"lines\x1b[201~!"),
+            [Keystroke::Paste("two\nlines".into()), Keystroke::Char('!')]
+        );
     }
 
     #[test]
     fn the_escape_key_swallows_nothing() {
         let mut keys = Keys::default();
         assert_eq!(keys.feed(b"\x1b"), []);
-        assert_eq!(keys.feed(b"q"), [Key::Char('q')]);
+        assert_eq!(keys.feed(b"q"), [Keystroke::Char('q')]);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::space::Message;
 use agent::update::Update;
-use server::api::{Agent, CancelRequest, Ready};
+use server::api::{Agent, CancelRequest, ReadyJson};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
 use crate::lived;
 use crate::output::{Screen, Style, shortened};
-use crate::sse::{self, Heard};
+use crate::sse::{self, StreamEvent};
 use crate::target::{self, Place, agent_path};
 use agent::space::Spoken;
 
@@ -31,7 +31,7 @@ const OUTBOX: usize = 64;
 const PROMPT: &str = "> ";
 
 /// What a request in the background came to.
-enum Answer {
+enum RequestResult {
     NotSent(String, Failure),
     Missed(Vec<Spoken>),
     NotRead(Failure),
@@ -47,7 +47,7 @@ struct Chat {
     editor: Editor,
     terminal: Terminal,
     outbox: mpsc::Sender<String>,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<RequestResult>,
 }
 
 /// Talks until the person leaves.
@@ -55,7 +55,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, histo
     let path = format!("/v1/spaces/{}/stream", place.space.id);
     let mut heard = sse::listen(Arc::clone(&client), path).await?;
     let mut tools = listen_to_tools(&client, &place).await;
-    let ready: Ready = client.get_as("/v1/ready").await?;
+    let ready: ReadyJson = client.get_as("/v1/ready").await?;
     let earlier = messages(&client, &place, history.max(1)).await?;
 
     let place = Arc::new(place);
@@ -121,7 +121,7 @@ async fn listen_to_tools(client: &Arc<Client>, place: &Place) -> mpsc::Receiver<
         let told = told.clone();
         tokio::spawn(async move {
             while let Some(heard) = heard.recv().await {
-                let Heard::Update(update) = heard else { continue };
+                let StreamEvent::Update(update) = heard else { continue };
                 let of_a_tool = matches!(
                     *update,
                     Update::ToolStarted { .. } | Update::ToolDone { .. } | Update::ToolError { .. }
@@ -135,7 +135,7 @@ async fn listen_to_tools(client: &Arc<Client>, place: &Place) -> mpsc::Receiver<
     tools
 }
 
-fn greet(talk: &mut Talk, place: &Place, ready: &Ready) {
+fn greet(talk: &mut Talk, place: &Place, ready: &ReadyJson) {
     let agents: Vec<&str> = place.agents().map(|agent| agent.display_name.as_str()).collect();
     let with = if agents.is_empty() { "no agent".to_owned() } else { agents.join(", ") };
     talk.remark(&format!("{} with {with}. /help explains, Ctrl-D leaves.", place.space.display_name));
@@ -188,7 +188,7 @@ impl Chat {
         if self.screen.utf8 { row.to_owned() } else { row.replace(|c: char| !c.is_ascii(), "?") }
     }
 
-    fn press_all(&mut self, keys: Vec<super::keys::Key>) -> bool {
+    fn press_all(&mut self, keys: Vec<super::keys::Keystroke>) -> bool {
         keys.into_iter().all(|key| match self.editor.press(key) {
             None => true,
             Some(Act::Send(text)) => self.enter(&text),
@@ -237,7 +237,7 @@ impl Chat {
                     Ok(_) => {}
                     // It ended by itself in this moment.
                     Err(failure) if failure.code == "no_open_cycle" => {}
-                    Err(failure) => tell(&answers, Answer::Remark(one_line(&failure))).await,
+                    Err(failure) => tell(&answers, RequestResult::Remark(one_line(&failure))).await,
                 }
             });
         }
@@ -253,24 +253,24 @@ impl Chat {
                 Ok(text) => text,
                 Err(failure) => one_line(&failure),
             };
-            tell(&answers, Answer::Remark(text)).await;
+            tell(&answers, RequestResult::Remark(text)).await;
         });
     }
 
-    fn hear(&mut self, heard: Heard) -> Result<()> {
+    fn hear(&mut self, heard: StreamEvent) -> Result<()> {
         let missed = match heard {
-            Heard::Update(update) => {
+            StreamEvent::Update(update) => {
                 self.learn_names(&update);
                 self.talk.update(*update)
             }
-            Heard::Snapshot(snapshot) => self.talk.snapshot(snapshot),
+            StreamEvent::Snapshot(snapshot) => self.talk.snapshot(snapshot),
             // A snapshot follows, or the line is lost in a moment.
-            Heard::Gap(_) | Heard::Closed(_) => false,
-            Heard::Lost => {
+            StreamEvent::Gap(_) | StreamEvent::Closed(_) => false,
+            StreamEvent::Lost => {
                 self.talk.lose();
                 false
             }
-            Heard::Refused(failure) => return Err(failure),
+            StreamEvent::Refused(failure) => return Err(failure),
         };
         if missed {
             let client = Arc::clone(&self.client);
@@ -278,8 +278,8 @@ impl Chat {
             let answers = self.answers.clone();
             tokio::spawn(async move {
                 let answer = match messages(&client, &place, MISSED_MOST).await {
-                    Ok(messages) => Answer::Missed(messages),
-                    Err(failure) => Answer::NotRead(failure),
+                    Ok(messages) => RequestResult::Missed(messages),
+                    Err(failure) => RequestResult::NotRead(failure),
                 };
                 tell(&answers, answer).await;
             });
@@ -302,29 +302,32 @@ impl Chat {
         tokio::spawn(async move {
             // Without it the new member is shown by its id, which is no loss worth a word.
             if let Ok(members) = target::members(&client, &place.space).await {
-                tell(&answers, Answer::Names(members.into_iter().map(target::Named::from).collect())).await;
+                tell(&answers, RequestResult::Names(members.into_iter().map(target::Named::from).collect()))
+                    .await;
             }
         });
     }
 
-    fn answer(&mut self, answer: Answer) -> bool {
+    fn answer(&mut self, answer: RequestResult) -> bool {
         match answer {
-            Answer::NotSent(text, failure) => {
+            RequestResult::NotSent(text, failure) => {
                 self.talk.remark(&format!("(not sent: {})", one_line(&failure)));
                 self.editor.give_back(&text);
             }
-            Answer::Missed(messages) => {
+            RequestResult::Missed(messages) => {
                 // Those that were shown meanwhile are passed over by their seq.
                 let messages = learn(&mut self.talk, messages);
                 let last = self.talk.last_seq();
                 self.talk.catch_up(messages.into_iter().filter(|message| message.seq > last).collect());
             }
-            Answer::NotRead(failure) => {
+            RequestResult::NotRead(failure) => {
                 self.talk.catch_up(Vec::new());
                 self.talk.remark(&one_line(&failure));
             }
-            Answer::Remark(text) => self.talk.remark(&text),
-            Answer::Names(names) => names.iter().for_each(|named| self.talk.name(named.id, &named.name)),
+            RequestResult::Remark(text) => self.talk.remark(&text),
+            RequestResult::Names(names) => {
+                names.iter().for_each(|named| self.talk.name(named.id, &named.name))
+            }
         }
         true
     }
@@ -340,7 +343,7 @@ impl Chat {
 fn post_in_order(
     client: Arc<Client>,
     place: Arc<Place>,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<RequestResult>,
 ) -> mpsc::Sender<String> {
     let (outbox, mut lines) = mpsc::channel::<String>(OUTBOX);
     tokio::spawn(async move {
@@ -350,14 +353,14 @@ fn post_in_order(
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = posted {
-                tell(&answers, Answer::NotSent(text, failure)).await;
+                tell(&answers, RequestResult::NotSent(text, failure)).await;
             }
         }
     });
     outbox
 }
 
-async fn tell(answers: &mpsc::Sender<Answer>, answer: Answer) {
+async fn tell(answers: &mpsc::Sender<RequestResult>, answer: RequestResult) {
     // The chat is over: nobody wants to know.
     let _ = answers.send(answer).await;
 }

@@ -11,7 +11,7 @@ use super::command::{HELP, Line};
 use crate::client::Client;
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
-use crate::lived::{self, Watch};
+use crate::lived::{self, AgentWatch};
 use crate::output::Screen;
 use crate::target::Place;
 
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let mut watches = Vec::new();
     if place.admin {
         for agent in place.agents() {
-            let watch = Watch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
+            let watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
             watches.push((agent.display_name.clone(), watch));
         }
     } else {

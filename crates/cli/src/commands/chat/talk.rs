@@ -24,7 +24,7 @@ const SEEN_OTHERWISE: [&str; 3] = ["send_message", "done", "skip"];
 
 /// A message being written.
 #[derive(Debug)]
-struct Draft {
+struct MessageDraft {
     agent: AgentId,
     /// As generated, not cleaned.
     text: String,
@@ -58,7 +58,7 @@ pub(crate) struct Talk {
     names: HashMap<EntityId, String>,
     last_seq: u64,
     early: BTreeMap<u64, Message>,
-    drafts: HashMap<MessageId, Draft>,
+    drafts: HashMap<MessageId, MessageDraft>,
     growing: Option<Growing>,
     printed: VecDeque<MessageId>,
     busy: BTreeMap<AgentId, Busy>,
@@ -262,7 +262,7 @@ impl Talk {
             | Update::Member { .. }
             | Update::Thought { .. }
             | Update::Commit { .. }
-            | Update::EventStage { .. } => {}
+            | Update::EventProgress { .. } => {}
         }
         false
     }
@@ -331,8 +331,11 @@ impl Talk {
         if self.printed.contains(&message) {
             return;
         }
-        let draft =
-            self.drafts.entry(message).or_insert_with(|| Draft { agent, text: String::new(), torn: false });
+        let draft = self.drafts.entry(message).or_insert_with(|| MessageDraft {
+            agent,
+            text: String::new(),
+            torn: false,
+        });
         let before = draft.text.chars().count() + delta.chars().count();
         draft.torn |= before as u64 != chars;
         if !draft.torn {
@@ -350,7 +353,7 @@ impl Talk {
         if !fits {
             self.void(message);
         }
-        self.drafts.insert(message, Draft { agent, text, torn: false });
+        self.drafts.insert(message, MessageDraft { agent, text, torn: false });
         self.grow(message);
     }
 
@@ -450,7 +453,7 @@ impl Talk {
         let name = self.name_of(agent.entity());
         let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         match ending {
-            Ending::Rested => {}
+            Ending::Completed => {}
             Ending::Skipped => self.remark(&format!("({name} let it pass)")),
             Ending::Exhausted => self.remark(&format!("({name} was cut off{because})")),
             Ending::Canceled => self.remark(&format!("({name} stopped: canceled)")),

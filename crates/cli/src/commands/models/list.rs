@@ -5,30 +5,30 @@ use agent::port::{ModelInfo, Price};
 use futures_util::future::join_all;
 use models::catalog::{self, PROVIDERS, Provider};
 use models::listing::{Listed, Reach, reach};
-use models::voices::VoiceConfig;
+use models::model_book::ModelConfig;
 use serde_json::{Value, json};
 
 use super::setup::{LIST_WAIT, Setup, provider};
 use crate::args::{Global, ModelsArgs};
 use crate::errors::{Exit, Failure, Result};
+use crate::model::{self, Chosen};
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use crate::voice::{self, Chosen};
 
 /// Models of one provider that are listed where nobody asked for that provider.
 const SHOWN_MAX: usize = 12;
 
 /// A provider as it was found.
-struct Found {
+struct FoundProvider {
     provider: &'static Provider,
     base_url: String,
     reach: Reach,
-    models: Vec<Row>,
+    models: Vec<ModelRow>,
 }
 
 /// A model with what is known of it.
 #[derive(Clone, Debug, PartialEq)]
-struct Row {
+struct ModelRow {
     name: String,
     window: Option<u32>,
     price: Option<Price>,
@@ -71,29 +71,29 @@ fn is_main(provider: &Provider) -> bool {
 
 async fn find(
     provider: &'static Provider,
-    at: VoiceConfig,
+    at: ModelConfig,
     setup: &Setup,
     chosen: std::result::Result<&Chosen, &Failure>,
-) -> Found {
+) -> FoundProvider {
     let reach = reach(provider, &at, setup.keys(), LIST_WAIT).await;
     let models = match &reach {
         Reach::Reachable(list) => rows(provider, list, chosen.ok()),
         _ => Vec::new(),
     };
     let base_url = at.base_url.or(provider.base_url.map(str::to_owned)).unwrap_or_default();
-    Found { provider, base_url, reach, models }
+    FoundProvider { provider, base_url, reach, models }
 }
 
 /// The default first, then what the catalog knows, then the rest as the provider lists it.
-fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<Row> {
-    let mut rows: Vec<(u8, Row)> = list
+fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<ModelRow> {
+    let mut rows: Vec<(u8, ModelRow)> = list
         .iter()
         .map(|listed| {
             let name = format!("{}/{}", provider.name, listed.model);
             let default = chosen.is_some_and(|chosen| chosen.info.name == name);
             let info = chosen
-                .and_then(|chosen| chosen.voices.voice(Some(&name)).ok())
-                .map(|voice| voice.info().clone());
+                .and_then(|chosen| chosen.models.model(Some(&name)).ok())
+                .map(|model| model.info().clone());
             let known = info.as_ref().is_some_and(|info| is_known(provider, info));
             let window = info.as_ref().filter(|_| known).map(|info| info.context_window);
             let price = info.as_ref().and_then(|info| info.price);
@@ -105,7 +105,7 @@ fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<Ro
                 2
             };
             let window = window.or(listed.context_window);
-            (rank, Row { name, window, price, local: provider.local, default })
+            (rank, ModelRow { name, window, price, local: provider.local, default })
         })
         .collect();
     rows.sort_by_key(|(rank, _)| *rank);
@@ -114,10 +114,15 @@ fn rows(provider: &Provider, list: &[Listed], chosen: Option<&Chosen>) -> Vec<Ro
 
 /// Whether the window is stated by somebody, not assumed.
 fn is_known(provider: &Provider, info: &ModelInfo) -> bool {
-    voice::is_in_catalog(info) || info.context_window != catalog::facts(provider, "").context_window
+    model::is_in_catalog(info) || info.context_window != catalog::facts(provider, "").context_window
 }
 
-fn show(screen: &Screen, found: &[Found], chosen: std::result::Result<&Chosen, &Failure>, whole: bool) {
+fn show(
+    screen: &Screen,
+    found: &[FoundProvider],
+    chosen: std::result::Result<&Chosen, &Failure>,
+    whole: bool,
+) {
     match chosen {
         Ok(chosen) => {
             let name = screen.paint(Style::Bold, &screen.clean_line(&chosen.info.name));
@@ -126,7 +131,7 @@ fn show(screen: &Screen, found: &[Found], chosen: std::result::Result<&Chosen, &
         Err(failure) => screen.wrapped(&format!("default: none: {}", screen.clean_line(&failure.message)), 2),
     }
     screen.line("");
-    let listed: Vec<&Found> = found.iter().filter(|found| whole || is_here(found)).collect();
+    let listed: Vec<&FoundProvider> = found.iter().filter(|found| whole || is_here(found)).collect();
     let rows: Vec<Vec<String>> = listed.iter().map(|found| provider_row(screen, found)).collect();
     if !rows.is_empty() {
         screen.table(&["PROVIDER", "STATUS", "WHERE"], &rows);
@@ -158,7 +163,7 @@ fn show(screen: &Screen, found: &[Found], chosen: std::result::Result<&Chosen, &
 
 /// Whether there is something to say of it: what wants a key that is not there, and what does not run
 /// on this machine, is only counted up.
-fn is_here(found: &Found) -> bool {
+fn is_here(found: &FoundProvider) -> bool {
     match &found.reach {
         Reach::Reachable(_) | Reach::Refused(_) => true,
         Reach::KeyMissing(_) => false,
@@ -167,12 +172,13 @@ fn is_here(found: &Found) -> bool {
 }
 
 /// In a line each: providers without a key, and servers that do not run.
-fn absent(screen: &Screen, found: &[Found], whole: bool) {
+fn absent(screen: &Screen, found: &[FoundProvider], whole: bool) {
     if whole {
         return;
     }
     let gone = found.iter().filter(|found| !is_here(found));
-    let (local, hosted): (Vec<&Found>, Vec<&Found>) = gone.partition(|found| found.provider.local);
+    let (local, hosted): (Vec<&FoundProvider>, Vec<&FoundProvider>) =
+        gone.partition(|found| found.provider.local);
     let keys: Vec<String> =
         hosted.iter().map(|found| format!("{} ({})", found.provider.name, found.provider.key_env)).collect();
     if !keys.is_empty() {
@@ -184,7 +190,7 @@ fn absent(screen: &Screen, found: &[Found], whole: bool) {
     }
 }
 
-fn provider_row(screen: &Screen, found: &Found) -> Vec<String> {
+fn provider_row(screen: &Screen, found: &FoundProvider) -> Vec<String> {
     let status = match &found.reach {
         Reach::Reachable(list) if list.len() == 1 => "reachable, 1 model".to_owned(),
         Reach::Reachable(list) => format!("reachable, {} models", list.len()),
@@ -193,7 +199,7 @@ fn provider_row(screen: &Screen, found: &Found) -> Vec<String> {
     vec![found.provider.name.to_owned(), status, screen.clean_line(&found.base_url)]
 }
 
-fn model_row(screen: &Screen, row: &Row) -> Vec<String> {
+fn model_row(screen: &Screen, row: &ModelRow) -> Vec<String> {
     let unknown = || if row.local { "-" } else { "unknown" }.to_owned();
     let price = |of: fn(&Price) -> u64| row.price.as_ref().map_or_else(unknown, |price| dollars(of(price)));
     let mark = if row.default { "* " } else { "" };
@@ -223,13 +229,13 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
         Some(only) => only.name == provider.name,
         None => is_main(provider),
     });
-    let rows: Vec<Row> = providers
+    let rows: Vec<ModelRow> = providers
         .flat_map(|provider| {
             provider.models().map(|model| {
                 let facts = catalog::facts(provider, model);
                 let name = format!("{}/{model}", provider.name);
                 let window = Some(facts.context_window);
-                Row { name, window, price: facts.price, local: provider.local, default: false }
+                ModelRow { name, window, price: facts.price, local: provider.local, default: false }
             })
         })
         .collect();
@@ -246,7 +252,7 @@ fn known(screen: &Screen, only: Option<&'static Provider>) -> Exit {
     Exit::Answered
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &ModelRow) -> Value {
     let price = row.price.map(|price| {
         json!({
             "input": micros(price.input),
@@ -263,7 +269,7 @@ fn micros(price: u64) -> f64 {
     u32::try_from(price).map_or(f64::MAX, f64::from) / 1e6
 }
 
-fn as_json(found: &[Found], chosen: std::result::Result<&Chosen, &Failure>) -> Value {
+fn as_json(found: &[FoundProvider], chosen: std::result::Result<&Chosen, &Failure>) -> Value {
     let providers: Vec<Value> = found
         .iter()
         .map(|found| {
@@ -302,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_price_that_is_not_known_is_never_nothing() {
-        let row = |local, price| Row { name: "p/m".into(), window: None, price, local, default: true };
+        let row = |local, price| ModelRow { name: "p/m".into(), window: None, price, local, default: true };
         let screen = Screen::plain(None, true);
         assert_eq!(model_row(&screen, &row(false, None))[..3], ["* p/m", "unknown", "unknown"]);
         assert_eq!(model_row(&screen, &row(true, None))[2], "-");

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use models::catalog::{self, Provider};
 use models::listing::{Reach, reach};
-use models::voices::{KeyRing, VoiceConfig};
+use models::model_book::{KeyRing, ModelConfig};
 use runtime::clock::SystemClock;
 
 use crate::args::Global;
 use crate::errors::{Exit, Failure, Result};
+use crate::model::{self, Chosen};
 use crate::secrets::{self, Secrets};
 use crate::settings::Settings;
-use crate::voice::{self, Chosen};
 
 /// How long a provider may take to list its models.
 pub(super) const LIST_WAIT: Duration = Duration::from_secs(4);
@@ -38,18 +38,18 @@ impl Setup {
 
     /// The model that `viv up` would take, and all that it would know.
     pub(super) async fn chosen(&self) -> Result<Chosen> {
-        voice::choose(&self.settings, Arc::new(SystemClock::new())).await
+        model::choose(&self.settings, Arc::new(SystemClock::new())).await
     }
 
     /// A model as it is set up here.
-    pub(super) fn config(&self, name: &str) -> Result<VoiceConfig> {
+    pub(super) fn config(&self, name: &str) -> Result<ModelConfig> {
         let default = self.settings.text("model.name") == name;
-        self.settings.voice(name, default, |secret| self.secrets.named(secret))
+        self.settings.model(name, default, |secret| self.secrets.named(secret))
     }
 
     /// A model of the provider that is set up here, the default before others: it says where the
     /// provider is and what opens its door.
-    pub(super) fn any_of(&self, provider: &Provider) -> Result<Option<VoiceConfig>> {
+    pub(super) fn any_of(&self, provider: &Provider) -> Result<Option<ModelConfig>> {
         let names = std::iter::once(self.settings.text("model.name")).chain(self.settings.model_names());
         let mut of_it = names.filter(|name| name.split('/').next() == Some(provider.name));
         of_it.next().map(|name| self.config(name)).transpose()

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Model, Voices as _};
+use agent::port::{Clock, Model, Models as _};
 use models::bounds::CONFORMANCE_OUTPUT;
 use models::conformance::{self, Advice, Check, Column, Finding, Speed, Trial, Verdict, advice};
-use models::voices::{ToolMode, VoiceBook, VoiceConfig};
+use models::model_book::{ModelBook, ModelConfig, ToolMode};
 use runtime::clock::SystemClock;
 use serde_json::{Value, json};
 
@@ -15,13 +15,13 @@ use super::setup::Setup;
 use crate::args::{Global, ToolModeArg, TryArgs};
 use crate::asking;
 use crate::errors::{Exit, Result};
+use crate::model;
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
-use crate::voice;
 
 /// One model under trial.
-struct Subject {
-    config: VoiceConfig,
+struct TrialModel {
+    config: ModelConfig,
     base_url: String,
     modes: Vec<ToolMode>,
     /// Whether settings or the server say how large its window is.
@@ -41,10 +41,10 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let mut models = Vec::new();
     for mode in &subject.modes {
-        let config = VoiceConfig { tool_mode: Some(*mode), ..subject.config.clone() };
-        let book = VoiceBook::new(config, setup.keys().clone(), Arc::clone(&clock));
-        let model = book.voice(None).map_err(|error| {
-            voice::unusable(&subject.config.name, subject.config.base_url.as_deref(), error)
+        let config = ModelConfig { tool_mode: Some(*mode), ..subject.config.clone() };
+        let book = ModelBook::new(config, setup.keys().clone(), Arc::clone(&clock));
+        let model = book.model(None).map_err(|error| {
+            model::unusable(&subject.config.name, subject.config.base_url.as_deref(), error)
         })?;
         models.push((*mode, model));
     }
@@ -77,7 +77,7 @@ pub(super) async fn run(global: &Global, screen: Screen, args: TryArgs) -> Resul
 }
 
 /// Which model, where, and in which modes.
-async fn subject(setup: &Setup, args: &TryArgs) -> Result<Subject> {
+async fn subject(setup: &Setup, args: &TryArgs) -> Result<TrialModel> {
     let name = setup.full_name(&args.model, args.base_url.as_deref()).await?;
     let (provider, _) = setup.split(&name)?;
     let mut config = setup.config(&name)?;
@@ -91,7 +91,7 @@ async fn subject(setup: &Setup, args: &TryArgs) -> Result<Subject> {
         None => conformance::tool_modes(provider, &base_url).to_vec(),
     };
     let window_stated = config.context_window.is_some();
-    Ok(Subject { config, base_url, modes, window_stated })
+    Ok(TrialModel { config, base_url, modes, window_stated })
 }
 
 fn untried(mode: ToolMode) -> Tried {
@@ -101,7 +101,7 @@ fn untried(mode: ToolMode) -> Tried {
 
 async fn try_mode(
     screen: &Screen,
-    subject: &Subject,
+    subject: &TrialModel,
     mut trial: Trial,
     mode: ToolMode,
     first: bool,
@@ -120,14 +120,14 @@ async fn try_mode(
     Ok(Tried { column: Column { mode, findings }, speed: trial.speed() })
 }
 
-fn head(screen: &Screen, subject: &Subject, model: Option<&dyn Model>) {
+fn head(screen: &Screen, subject: &TrialModel, model: Option<&dyn Model>) {
     let mut pairs = vec![
         ("model", screen.clean_line(&subject.config.name)),
         ("at", screen.clean_line(&subject.base_url)),
     ];
     if let Some(model) = model {
         let tokens = model.info().context_window;
-        let assumed = !subject.window_stated && !voice::is_in_catalog(model.info());
+        let assumed = !subject.window_stated && !model::is_in_catalog(model.info());
         pairs.push((
             "window",
             match assumed {
@@ -140,7 +140,7 @@ fn head(screen: &Screen, subject: &Subject, model: Option<&dyn Model>) {
     screen.line("");
 }
 
-fn show(screen: &Screen, subject: &Subject, columns: &[Column], advice: &Advice) {
+fn show(screen: &Screen, subject: &TrialModel, columns: &[Column], advice: &Advice) {
     let modes: Vec<String> = columns.iter().map(|column| column.mode.as_str().to_uppercase()).collect();
     let head: Vec<&str> = std::iter::once("CHECK").chain(modes.iter().map(String::as_str)).collect();
     let rows: Vec<Vec<String>> = Check::ALL.iter().map(|check| row(*check, columns)).collect();
@@ -169,7 +169,7 @@ fn row(check: Check, columns: &[Column]) -> Vec<String> {
 }
 
 /// The command that starts a server with it.
-fn command(subject: &Subject, mode: ToolMode) -> String {
+fn command(subject: &TrialModel, mode: ToolMode) -> String {
     let mut command = format!("viv up --model {}", subject.config.name);
     if let Some(url) = &subject.config.base_url {
         command.push_str(&format!(" --base-url {url}"));
@@ -180,7 +180,7 @@ fn command(subject: &Subject, mode: ToolMode) -> String {
     command
 }
 
-fn as_json(subject: &Subject, tried: &[Tried], advice: &Advice) -> Value {
+fn as_json(subject: &TrialModel, tried: &[Tried], advice: &Advice) -> Value {
     let modes: Vec<Value> = tried
         .iter()
         .map(|tried| {

@@ -6,7 +6,7 @@ use agent::config::AgentConfig;
 use agent::port::Toolbox;
 use scenario::bounds::FILE_MAX_BYTES;
 use scenario::file;
-use scenario::flaw::{Flaw, Place};
+use scenario::flaw::{FileFlaw, FilePosition};
 use scenario::scene::Scenario;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ const LISTED: usize = 10;
 pub(super) struct File {
     /// As people call it.
     pub(super) path: String,
-    pub(super) scenario: std::result::Result<Scenario, Vec<Flaw>>,
+    pub(super) scenario: std::result::Result<Scenario, Vec<FileFlaw>>,
 }
 
 impl File {
@@ -41,8 +41,8 @@ impl File {
     }
 
     /// A flaw with its place in front.
-    pub(super) fn located(&self, flaw: &Flaw) -> String {
-        let Place { line, column } = flaw.place;
+    pub(super) fn located(&self, flaw: &FileFlaw) -> String {
+        let FilePosition { line, column } = flaw.place;
         if line == 0 {
             format!("{}: {flaw}", self.path)
         } else {
@@ -121,13 +121,13 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 
 /// All scenarios, or a failure that lists what is wrong with them.
 pub(super) fn all_good(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
-    let mut flaws: Vec<(&File, &Flaw)> = Vec::new();
+    let mut flaws: Vec<(&File, &FileFlaw)> = Vec::new();
     for file in &files {
         flaws.extend(file.scenario.as_ref().err().into_iter().flatten().map(|flaw| (file, flaw)));
     }
     // A failure has one hint: that of the only flaw. Of several each keeps its own, below it.
     let hint = if let [(_, only)] = flaws.as_slice() { only.hint.clone() } else { None };
-    let told = |(file, flaw): &(&File, &Flaw)| match &flaw.hint {
+    let told = |(file, flaw): &(&File, &FileFlaw)| match &flaw.hint {
         Some(own) if flaws.len() > 1 => format!("{}\n    ({own})", file.located(flaw)),
         _ => file.located(flaw),
     };

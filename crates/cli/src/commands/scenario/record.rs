@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::event::{EventData, Fate};
+use agent::event::{EventData, EventState};
 use agent::id::{CycleId, EntityId, MessageId, SpaceId};
 use agent::limits::PAGE_MAX;
 use agent::port::Toolbox;
 use scenario::file;
-use scenario::flaw::Place;
-use scenario::scene::{Actor, Happening, Room, Scenario, What, When};
+use scenario::flaw::FilePosition;
+use scenario::scene::{Actor, Room, Scenario, StoryEvent, What, When};
 use scenario::write::written;
 use serde_json::{Value, json};
-use server::api::{Agent, Consciousness, Facts, LogEntry, LoggedEvent, Message, Run, RunDetail};
+use server::api::{Agent, Consciousness, FactsJson, LogEntry, LoggedEvent, MessageJson, RunDetail, RunJson};
 
 use super::{replies, stage};
 use crate::args::RecordArgs;
@@ -36,7 +36,7 @@ const TRIAL: Duration = Duration::from_secs(30);
 
 /// Records.
 pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Result<Exit> {
-    let progress = Progress::start(&screen, "reading what was lived");
+    let progress = Progress::start(&screen, "reading what happened");
     let agent = target::agent(&client, args.agent.as_deref()).await?;
     let runs = runs(&client, &agent, &args).await?;
     let recording = Recording::gather(&client, &agent, &runs).await?;
@@ -70,8 +70,8 @@ pub(crate) async fn run(client: Client, screen: Screen, args: RecordArgs) -> Res
 }
 
 /// The runs that are meant, oldest first.
-async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<Run>> {
-    let mut runs: Vec<Run> = match &args.run {
+async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<RunJson>> {
+    let mut runs: Vec<RunJson> = match &args.run {
         Some(id) => {
             let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", segment(id))).await?;
             vec![detail.run]
@@ -87,7 +87,7 @@ async fn runs(client: &Client, agent: &Agent, args: &RecordArgs) -> Result<Vec<R
         return Err(Failure::new(Exit::NotFound, "not_found", message).hint("name its agent"));
     }
     if runs.is_empty() {
-        let message = format!("`{}` has lived no cycle yet", agent.name);
+        let message = format!("`{}` has run no cycle yet", agent.name);
         return Err(Failure::new(Exit::NotFound, "not_found", message)
             .hint("say something to it with `viv say`, then record"));
     }
@@ -103,15 +103,15 @@ struct Recording {
     /// What each cycle lived, in order.
     lived: HashMap<CycleId, Vec<LoggedEvent>>,
     /// The messages that these refer to.
-    messages: HashMap<MessageId, Message>,
+    messages: HashMap<MessageId, MessageJson>,
     entries: Vec<LogEntry>,
-    said: Vec<Message>,
+    said: Vec<MessageJson>,
 }
 
 impl Recording {
-    async fn gather(client: &Client, agent: &Agent, runs: &[Run]) -> Result<Self> {
+    async fn gather(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Self> {
         let path = agent_path(agent.id, "/facts");
-        let facts: Facts = client.get_as(&path).await?;
+        let facts: FactsJson = client.get_as(&path).await?;
         let mut recording = Self {
             spaces: facts.spaces.iter().map(|space| (space.id, space.name.clone())).collect(),
             rooms: Vec::new(),
@@ -127,11 +127,11 @@ impl Recording {
             let named = space.members.iter().map(|member| (member.entity.id, member.entity.name.clone()));
             recording.entities.extend(named);
         }
-        let rows = client.list(&agent_path(agent.id, "/inbox?state=lived"), INBOX_MOST).await?;
+        let rows = client.list(&agent_path(agent.id, "/inbox?state=processed"), INBOX_MOST).await?;
         let mut events: Vec<LoggedEvent> = typed("inbox", Value::Array(rows))?;
         events.sort_by_key(|event| event.seq);
         for event in events {
-            let Fate::Lived { cycle, .. } = &event.fate else { continue };
+            let EventState::Processed { cycle, .. } = &event.state else { continue };
             if runs.iter().any(|run| run.id == *cycle) {
                 recording.fetch(client, &event).await?;
                 recording.lived.entry(*cycle).or_default().push(event);
@@ -147,10 +147,10 @@ impl Recording {
     /// The message that an event refers to, and who said it.
     async fn fetch(&mut self, client: &Client, event: &LoggedEvent) -> Result<()> {
         let EventData::Said { message, .. } = &event.data else { return Ok(()) };
-        let found: Message = client.get_as(&format!("/v1/messages/{message}")).await?;
+        let found: MessageJson = client.get_as(&format!("/v1/messages/{message}")).await?;
         if !self.entities.contains_key(&found.sender) {
             let path = format!("/v1/entities/{}", found.sender);
-            let entity: server::api::Entity = client.get_as(&path).await?;
+            let entity: server::api::EntityJson = client.get_as(&path).await?;
             self.entities.insert(entity.id, entity.name);
         }
         self.messages.insert(*message, found);
@@ -158,7 +158,7 @@ impl Recording {
     }
 
     /// The scenario, and what of these cycles cannot be told in one.
-    fn scenario(&self, agent: &Agent, runs: &[Run]) -> Result<(Scenario, Vec<String>)> {
+    fn scenario(&self, agent: &Agent, runs: &[RunJson]) -> Result<(Scenario, Vec<String>)> {
         let mut config = agent.config.clone();
         if let Some(keys) = config.as_object_mut() {
             // Whoever plays it says who thinks.
@@ -183,14 +183,15 @@ impl Recording {
         people.dedup();
         people.retain(|name| *name != agent.name);
         let names =
-            replies::Names { agent, spaces: &self.spaces, entities: &self.entities, said: &self.said };
+            replies::NameTable { agent, spaces: &self.spaces, entities: &self.entities, said: &self.said };
         let script = replies::script(&names, runs, &self.entries);
         let expect = replies::expectations(&names, runs);
-        let actor = Actor { name: agent.name.clone(), config, script: Some(script), place: Place::default() };
+        let actor =
+            Actor { name: agent.name.clone(), config, script: Some(script), place: FilePosition::default() };
         let cycles = if runs.len() == 1 { "a cycle".to_owned() } else { format!("{} cycles", runs.len()) };
         let from = runs.first().map(|run| run.opened_at.to_string()).unwrap_or_default();
         let scenario = Scenario {
-            name: format!("What {} lived in {cycles}", agent.display_name),
+            name: format!("What {} did in {cycles}", agent.display_name),
             about: format!(
                 "Recorded; the first cycle began at {from}. The script is what its model replied.\n"
             ),
@@ -204,7 +205,7 @@ impl Recording {
     }
 
     /// What happened, in order, and which events no sentence of a story says.
-    fn story(&self, agent: &Agent, runs: &[Run], rooms: &mut [Room]) -> (Vec<Happening>, Vec<String>) {
+    fn story(&self, agent: &Agent, runs: &[RunJson], rooms: &mut [Room]) -> (Vec<StoryEvent>, Vec<String>) {
         let (mut story, mut left_out) = (Vec::new(), Vec::new());
         for run in runs {
             let mut first = true;
@@ -217,7 +218,7 @@ impl Recording {
                 };
                 let when = if first { When::Quiet } else { When::After(Duration::ZERO) };
                 first = false;
-                story.push(Happening { when, what: vec![what], times: 1, place: Place::default() });
+                story.push(StoryEvent { when, what: vec![what], times: 1, place: FilePosition::default() });
             }
         }
         (story, left_out)
@@ -247,7 +248,7 @@ impl Recording {
 }
 
 /// The entries of these runs.
-async fn entries(client: &Client, agent: &Agent, runs: &[Run]) -> Result<Vec<LogEntry>> {
+async fn entries(client: &Client, agent: &Agent, runs: &[RunJson]) -> Result<Vec<LogEntry>> {
     let mut all = Vec::new();
     let (mut after, mut read) = (0, 0);
     while read < ENTRIES_MOST {

@@ -8,21 +8,21 @@ use agent::id::{CallId, EntityId, SpaceId};
 use agent::message::Part;
 use agent::run::Ending;
 use agent::space::MessageKind;
-use scenario::flaw::Place;
-use scenario::scene::{Act, Condition, Count, CycleShape, Expectation, Expected, Rule, Words};
+use scenario::flaw::FilePosition;
+use scenario::scene::{Act, Amount, Condition, CycleShape, Expectation, Expected, Rule, TextPattern};
 use serde_json::Value;
-use server::api::{Agent, LogEntry, Message, Run};
+use server::api::{Agent, LogEntry, MessageJson, RunJson};
 
 /// Who and what is called how.
-pub(super) struct Names<'a> {
+pub(super) struct NameTable<'a> {
     pub(super) agent: &'a Agent,
     pub(super) spaces: &'a [(SpaceId, String)],
     pub(super) entities: &'a HashMap<EntityId, String>,
     /// What the agent said in its runs.
-    pub(super) said: &'a [Message],
+    pub(super) said: &'a [MessageJson],
 }
 
-impl Names<'_> {
+impl NameTable<'_> {
     fn space(&self, id: SpaceId) -> Option<&str> {
         self.spaces.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str())
     }
@@ -36,8 +36,8 @@ impl Names<'_> {
 }
 
 /// One rule for each run: its model's replies, step by step.
-pub(super) fn script(names: &Names<'_>, runs: &[Run], entries: &[LogEntry]) -> Vec<Rule> {
-    let rule = |(index, run): (usize, &Run)| {
+pub(super) fn script(names: &NameTable<'_>, runs: &[RunJson], entries: &[LogEntry]) -> Vec<Rule> {
+    let rule = |(index, run): (usize, &RunJson)| {
         let own = entries.iter().filter(|e| e.cycle == run.id && e.kind == EntryKind::Assistant);
         let steps = own.map(|entry| step(names, entry)).collect();
         let when = Condition { cycle: Some(index as u64 + 1), ..Condition::default() };
@@ -46,7 +46,7 @@ pub(super) fn script(names: &Names<'_>, runs: &[Run], entries: &[LogEntry]) -> V
     runs.iter().enumerate().map(rule).collect()
 }
 
-fn step(names: &Names<'_>, entry: &LogEntry) -> Vec<Act> {
+fn step(names: &NameTable<'_>, entry: &LogEntry) -> Vec<Act> {
     let mut acts: Vec<Act> = Vec::new();
     for part in &entry.message.parts {
         match part {
@@ -61,7 +61,7 @@ fn step(names: &Names<'_>, entry: &LogEntry) -> Vec<Act> {
     acts
 }
 
-fn call(names: &Names<'_>, id: &CallId, tool: &str, arguments: &str) -> Act {
+fn call(names: &NameTable<'_>, id: &CallId, tool: &str, arguments: &str) -> Act {
     let raw = names.portable(arguments);
     let value: Option<Value> = serde_json::from_str(&raw).ok();
     let text = |key: &str| value.as_ref().and_then(|v| v.get(key)).and_then(Value::as_str).map(str::to_owned);
@@ -92,11 +92,11 @@ fn as_called(tool: &str, value: Option<Value>, raw: String) -> Act {
 }
 
 /// What was said, how often, and what the cycles were like.
-pub(super) fn expectations(names: &Names<'_>, runs: &[Run]) -> Vec<Expectation> {
+pub(super) fn expectations(names: &NameTable<'_>, runs: &[RunJson]) -> Vec<Expectation> {
     let me = &names.agent.name;
     let mut expect: Vec<Expectation> = Vec::new();
     let mut add = |what: Expected, sentence: String| {
-        expect.push(Expectation { what, sentence, place: Place::default() });
+        expect.push(Expectation { what, sentence, place: FilePosition::default() });
     };
     let mut known: Vec<(SpaceId, &str)> = Vec::new();
     for message in names.said.iter().filter(|message| message.kind == MessageKind::Text) {
@@ -104,17 +104,17 @@ pub(super) fn expectations(names: &Names<'_>, runs: &[Run]) -> Vec<Expectation> 
         let Some(space) = names.space(message.space).filter(|_| !known.contains(&this)) else { continue };
         known.push(this);
         let same = names.said.iter().filter(|other| (other.space, other.text.as_str()) == this).count();
-        let words = Words { equals: Some(message.text.clone()), ..Words::default() };
-        let times = if same > 1 { Count::Exactly(same as u64) } else { Count::AtLeast(1) };
+        let words = TextPattern { equals: Some(message.text.clone()), ..TextPattern::default() };
+        let times = if same > 1 { Amount::Exactly(same as u64) } else { Amount::AtLeast(1) };
         let said = Expected::Said { who: me.clone(), space: space.to_owned(), words, times };
         add(said, format!("{me} said in {space}"));
     }
-    let shape = |run: &Run| CycleShape {
-        events: Some(Count::Exactly(run.events.into())),
-        steps: (run.ending == Ending::Rested).then_some(Count::Exactly(run.steps.len() as u64)),
+    let shape = |run: &RunJson| CycleShape {
+        events: Some(Amount::Exactly(run.events.into())),
+        steps: (run.ending == Ending::Completed).then_some(Amount::Exactly(run.steps.len() as u64)),
         ended: None,
     };
     let cycles = runs.iter().map(shape).collect();
-    add(Expected::CycleList { agent: me.clone(), cycles }, format!("{me} lived cycles"));
+    add(Expected::CycleList { agent: me.clone(), cycles }, format!("{me} ran cycles"));
     expect
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scenario::play::Outcome;
+use scenario::play::PlayResult;
 use scenario::scene::Scenario;
 use scenario::transcript::{Deed, Line};
 use scenario::verdict::Unmet;
@@ -24,7 +24,7 @@ const LINES: usize = 200;
 pub(super) struct Played {
     pub(super) file: String,
     pub(super) scenario: Arc<Scenario>,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<PlayResult>,
 }
 
 impl Played {
@@ -108,7 +108,7 @@ pub(super) fn runs(screen: &Screen, played: &Played) {
     }
 }
 
-fn shortfalls(screen: &Screen, file: &str, outcome: &Outcome) {
+fn shortfalls(screen: &Screen, file: &str, outcome: &PlayResult) {
     if let Some(why) = &outcome.broken_off {
         screen.wrapped(&format!("    broken off: {}", screen.clean_line(why)), 8);
     }
@@ -149,7 +149,7 @@ fn difference(screen: &Screen, unmet: &Unmet) -> Vec<String> {
     lines
 }
 
-fn transcript(screen: &Screen, outcome: &Outcome) {
+fn transcript(screen: &Screen, outcome: &PlayResult) {
     let cycles = if outcome.cycles == 1 { "cycle" } else { "cycles" };
     let seconds = outcome.took.as_secs_f64();
     let head = format!("    what happened ({seconds:.1} s, {} {cycles})", outcome.cycles);
@@ -224,7 +224,7 @@ pub(super) fn to_json(played: &Played, transcripts: bool) -> Value {
     json!({"file": file, "scenario": name, "passed": passed, "ok": passed == runs.len(), "runs": runs})
 }
 
-fn run_to_json(outcome: &Outcome, transcripts: bool) -> Value {
+fn run_to_json(outcome: &PlayResult, transcripts: bool) -> Value {
     let unmet: Vec<Value> = outcome
         .unmet
         .iter()

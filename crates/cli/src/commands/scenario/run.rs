@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::port::{Clock, Voices};
+use agent::port::{Clock, Models};
 use runtime::clock::SystemClock;
-use scenario::flaw::Place;
+use scenario::flaw::FilePosition;
 use scenario::scene::Scenario;
 use serde_json::json;
 
@@ -14,17 +14,17 @@ use super::{files, stage};
 use crate::args::{Global, ScenarioRunArgs};
 use crate::asking;
 use crate::errors::{Exit, Failure, Result};
+use crate::model;
 use crate::output::Screen;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use crate::voice;
 
 /// Plays.
 pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) -> Result<Exit> {
     let found = files::read_all(&args.files.files)?;
     let scenarios = files::all_good(found)?;
-    let voices = voices(&args, global, &screen).await?;
-    if voices.is_none() {
+    let models = models(&args, global, &screen).await?;
+    if models.is_none() {
         scripts_are_there(&scenarios)?;
     }
     let most = Duration::from_secs(args.timeout);
@@ -34,9 +34,9 @@ pub(super) async fn run(global: &Global, screen: Screen, args: ScenarioRunArgs) 
         let mut played = Played { file, scenario: Arc::new(scenario), outcomes: Vec::new() };
         for number in 1..=args.repeat {
             let progress = Progress::start(&screen, doing(&played, number, args.repeat));
-            let outcome = match &voices {
+            let outcome = match &models {
                 None => stage::simulated(Arc::clone(&played.scenario), most).await?,
-                Some(voices) => stage::real(&played.scenario, Arc::clone(voices), most).await?,
+                Some(models) => stage::real(&played.scenario, Arc::clone(models), most).await?,
             };
             drop(progress);
             played.outcomes.push(outcome);
@@ -68,7 +68,7 @@ fn doing(played: &Played, number: u32, of: u32) -> String {
 
 /// The model that was asked for, if one was. It must answer before anything is played: what nobody
 /// could play is no scenario that failed.
-async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Result<Option<Arc<dyn Voices>>> {
+async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Result<Option<Arc<dyn Models>>> {
     let most = asking::WAIT.min(Duration::from_secs(args.timeout));
     let args = &args.model;
     if args.model.is_none() {
@@ -80,10 +80,10 @@ async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let settings = Settings::load(global, args.given())?;
-    let chosen = voice::choose(&settings, clock).await?;
+    let chosen = model::choose(&settings, clock).await?;
     if !chosen.info.rehearsal {
         let progress = Progress::start(screen, format!("asking {}", chosen.info.name));
-        let answer = asking::ask(&*chosen.voices, most).await;
+        let answer = asking::ask(&*chosen.models, most).await;
         drop(progress);
         answer.map_err(|error| {
             let failure = asking::no_answer(&chosen.info.name, &chosen.address, &error, most);
@@ -92,13 +92,13 @@ async fn voices(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
             Failure { exit, ..failure }
         })?;
     }
-    Ok(Some(chosen.voices))
+    Ok(Some(chosen.models))
 }
 
 fn scripts_are_there(scenarios: &[(String, Scenario)]) -> Result<()> {
     for (file, scenario) in scenarios {
         if let Some(actor) = scenario.agents.iter().find(|actor| actor.script.is_none()) {
-            let Place { line, column } = actor.place;
+            let FilePosition { line, column } = actor.place;
             let place = format!("{file}:{line}:{column}");
             let failure =
                 Failure::new(Exit::Usage, "no_script", format!("{place}: `{}` has no script", actor.name));

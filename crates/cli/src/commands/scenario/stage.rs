@@ -1,15 +1,15 @@
-//! Puts a world together for one run: SQLite in memory, the tools of every server, and a voice.
+//! Puts a world together for one run: SQLite in memory, the tools of every server, and a model.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::port::{Clock, Ids, Voices};
+use agent::port::{Clock, Ids, Models};
 use jiff::Timestamp;
 use runtime::Ports;
 use runtime::clock::{SystemClock, SystemIds};
 use scenario::clock::{SimClock, SimIds};
 use scenario::model::Scripts;
-use scenario::play::{Minds, Outcome, play};
+use scenario::play::{Minds, PlayResult, play};
 use scenario::scene::Scenario;
 use scenario::world::World;
 use storage::sqlite::Sqlite;
@@ -23,7 +23,7 @@ const SEED: u64 = 7;
 const SIMULATED: Duration = Duration::from_secs(7 * 86_400);
 
 /// Plays with the scripts of the file. `most` is real time.
-pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result<Outcome> {
+pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result<PlayResult> {
     // Simulated time wants a thread of its own on which nothing else runs.
     let playing = tokio::task::spawn_blocking(move || {
         let runtime =
@@ -33,7 +33,7 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result
         runtime.block_on(async {
             let clock = SimClock::new(Timestamp::from_second(BEGINNING).unwrap_or(Timestamp::UNIX_EPOCH));
             let time: Arc<dyn Clock> = Arc::new(clock.clone());
-            let scripts: Arc<dyn Voices> = Arc::new(Scripts::of(&scenario, &time));
+            let scripts: Arc<dyn Models> = Arc::new(Scripts::of(&scenario, &time));
             let ids = Arc::new(SimIds::new(SEED, clock.clone()));
             let world = World::new(ports(time, ids, scripts)?, clock);
             let played = tokio::time::timeout(most, play(&scenario, world, Minds::Scripts, SIMULATED)).await;
@@ -44,16 +44,16 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result
 }
 
 /// Plays with a real model, in real time.
-pub(super) async fn real(scenario: &Scenario, voices: Arc<dyn Voices>, most: Duration) -> Result<Outcome> {
-    let world = World::real(ports(Arc::new(SystemClock::new()), Arc::new(SystemIds), voices)?);
+pub(super) async fn real(scenario: &Scenario, models: Arc<dyn Models>, most: Duration) -> Result<PlayResult> {
+    let world = World::real(ports(Arc::new(SystemClock::new()), Arc::new(SystemIds), models)?);
     Ok(play(scenario, world, Minds::Model, most).await)
 }
 
-fn ports(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, voices: Arc<dyn Voices>) -> Result<Ports> {
+fn ports(clock: Arc<dyn Clock>, ids: Arc<dyn Ids>, models: Arc<dyn Models>) -> Result<Ports> {
     let store = Sqlite::in_memory(Arc::clone(&clock)).map_err(|error| {
         Failure::new(Exit::Failed, "store_unusable", format!("cannot open a store in memory: {error}"))
     })?;
-    Ok(Ports::new(Arc::new(store), voices, Arc::new(tools::prebuilt()), clock, ids))
+    Ok(Ports::new(Arc::new(store), models, Arc::new(tools::prebuilt()), clock, ids))
 }
 
 fn too_long(name: &str, most: Duration) -> Failure {

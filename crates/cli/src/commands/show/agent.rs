@@ -4,7 +4,7 @@ use agent::goals::Branch;
 use agent::life::{Goal, Schedule, Standing};
 use jiff::Timestamp;
 use serde_json::json;
-use server::api::{Agent, Facts};
+use server::api::{Agent, FactsJson};
 
 use super::{calls, section};
 use crate::client::Client;
@@ -22,7 +22,7 @@ pub(super) async fn agent(client: &Client, screen: &Screen, wanted: Option<&str>
         screen.json_line(&json!({"agent": card, "facts": facts, "calls": calls}));
         return Ok(());
     }
-    let facts: Facts = client.get_as(&facts).await?;
+    let facts: FactsJson = client.get_as(&facts).await?;
     let line = |text: &str| screen.clean_line(text);
     let mut pairs = vec![
         ("name", format!("{} ({})", line(&agent.display_name), line(&agent.name))),

@@ -3,7 +3,7 @@
 use agent::call::{CallState, OutcomeStatus};
 use agent::id::{AgentId, CallId};
 use serde_json::Value;
-use server::api::{Call, LoggedEvent, Run};
+use server::api::{Call, LoggedEvent, RunJson};
 
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Result};
@@ -30,7 +30,7 @@ pub(super) async fn lines(client: &Client, screen: &Screen, agent: AgentId) -> R
 }
 
 /// What came of the calls that a run did not wait for: nothing yet, or the event that told it.
-pub(super) async fn late(client: &Client, screen: &Screen, run: &Run) -> Result<Vec<String>> {
+pub(super) async fn late(client: &Client, screen: &Screen, run: &RunJson) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for step in &run.steps {
         let pending = step.calls.iter().enumerate();
@@ -43,7 +43,7 @@ pub(super) async fn late(client: &Client, screen: &Screen, run: &Run) -> Result<
                 answer => {
                     let event: LoggedEvent = typed(&path, answer?)?;
                     let what = shortened(&screen.clean_line(&super::inbox::what(&event)), TOLD);
-                    format!("{what} ({})", event.stage.as_str())
+                    format!("{what} ({})", event.progress.as_str())
                 }
             });
         }

@@ -1,6 +1,6 @@
 //! `viv show inbox`: what an agent was sent, and what became of it.
 
-use agent::event::{EventData, Fate, Stage};
+use agent::event::{EventData, EventProgress, EventState};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use server::api::LoggedEvent;
@@ -37,30 +37,30 @@ pub(super) async fn inbox(client: &Client, screen: &Screen, arg: &InboxArg) -> R
 
 fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String> {
     let urgent = if event.urgent { "!" } else { "" };
-    let fate = match &event.fate {
-        Fate::Lived { cycle, step } => {
+    let state = match &event.state {
+        EventState::Processed { cycle, step } => {
             let cycle = event.ordinal.map_or_else(|| cycle.to_string(), |ordinal| ordinal.to_string());
-            format!("{} in cycle {cycle} step {step}", event.stage.as_str())
+            format!("{} in cycle {cycle} step {step}", event.progress.as_str())
         }
-        Fate::Waiting if event.stage == Stage::Taken => {
+        EventState::Waiting if event.progress == EventProgress::Taken => {
             let cycle = event.ordinal.map_or_else(|| "-".to_owned(), |ordinal| ordinal.to_string());
             format!("taken by cycle {cycle}, shown at step {}", event.step.unwrap_or(0))
         }
-        Fate::Held => match event.release_at {
+        EventState::Held => match event.release_at {
             Some(at) => format!("held until {at:.0}, or a person speaks"),
             None => "held until a person speaks".to_owned(),
         },
-        Fate::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
-        Fate::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),
-        Fate::Dead { reason } => format!("dead ({reason})"),
-        Fate::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),
+        EventState::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
+        EventState::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),
+        EventState::Dead { reason } => format!("dead ({reason})"),
+        EventState::Waiting if event.attempts > 0 => format!("waiting ({} attempts)", event.attempts),
         other => other.as_str().to_owned(),
     };
     vec![
         event.seq.to_string(),
         ago(event.at, now),
         format!("{}{urgent}", event.kind.as_str()),
-        shortened(&screen.clean_line(&fate), PREVIEW),
+        shortened(&screen.clean_line(&state), PREVIEW),
         shortened(&screen.clean_line(&what(event)), PREVIEW),
     ]
 }

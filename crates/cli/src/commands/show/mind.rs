@@ -5,7 +5,7 @@ use agent::id::AgentId;
 use agent::message::Part;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use server::api::{LogEntry, Mind};
+use server::api::{LogEntry, MindJson};
 
 use crate::args::MindArg;
 use crate::bars::{Piece, Scale};
@@ -28,7 +28,7 @@ struct MindPage {
 }
 
 /// A whole consciousness.
-struct Log {
+struct ContextLog {
     agent: AgentId,
     /// As the server wrote them.
     entries: Vec<Value>,
@@ -68,8 +68,8 @@ pub(super) async fn mind(client: &Client, screen: &Screen, arg: &MindArg) -> Res
     Ok(())
 }
 
-async fn whole(client: &Client, agent: AgentId) -> Result<Log> {
-    let mut log = Log { agent, entries: Vec::new(), tokens: 0 };
+async fn whole(client: &Client, agent: AgentId) -> Result<ContextLog> {
+    let mut log = ContextLog { agent, entries: Vec::new(), tokens: 0 };
     let mut after = 0;
     loop {
         let path = agent_path(agent, &format!("/consciousness?limit={PAGE}&after={after}"));
@@ -86,7 +86,7 @@ async fn whole(client: &Client, agent: AgentId) -> Result<Log> {
 }
 
 /// The JSON that scripts rely on: the log, and beside it the layers.
-fn told(log: &Log, layers: &Value) -> Value {
+fn told(log: &ContextLog, layers: &Value) -> Value {
     let mut told = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.tokens});
     for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
         told[key] = layers[key].clone();
@@ -128,7 +128,7 @@ fn part_text(part: &Part) -> String {
 }
 
 /// Each layer as a bar, one behind the other, so that together they are the window.
-fn bars(screen: &Screen, mind: &Mind) {
+fn bars(screen: &Screen, mind: &MindJson) {
     let heading = format!("what {} would be sent: {} tokens of window", mind.model, mind.context_window);
     screen.line("");
     screen.wrapped(&screen.clean_line(&heading), 2);
@@ -163,7 +163,7 @@ fn bars(screen: &Screen, mind: &Mind) {
     )];
     if mind.events > 0 {
         let events = if mind.events == 1 { "1 event".to_owned() } else { format!("{} events", mind.events) };
-        notes.push(format!("the inbox holds {events}, to be lived next"));
+        notes.push(format!("the inbox holds {events}, to be processed next"));
     }
     if used > mind.context_window {
         notes.push("this is more than the window holds: shorten instructions or tools".to_owned());

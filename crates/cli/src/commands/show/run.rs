@@ -6,7 +6,7 @@ use agent::call::OutcomeStatus;
 use agent::id::CycleId;
 use agent::run::{CallReceipt, StepReceipt};
 use jiff::Timestamp;
-use server::api::{Run, RunDetail, Usage};
+use server::api::{RunDetail, RunJson, UsageJson};
 
 use super::{calls as open, section};
 use crate::bars::{Piece, Scale};
@@ -44,7 +44,7 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
     Ok(())
 }
 
-fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
+fn summary(screen: &Screen, run: &RunJson) -> Vec<(&'static str, String)> {
     let line = |text: &str| screen.clean_line(text);
     let ending = match &run.reason {
         Some(reason) => format!("{} ({})", run.ending.as_str(), line(reason)),
@@ -59,7 +59,7 @@ fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
         ("tokens", tokens(&run.usage)),
         ("cost", cost(run.cost_micros)),
     ];
-    if run.estimated != Usage::default() {
+    if run.estimated != UsageJson::default() {
         let aborted = format!("about {} more, of generations that were aborted", tokens(&run.estimated));
         pairs.insert(pairs.len() - 1, ("estimated", aborted));
     }
@@ -70,19 +70,19 @@ fn summary(screen: &Screen, run: &Run) -> Vec<(&'static str, String)> {
 }
 
 /// Why it woke, and how long the first of it had waited until the model was asked.
-fn woke_for(why: &str, run: &Run) -> String {
+fn woke_for(why: &str, run: &RunJson) -> String {
     match run.steps.first().and_then(|step| step.waited_ms) {
         Some(waited) => format!("{why}, asked {} after it came", span(waited)),
         None => why.to_owned(),
     }
 }
 
-fn length(run: &Run) -> u64 {
+fn length(run: &RunJson) -> u64 {
     u64::try_from(run.ended_at.as_millisecond() - run.opened_at.as_millisecond()).unwrap_or(0)
 }
 
 /// `120 in (100 cached), 20 out (5 reasoning)`.
-fn tokens(usage: &Usage) -> String {
+fn tokens(usage: &UsageJson) -> String {
     let part = |all: Option<u64>, of: Option<u64>, way: &str, what: &str| {
         let all = all.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
         match of.filter(|of| *of > 0) {
@@ -107,7 +107,7 @@ fn cost(micros: Option<u64>) -> String {
 
 /// A line of the waterfall: the heading of a step, or something with a bar.
 #[derive(Debug)]
-enum Row {
+enum WaterfallRow {
     Step(String),
     Bar { name: String, took: String, mark: &'static str, pieces: Vec<Piece> },
 }
@@ -120,7 +120,7 @@ struct Glyphs {
 }
 
 /// The steps of a run with their times and tokens.
-pub(in crate::commands) fn waterfall(screen: &Screen, run: &Run) {
+pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
     if run.steps.is_empty() {
         return;
     }
@@ -142,14 +142,14 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &Run) {
         .line(&screen.paint(Style::Dim, &format!("{}{}", " ".repeat(widths.before()), scale.times(screen))));
     for row in &rows {
         match row {
-            Row::Step(heading) => screen.wrapped(heading, 8),
-            Row::Bar { name, took, mark, pieces } => {
+            WaterfallRow::Step(heading) => screen.wrapped(heading, 8),
+            WaterfallRow::Bar { name, took, mark, pieces } => {
                 screen.line(&widths.line(screen, name, took, mark, &scale.bar(screen, pieces)));
             }
         }
     }
     let Glyphs { wait, model, tool } = glyphs;
-    let failed = rows.iter().any(|row| matches!(row, Row::Bar { mark: "!", .. }));
+    let failed = rows.iter().any(|row| matches!(row, WaterfallRow::Bar { mark: "!", .. }));
     let mut legend = format!("{wait} until the first piece of the reply  {model} generating  {tool} tool");
     if failed {
         legend.push_str("  ! it did not end well");
@@ -163,7 +163,13 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &Run) {
 }
 
 /// The rows of one step; returns where it ends.
-fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows: &mut Vec<Row>) -> u64 {
+fn rows_of(
+    screen: &Screen,
+    glyphs: &Glyphs,
+    step: &StepReceipt,
+    now: u64,
+    rows: &mut Vec<WaterfallRow>,
+) -> u64 {
     let mut heading = match step.usage.input.or(step.usage.output) {
         Some(_) => format!("step {}: {}", step.step, tokens(&step.usage.into())),
         None => format!("step {}: tokens unknown", step.step),
@@ -178,7 +184,7 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
     if step.tools.is_empty() {
         heading.push_str(", no calls");
     }
-    rows.push(Row::Step(heading));
+    rows.push(WaterfallRow::Step(heading));
     let from = step.started_ms.unwrap_or(now);
     let to = from.saturating_add(step.model_ms);
     let first = step.first_ms.map_or(from, |first| from.saturating_add(first).min(to));
@@ -188,7 +194,7 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
         pieces.push(piece(from, first, glyphs.wait, Style::Dim));
     }
     pieces.push(piece(first, to, glyphs.model, Style::Cyan));
-    rows.push(Row::Bar { name: "  think".to_owned(), took: span(step.model_ms), mark: "", pieces });
+    rows.push(WaterfallRow::Bar { name: "  think".to_owned(), took: span(step.model_ms), mark: "", pieces });
     let mut end = to;
     for call in calls(step) {
         let from = call.started_ms.unwrap_or(to);
@@ -198,7 +204,12 @@ fn rows_of(screen: &Screen, glyphs: &Glyphs, step: &StepReceipt, now: u64, rows:
         let ran = call.started_ms.is_some() || step.started_ms.is_none();
         let pieces = if ran { vec![piece(from, until, glyphs.tool, style)] } else { Vec::new() };
         let took = call.took_ms.map(span).unwrap_or_default();
-        rows.push(Row::Bar { name: format!("  {}", screen.clean_line(&call.tool)), took, mark, pieces });
+        rows.push(WaterfallRow::Bar {
+            name: format!("  {}", screen.clean_line(&call.tool)),
+            took,
+            mark,
+            pieces,
+        });
         end = end.max(until);
     }
     end
@@ -281,11 +292,11 @@ struct Widths {
 }
 
 impl Widths {
-    fn of(room: usize, rows: &[Row]) -> Self {
-        let most = |part: fn(&Row) -> usize| rows.iter().map(part).max().unwrap_or(0);
-        let name = most(|row| if let Row::Bar { name, .. } = row { columns(name) } else { 0 });
-        let took = most(|row| if let Row::Bar { took, .. } = row { columns(took) } else { 0 });
-        let mark = most(|row| if let Row::Bar { mark, .. } = row { mark.len() } else { 0 });
+    fn of(room: usize, rows: &[WaterfallRow]) -> Self {
+        let most = |part: fn(&WaterfallRow) -> usize| rows.iter().map(part).max().unwrap_or(0);
+        let name = most(|row| if let WaterfallRow::Bar { name, .. } = row { columns(name) } else { 0 });
+        let took = most(|row| if let WaterfallRow::Bar { took, .. } = row { columns(took) } else { 0 });
+        let mark = most(|row| if let WaterfallRow::Bar { mark, .. } = row { mark.len() } else { 0 });
         let mark = if mark == 0 { 0 } else { mark + 1 };
         let most_name = if room < NARROW { NAME / 2 + 4 } else { NAME };
         let name = name.min(most_name).min(room.saturating_sub(took + mark + BAR + 3)).max(8);
@@ -383,9 +394,9 @@ mod tests {
             StepReceipt { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
         let end = rows_of(&screen, &glyphs, &step, 100, &mut rows);
         assert_eq!(end, 150);
-        let Row::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };
+        let WaterfallRow::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };
         assert_eq!((pieces[0].from, pieces[0].to, took.as_str()), (100, 150, "50 ms"));
-        assert!(matches!(&rows[0], Row::Step(heading) if heading.contains("2 attempts")));
-        assert!(matches!(&rows[2], Row::Bar { mark, .. } if mark.is_empty()));
+        assert!(matches!(&rows[0], WaterfallRow::Step(heading) if heading.contains("2 attempts")));
+        assert!(matches!(&rows[2], WaterfallRow::Bar { mark, .. } if mark.is_empty()));
     }
 }

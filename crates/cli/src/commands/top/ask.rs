@@ -8,7 +8,7 @@ use agent::id::AgentId;
 use server::api::{Agent, CancelRequest};
 use tokio::sync::{Notify, mpsc};
 
-use super::house::{Ask, House};
+use super::house::{Ask, Overview};
 use crate::api::{Past, Recent};
 use crate::client::{Client, typed};
 use crate::errors::{Failure, Result};
@@ -30,7 +30,7 @@ const OPENED: u32 = 40;
 const QUEUE: usize = 64;
 
 /// What came of it.
-pub(crate) enum Answer {
+pub(crate) enum TopAnswer {
     /// The list as it is now.
     Agents(Vec<Agent>),
     /// No server answers; why, in words.
@@ -52,7 +52,7 @@ pub(crate) async fn agents(client: &Client) -> Result<Vec<Agent>> {
 /// The tasks that ask: wishes go in, answers come out.
 pub(crate) struct Asking {
     pub(crate) wishes: mpsc::Sender<Ask>,
-    pub(crate) answers: mpsc::Receiver<Answer>,
+    pub(crate) answers: mpsc::Receiver<TopAnswer>,
 }
 
 impl Asking {
@@ -67,7 +67,7 @@ impl Asking {
     }
 
     /// Asks, or says that too much is being asked.
-    pub(crate) fn ask(&self, house: &mut House, ask: Ask) {
+    pub(crate) fn ask(&self, house: &mut Overview, ask: Ask) {
         let asked = self.wishes.try_send(ask);
         if asked.is_err() {
             house.said = Some("too much is being asked; try again in a moment".to_owned());
@@ -75,22 +75,22 @@ impl Asking {
     }
 }
 
-async fn list(client: Arc<Client>, answer: mpsc::Sender<Answer>, again: Arc<Notify>) {
+async fn list(client: Arc<Client>, answer: mpsc::Sender<TopAnswer>, again: Arc<Notify>) {
     let mut down = PAUSE_DOWN;
     loop {
         let (told, pause) = match agents(&client).await {
             Ok(agents) => {
                 down = PAUSE_DOWN;
                 let pages = u32::try_from(agents.len() / PAGE).unwrap_or(u32::MAX);
-                (Answer::Agents(agents), PAUSE + PAUSE_PER_PAGE.saturating_mul(pages))
+                (TopAnswer::Agents(agents), PAUSE + PAUSE_PER_PAGE.saturating_mul(pages))
             }
             Err(failure) if passing(&failure) => {
                 client.refresh();
                 let pause = down;
                 down = (down * 2).min(PAUSE_DOWN_MOST);
-                (Answer::Down(failure.message), pause)
+                (TopAnswer::Down(failure.message), pause)
             }
-            Err(failure) => (Answer::Refused(failure), PAUSE_DOWN_MOST),
+            Err(failure) => (TopAnswer::Refused(failure), PAUSE_DOWN_MOST),
         };
         if answer.send(told).await.is_err() {
             return;
@@ -111,14 +111,16 @@ fn passing(failure: &Failure) -> bool {
 async fn fulfil(
     client: Arc<Client>,
     mut wished: mpsc::Receiver<Ask>,
-    answer: mpsc::Sender<Answer>,
+    answer: mpsc::Sender<TopAnswer>,
     again: Arc<Notify>,
 ) {
     while let Some(ask) = wished.recv().await {
         let told = match wish(&client, &ask).await {
             Ok(told) => told,
-            Err(failure) if failure.code == "no_open_cycle" => Answer::Said("it ended by itself".to_owned()),
-            Err(failure) => Answer::Said(failure.message),
+            Err(failure) if failure.code == "no_open_cycle" => {
+                TopAnswer::Said("it ended by itself".to_owned())
+            }
+            Err(failure) => TopAnswer::Said(failure.message),
         };
         if !matches!(ask, Ask::Open(_)) {
             again.notify_one();
@@ -129,24 +131,24 @@ async fn fulfil(
     }
 }
 
-async fn wish(client: &Client, ask: &Ask) -> Result<Answer> {
+async fn wish(client: &Client, ask: &Ask) -> Result<TopAnswer> {
     match ask {
         Ask::Cancel(agent, cycle) => {
             client.post(&agent_path(*agent, "/cancel"), &CancelRequest { cycle: *cycle }, None).await?;
-            Ok(Answer::Said("canceled; it ends in a moment".to_owned()))
+            Ok(TopAnswer::Said("canceled; it ends in a moment".to_owned()))
         }
         Ask::Suspend(agent) => {
             client.post_bare(&agent_path(*agent, "/suspend")).await?;
-            Ok(Answer::Said("suspended; s resumes it".to_owned()))
+            Ok(TopAnswer::Said("suspended; s resumes it".to_owned()))
         }
         Ask::Resume(agent) => {
             client.post_bare(&agent_path(*agent, "/resume")).await?;
-            Ok(Answer::Said("resumed".to_owned()))
+            Ok(TopAnswer::Said("resumed".to_owned()))
         }
         Ask::Open(agent) => {
             let path = format!("/v1/recent?agents={agent}&limit={OPENED}");
             let recent: Recent = client.get_as(&path).await?;
-            Ok(Answer::Past(*agent, recent.items))
+            Ok(TopAnswer::Past(*agent, recent.items))
         }
     }
 }

@@ -6,10 +6,10 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use server::api::{Agent, Run};
+use server::api::{Agent, RunJson};
 
 use super::cells::{cost_of, since, until};
-use super::house::{House, state_of};
+use super::house::{Overview, state_of};
 use super::looks::{Looks, dim};
 use crate::api::Past;
 use crate::commands::chat::flow::Flow;
@@ -18,7 +18,7 @@ use crate::output::{Screen, short_count};
 use agent::space::Spoken;
 
 /// Draws it.
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, house: &mut House, screen: &Screen, now: Timestamp) {
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, house: &mut Overview, screen: &Screen, now: Timestamp) {
     let Some(agent) = house.chosen().cloned() else { return };
     let head = head(&agent, usize::from(area.width), screen, now);
     let height = u16::try_from(head.len()).unwrap_or(u16::MAX);
@@ -118,7 +118,7 @@ fn message(spoken: &Spoken, width: usize, screen: &Screen, now: Timestamp, lines
     }
 }
 
-fn steps(run: &Run, width: usize, screen: &Screen, now: Timestamp, lines: &mut Vec<Line<'static>>) {
+fn steps(run: &RunJson, width: usize, screen: &Screen, now: Timestamp, lines: &mut Vec<Line<'static>>) {
     use agent::run::Ending;
     let ms = run.ended_at.as_millisecond().saturating_sub(run.opened_at.as_millisecond());
     let cost = run.cost_micros.map(|cost| format!(", {}", money(cost))).unwrap_or_default();
@@ -126,7 +126,7 @@ fn steps(run: &Run, width: usize, screen: &Screen, now: Timestamp, lines: &mut V
         run.reason.as_deref().map(|why| format!(" ({})", screen.clean_line(why))).unwrap_or_default();
     let looks = Looks::of(screen);
     let style = match run.ending {
-        Ending::Rested => looks.fg(Color::Green),
+        Ending::Completed => looks.fg(Color::Green),
         Ending::Skipped => dim(),
         Ending::Exhausted | Ending::Canceled => looks.fg(Color::Yellow),
         Ending::Failed => looks.fg(Color::Red),

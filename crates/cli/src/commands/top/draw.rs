@@ -11,7 +11,7 @@ use server::api::Agent;
 
 use super::cells::{Around, Column, fitted, layout};
 use super::detail;
-use super::house::{Ask, House, Link, Mode, tokens_of, works};
+use super::house::{Ask, Link, Mode, Overview, tokens_of, works};
 use super::looks::{Looks, dim};
 use crate::args::SortArg;
 use crate::commands::watch::moment::money;
@@ -37,7 +37,13 @@ const HELP: [(&str, &str); 12] = [
 ];
 
 /// Draws everything.
-pub(crate) fn draw(frame: &mut Frame<'_>, house: &mut House, screen: &Screen, now: Timestamp, blink: bool) {
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    house: &mut Overview,
+    screen: &Screen,
+    now: Timestamp,
+    blink: bool,
+) {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
             .areas(frame.area());
@@ -58,7 +64,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, house: &mut House, screen: &Screen, no
 }
 
 /// How many there are, what they do, what they cost.
-fn title(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+fn title(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
     if let Link::Down(why) = &house.link {
         let text = format!("no server; looking for it ({})", screen.clean_line(why));
         let text = shortened(&text, usize::from(width));
@@ -104,7 +110,7 @@ fn title(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'stat
     Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
 }
 
-fn list(frame: &mut Frame<'_>, area: Rect, house: &House, screen: &Screen, now: Timestamp, blink: bool) {
+fn list(frame: &mut Frame<'_>, area: Rect, house: &Overview, screen: &Screen, now: Timestamp, blink: bool) {
     let looks = Looks::of(screen);
     let longest = house.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
     let cells = layout(usize::from(area.width.saturating_sub(MARK)), longest);
@@ -193,7 +199,7 @@ fn failed(agent: &Agent) -> bool {
 }
 
 /// A question, an answer, or the keys.
-fn foot(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+fn foot(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
     let most = usize::from(width);
     let bold = looks.fg(Color::Yellow).add_modifier(Modifier::BOLD);
     match &house.mode {
@@ -225,7 +231,7 @@ fn foot(house: &House, looks: Looks, width: u16, screen: &Screen) -> Line<'stati
     Line::styled(text, dim())
 }
 
-fn question(house: &House, ask: &Ask, screen: &Screen) -> String {
+fn question(house: &Overview, ask: &Ask, screen: &Screen) -> String {
     let name = house.chosen().map(|agent| screen.clean_line(&agent.name)).unwrap_or_default();
     match ask {
         Ask::Cancel(..) => format!("cancel the cycle of {name}? what it committed stays (y/n)"),

@@ -8,7 +8,7 @@ use agent::id::{AgentId, CycleId};
 use agent::life::Standing;
 use agent::update::{AgentState, Update};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use server::api::{Agent, LastRun};
+use server::api::{Agent, LastRunJson};
 
 use super::pulse::Pulses;
 use crate::api::Past;
@@ -82,7 +82,7 @@ pub(crate) struct Detail {
 
 /// All that is shown.
 #[derive(Debug)]
-pub(crate) struct House {
+pub(crate) struct Overview {
     pub(crate) agents: Vec<Agent>,
     pub(crate) pulses: Pulses,
     pub(crate) sort: SortArg,
@@ -104,7 +104,7 @@ pub(crate) struct House {
     stale: bool,
 }
 
-impl House {
+impl Overview {
     /// An empty one.
     pub(crate) fn new(sort: SortArg, filter: String) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl House {
             }
             Update::CycleEnded { agent, cycle, ending, spent, .. } => {
                 self.pulses.beat(*agent);
-                let last = LastRun { id: *cycle, ending: *ending, ended_at: now };
+                let last = LastRunJson { id: *cycle, ending: *ending, ended_at: now };
                 self.change(*agent, |agent| {
                     agent.last = Some(last);
                     if let Some(spent) = spent {
@@ -196,7 +196,7 @@ impl House {
                     self.pulses.beat(message.sender.agent());
                 }
             }
-            Update::Member { .. } | Update::EventStage { .. } => {}
+            Update::Member { .. } | Update::EventProgress { .. } => {}
         }
     }
 

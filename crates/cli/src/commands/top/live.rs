@@ -15,13 +15,13 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::ask::{Answer, Asking};
+use super::ask::{Asking, TopAnswer};
 use super::draw::draw;
-use super::house::{Ask, House, Wish};
+use super::house::{Ask, Overview, Wish};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
-use crate::sse::{self, Heard};
+use crate::sse::{self, StreamEvent};
 
 /// Time between two drawings of what changes by itself; keys are drawn at once.
 const FRAME: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl Full {
         Ok(Self { terminal })
     }
 
-    fn draw(&mut self, house: &mut House, screen: &Screen, blink: bool) -> Result<()> {
+    fn draw(&mut self, house: &mut Overview, screen: &Screen, blink: bool) -> Result<()> {
         let now = Timestamp::now();
         self.terminal.draw(|frame| draw(frame, house, screen, now, blink)).map(drop).map_err(broken)
     }
@@ -82,7 +82,7 @@ fn broken(error: io::Error) -> Failure {
 }
 
 /// Shows the house until the person leaves.
-pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut house: House) -> Result<Exit> {
+pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut house: Overview) -> Result<Exit> {
     let mut heard = sse::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
     let mut asking = Asking::begin(client);
     let on = |kind| {
@@ -154,30 +154,30 @@ fn blinks(frames: u64) -> bool {
     (frames / FRAMES_PER_BLINK).is_multiple_of(2)
 }
 
-fn hear(house: &mut House, heard: Heard, asking: &Asking) -> Result<()> {
+fn hear(house: &mut Overview, heard: StreamEvent, asking: &Asking) -> Result<()> {
     match heard {
-        Heard::Update(update) => {
+        StreamEvent::Update(update) => {
             house.update(Timestamp::now(), &update);
             if let Some(agent) = house.is_open_on(&update) {
                 // Where too much waits already, the next such update asks.
                 let _ = asking.wishes.try_send(Ask::Open(agent));
             }
         }
-        Heard::Snapshot(snapshot) => house.snapshot(&snapshot),
-        Heard::Lost => house.down("its stream ended".to_owned()),
-        Heard::Gap(_) | Heard::Closed(_) => {}
-        Heard::Refused(failure) => return Err(failure),
+        StreamEvent::Snapshot(snapshot) => house.snapshot(&snapshot),
+        StreamEvent::Lost => house.down("its stream ended".to_owned()),
+        StreamEvent::Gap(_) | StreamEvent::Closed(_) => {}
+        StreamEvent::Refused(failure) => return Err(failure),
     }
     Ok(())
 }
 
-fn take(house: &mut House, answer: Answer) -> Result<()> {
+fn take(house: &mut Overview, answer: TopAnswer) -> Result<()> {
     match answer {
-        Answer::Agents(agents) => house.listed(agents),
-        Answer::Down(why) => house.down(why),
-        Answer::Refused(failure) => return Err(failure),
-        Answer::Past(agent, past) => house.opened(agent, past),
-        Answer::Said(text) => house.said = Some(text),
+        TopAnswer::Agents(agents) => house.listed(agents),
+        TopAnswer::Down(why) => house.down(why),
+        TopAnswer::Refused(failure) => return Err(failure),
+        TopAnswer::Past(agent, past) => house.opened(agent, past),
+        TopAnswer::Said(text) => house.said = Some(text),
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
 use cells::{Around, Column};
-use house::House;
+use house::Overview;
 
 pub(crate) use house::tokens_of;
 
@@ -40,7 +40,7 @@ const TABLE: [Column; 9] = [
 
 /// Shows the house.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
-    let mut house = House::new(args.sort, args.filter);
+    let mut house = Overview::new(args.sort, args.filter);
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     let live = !args.once && !screen.json && !dumb && std::io::stdout().is_terminal();
     if live {

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::files::Files;
 use crate::agent_file::shown;
 use crate::credentials::Secret;
+use crate::model::Chosen;
 use crate::output::{Screen, Style};
 use crate::reconcile::Report;
 use crate::settings::Settings;
-use crate::voice::Chosen;
 use crate::world;
 
 /// Agents that are named; more are counted.

@@ -9,9 +9,9 @@ use runtime::clock::SystemClock;
 use crate::agent_file::{AgentFile, Problem, Stamp, Vetting, load, scan, shown};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
+use crate::model::{self, Chosen};
 use crate::reconcile::{Reconciler, Report, There, Watch};
 use crate::settings::{Origin, Settings};
-use crate::voice::{self, Chosen};
 
 /// Problems that are shown; more are counted.
 const SHOWN: usize = 20;
@@ -30,7 +30,7 @@ pub(super) struct Files {
 pub(crate) async fn would_refuse(settings: &Settings) -> Result<(Vec<String>, String)> {
     listen::permitted(settings.get("listen"), settings.flag("allow_remote"))?;
     super::log_filter(settings.text("log"))?;
-    let chosen = voice::choose(settings, Arc::new(SystemClock::new())).await?;
+    let chosen = model::choose(settings, Arc::new(SystemClock::new())).await?;
     let files = Files::read(settings, &chosen, false)?;
     Ok((files.names().map(str::to_owned).collect(), chosen.info.name.clone()))
 }
@@ -39,7 +39,7 @@ impl Files {
     /// Reads and judges all of them; says everything that is wrong at once.
     pub(super) fn read(settings: &Settings, chosen: &Chosen, prune: bool) -> Result<Self> {
         let dir = settings.agents_dir();
-        let vetting = Vetting { voices: Arc::clone(&chosen.voices), toolbox: Arc::new(tools::prebuilt()) };
+        let vetting = Vetting { models: Arc::clone(&chosen.models), toolbox: Arc::new(tools::prebuilt()) };
         let found = scan(dir).map_err(|problem| refused(vec![problem]))?;
         let named = settings.get("agents_dir").origin != Origin::Default;
         if found.is_none() && (named || prune) {

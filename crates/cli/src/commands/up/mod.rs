@@ -18,15 +18,15 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Global, UpArgs};
-use crate::assemble::{self, House};
+use crate::assemble::{self, LocalServer};
 use crate::credentials::{self, Credentials, Secret};
 use crate::errors::{Exit, Failure, Result};
 use crate::listen;
+use crate::model;
 use crate::output::Screen;
 use crate::progress::Progress;
 use crate::reconcile::{Reconciler, Watch};
 use crate::settings::Settings;
-use crate::voice;
 use crate::world;
 use announce::Announcement;
 use files::Files;
@@ -47,7 +47,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     })?;
     let clock = Arc::new(SystemClock::new());
     let looking = Progress::start(&screen, "looking for a model");
-    let chosen = voice::choose(&settings, clock.clone()).await?;
+    let chosen = model::choose(&settings, clock.clone()).await?;
     drop(looking);
     let files = Files::read(&settings, &chosen, args.prune)?;
     let signals = Signals::new()?;
@@ -57,7 +57,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if lost_frames > 0 {
         tracing::warn!("{}", announce::damaged_log(lost_frames));
     }
-    let ports = assemble::ports(&store, clock, Arc::clone(&chosen.voices));
+    let ports = assemble::ports(&store, clock, Arc::clone(&chosen.models));
     let ports = Ports { bounds: settings.bounds(), ..ports };
     let reconciler = Reconciler { ports: ports.clone(), data_dir: data_dir.to_owned() };
     files.check(&reconciler).await?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
-    let house = House::start(store, ports, hosts);
+    let house = LocalServer::start(store, ports, hosts);
     let serving = house.open_doors(listener);
     if let Err(error) = local.write(data_dir) {
         // Without it no command on this machine finds the server: better none than that one.
@@ -158,7 +158,7 @@ async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
 /// Until a signal, and through the stop that follows it.
 async fn serve(
     screen: Screen,
-    house: House,
+    house: LocalServer,
     serving: JoinHandle<io::Result<()>>,
     mut signals: Signals,
     (data_dir, local): (&Path, &Local),

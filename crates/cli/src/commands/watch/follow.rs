@@ -17,7 +17,7 @@ use super::subject::{Feed, Subject};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::{Screen, harmless_json};
-use crate::sse::{self, Heard};
+use crate::sse::{self, StreamEvent};
 
 /// How often what takes long is told, and the time in the last row moves on.
 const TICK: Duration = Duration::from_millis(500);
@@ -127,11 +127,11 @@ impl Follower {
         }
     }
 
-    async fn hear(&mut self, heard: Heard) -> Result<Told> {
+    async fn hear(&mut self, heard: StreamEvent) -> Result<Told> {
         let now = Timestamp::now();
         match heard {
-            Heard::Update(update) => return Ok(self.update(Feed::Own, *update).await),
-            Heard::Snapshot(snapshot) => {
+            StreamEvent::Update(update) => return Ok(self.update(Feed::Own, *update).await),
+            StreamEvent::Snapshot(snapshot) => {
                 if std::mem::take(&mut self.lost) {
                     self.note(now, "back", "the server is back", json!({}));
                 }
@@ -145,11 +145,11 @@ impl Follower {
                     self.catch_up().await?;
                 }
             }
-            Heard::Gap(gap) => {
+            StreamEvent::Gap(gap) => {
                 let text = "more happened meanwhile than can be shown";
                 self.note(now, "gap", text, json!({"from": gap.from, "to": gap.to}));
             }
-            Heard::Closed(closed) => {
+            StreamEvent::Closed(closed) => {
                 let why = match closed.reason.as_str() {
                     "shutdown" => "the server stops".to_owned(),
                     "slow_reader" => "this was too slow to read; it connects again".to_owned(),
@@ -157,12 +157,12 @@ impl Follower {
                 };
                 self.note(now, "closed", &why, json!({"reason": closed.reason}));
             }
-            Heard::Lost => {
+            StreamEvent::Lost => {
                 if !std::mem::replace(&mut self.lost, true) {
                     self.note(now, "lost", "no server; looking for it, Ctrl-C ends", json!({}));
                 }
             }
-            Heard::Refused(failure) => return Err(failure),
+            StreamEvent::Refused(failure) => return Err(failure),
         }
         Ok(self.flush())
     }
@@ -234,10 +234,10 @@ impl Follower {
 }
 
 /// Passes updates of the second stream on; what it says of itself, the first one says too.
-fn pass_on(mut heard: mpsc::Receiver<Heard>, to: mpsc::Sender<Update>) {
+fn pass_on(mut heard: mpsc::Receiver<StreamEvent>, to: mpsc::Sender<Update>) {
     tokio::spawn(async move {
         while let Some(heard) = heard.recv().await {
-            if let Heard::Update(update) = heard
+            if let StreamEvent::Update(update) = heard
                 && to.send(*update).await.is_err()
             {
                 return;

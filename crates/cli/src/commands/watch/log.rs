@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
-use agent::event::Stage;
+use agent::event::EventProgress;
 use agent::id::{AgentId, CallId, CycleId, EventId, MessageId, SpaceId};
 use agent::life::Resting;
 use agent::run::{Ending, Spent};
@@ -38,7 +38,7 @@ const SEEN_OTHERWISE: [&str; 3] = ["send_message", "done", "skip"];
 const UNSEEN: [&str; 2] = ["done", "skip"];
 
 /// A message being written.
-struct Draft {
+struct LogDraft {
     agent: AgentId,
     space: SpaceId,
     text: String,
@@ -69,7 +69,7 @@ pub(crate) struct Log {
     /// One line each: no tools, no states that pass.
     brief: bool,
     pub(crate) names: Names,
-    drafts: BTreeMap<MessageId, Draft>,
+    drafts: BTreeMap<MessageId, LogDraft>,
     calls: HashMap<CallId, Call>,
     thoughts: HashMap<AgentId, Thought>,
     busy: BTreeMap<AgentId, (CycleId, AgentState)>,
@@ -197,15 +197,17 @@ impl Log {
                 self.think(at, *agent, *step, *reasoning, delta);
             }
             // The call itself is told when it begins.
-            Update::EventStage { agent, event, stage: Stage::Dead, .. } => self.gave_up(at, *agent, event),
-            Update::Commit { .. } | Update::EventStage { .. } | Update::ToolInput { .. } => {}
+            Update::EventProgress { agent, event, progress: EventProgress::Dead, .. } => {
+                self.gave_up(at, *agent, event)
+            }
+            Update::Commit { .. } | Update::EventProgress { .. } | Update::ToolInput { .. } => {}
             Update::CycleEnded { agent, cycle, ending, reason, spent } => {
                 self.busy.remove(agent);
                 self.resting.remove(agent);
                 self.drafts.retain(|_, draft| draft.agent != *agent);
                 // Who woke for nothing is told in one short row.
                 let idle =
-                    matches!(ending, Ending::Rested | Ending::Skipped) && self.cycles.ends(*agent, *cycle);
+                    matches!(ending, Ending::Completed | Ending::Skipped) && self.cycles.ends(*agent, *cycle);
                 let spent = spent.as_ref().filter(|_| !idle);
                 self.ended(at, *agent, *ending, reason.as_deref(), spent);
             }
@@ -234,7 +236,7 @@ impl Log {
         self.calls.clear();
         for draft in snapshot.drafts.iter().take(IN_FLIGHT) {
             let text = draft.text.clone();
-            let open = Draft { agent: draft.agent, space: draft.space, text, torn: false };
+            let open = LogDraft { agent: draft.agent, space: draft.space, text, torn: false };
             self.drafts.insert(draft.message, open);
         }
     }
@@ -290,7 +292,7 @@ impl Log {
 
     /// A draft in one row. What is short of room loses first who else writes, then time and place: a row
     /// that reached the last column would leave a line behind with every piece.
-    fn being_written(&self, now: Timestamp, draft: &Draft, width: usize) -> String {
+    fn being_written(&self, now: Timestamp, draft: &LogDraft, width: usize) -> String {
         let who = self.names.of(draft.agent.entity());
         let place = format!("{who}{}{}: ", self.arrow(), self.names.of_space(draft.space));
         let others = self.drafts.len() - 1;
@@ -357,7 +359,7 @@ impl Log {
         if self.messages.contains(&message) || self.drafts.len() >= IN_FLIGHT {
             return;
         }
-        let new = || Draft { agent, space, text: String::new(), torn: false };
+        let new = || LogDraft { agent, space, text: String::new(), torn: false };
         let draft = self.drafts.entry(message).or_insert_with(new);
         let after = draft.text.chars().count() + delta.chars().count();
         draft.torn |= after as u64 != chars;
@@ -491,7 +493,7 @@ impl Log {
             text.push_str(&format!(" ({})", self.screen.clean_line(reason)));
         }
         let style = match ending {
-            Ending::Rested => Style::Green,
+            Ending::Completed => Style::Green,
             Ending::Skipped => Style::Dim,
             Ending::Exhausted | Ending::Canceled => Style::Yellow,
             Ending::Failed => Style::Red,

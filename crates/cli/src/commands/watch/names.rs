@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use agent::id::{AgentId, EntityId, SpaceId};
 use agent::update::Update;
-use server::api::{Entity, Member, Space};
+use server::api::{EntityJson, MemberJson, SpaceJson};
 
 use crate::client::{Client, typed};
 use crate::errors::Result;
@@ -25,7 +25,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Learns the members of a space.
-    pub(crate) fn members(&mut self, screen: &Screen, members: &[Member]) {
+    pub(crate) fn members(&mut self, screen: &Screen, members: &[MemberJson]) {
         members.iter().for_each(|member| self.entity(screen, member.entity.id, &member.entity.name));
     }
 
@@ -61,11 +61,11 @@ impl Names {
     /// Reads the names of the house (admin keys only).
     pub(crate) async fn read(&mut self, client: &Client, screen: &Screen) -> Result<()> {
         let entities = client.list("/v1/entities", AT_START).await?;
-        for entity in typed::<Vec<Entity>>("/v1/entities", entities.into())? {
+        for entity in typed::<Vec<EntityJson>>("/v1/entities", entities.into())? {
             self.entity(screen, entity.id, &entity.name);
         }
         let spaces = client.list("/v1/spaces", AT_START).await?;
-        for space in typed::<Vec<Space>>("/v1/spaces", spaces.into())? {
+        for space in typed::<Vec<SpaceJson>>("/v1/spaces", spaces.into())? {
             self.space(screen, space.id, &space.name);
         }
         Ok(())
@@ -75,11 +75,11 @@ impl Names {
     pub(crate) async fn learn(&mut self, client: &Client, screen: &Screen, update: &Update) {
         let (entity, space) = named_in(update);
         if let Some(id) = entity.filter(|id| !self.entities.contains_key(id)) {
-            let found = client.get_as::<Entity>(&format!("/v1/entities/{id}")).await;
+            let found = client.get_as::<EntityJson>(&format!("/v1/entities/{id}")).await;
             self.entity(screen, id, &found.map_or_else(|_| short(&id.to_string()), |entity| entity.name));
         }
         if let Some(id) = space.filter(|id| !self.spaces.contains_key(id)) {
-            let found = client.get_as::<Space>(&format!("/v1/spaces/{id}")).await;
+            let found = client.get_as::<SpaceJson>(&format!("/v1/spaces/{id}")).await;
             self.space(screen, id, &found.map_or_else(|_| short(&id.to_string()), |space| space.name));
         }
     }

@@ -4,7 +4,7 @@ use agent::id::CycleId;
 use agent::run::{Spent, Usage};
 use agent::update::Update;
 use jiff::Timestamp;
-use server::api::Run;
+use server::api::RunJson;
 
 use super::subject::Subject;
 use crate::api::{Past, Recent};
@@ -51,7 +51,7 @@ fn happened(past: Past) -> Happened {
         Past::Run(run) => {
             let spent = Some(spent(&run));
             let spoke = run.steps.iter().any(|step| step.tools.iter().any(|tool| tool == "send_message"));
-            let Run { id, agent, ended_at, ending, reason, .. } = *run;
+            let RunJson { id, agent, ended_at, ending, reason, .. } = *run;
             let spoke = spoke.then_some(id);
             let update = Update::CycleEnded { agent, cycle: id, ending, reason, spent };
             Happened { at: ended_at, update, sender: None, spoke }
@@ -64,9 +64,9 @@ fn said(spoken: Spoken) -> Happened {
     Happened { at: spoken.at, update: Update::Message { message: spoken }, sender, spoke: None }
 }
 
-fn spent(run: &Run) -> Spent {
+fn spent(run: &RunJson) -> Spent {
     let ms = run.ended_at.as_millisecond().saturating_sub(run.opened_at.as_millisecond());
-    let server::api::Usage { input, cached, output, reasoning } = run.usage;
+    let server::api::UsageJson { input, cached, output, reasoning } = run.usage;
     Spent {
         steps: u32::try_from(run.steps.len()).unwrap_or(u32::MAX),
         ms: u64::try_from(ms).unwrap_or(0),

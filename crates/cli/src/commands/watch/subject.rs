@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use agent::id::{AgentId, CycleId, SpaceId};
 use agent::run::Ending;
 use agent::update::Update;
-use server::api::{Agent, Facts, Member, Space, Whoami};
+use server::api::{Agent, FactsJson, MemberJson, SpaceJson, Whoami};
 
 use super::names::Names;
 use crate::client::{Client, segment};
@@ -33,7 +33,7 @@ pub(crate) enum Subject {
     /// The whole house.
     House,
     /// A space, with the cycles that touched it.
-    Space { space: Box<Space>, cycles: HashMap<AgentId, CycleId>, admin: bool },
+    Space { space: Box<SpaceJson>, cycles: HashMap<AgentId, CycleId>, admin: bool },
     /// Agents, with the spaces that they are in.
     Agents { agents: Vec<AgentId>, spaces: HashSet<SpaceId> },
 }
@@ -71,7 +71,9 @@ impl Subject {
     ) -> Result<Self> {
         let (kind, name) = wanted.split_once(':').unwrap_or(("", wanted));
         let space = match kind {
-            "" | "space" => found(client.get_as::<Space>(&format!("/v1/spaces/{}", segment(name))).await)?,
+            "" | "space" => {
+                found(client.get_as::<SpaceJson>(&format!("/v1/spaces/{}", segment(name))).await)?
+            }
             _ => None,
         };
         let agent = match kind {
@@ -98,7 +100,13 @@ impl Subject {
         }
     }
 
-    fn in_space(screen: &Screen, space: Space, members: &[Member], admin: bool, names: &mut Names) -> Self {
+    fn in_space(
+        screen: &Screen,
+        space: SpaceJson,
+        members: &[MemberJson],
+        admin: bool,
+        names: &mut Names,
+    ) -> Self {
         names.members(screen, members);
         names.space(screen, space.id, &space.name);
         Self::Space { space: Box::new(space), cycles: HashMap::new(), admin }
@@ -108,7 +116,7 @@ impl Subject {
     pub(crate) async fn agents(client: &Client, agents: Vec<AgentId>) -> Result<Self> {
         let mut spaces = HashSet::new();
         for agent in &agents {
-            let facts: Facts = client.get_as(&agent_path(*agent, "/facts")).await?;
+            let facts: FactsJson = client.get_as(&agent_path(*agent, "/facts")).await?;
             spaces.extend(facts.spaces.iter().map(|space| space.id));
         }
         Ok(Self::Agents { agents, spaces })

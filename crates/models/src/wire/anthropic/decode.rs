@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::sse::Event;
+use crate::sse::SseEvent;
 use crate::wire::ids;
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum AnthropicBlockKind {
     Text,
     Reasoning,
     Call,
@@ -26,7 +26,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Block {
     index: u64,
-    kind: Kind,
+    kind: AnthropicBlockKind,
     fields: RawObject,
     /// What deltas add to fields that are not shown.
     merged: Merged,
@@ -45,21 +45,21 @@ impl Block {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Counts {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
-    output_tokens_details: Option<OutputDetails>,
+    output_tokens_details: Option<AnthropicOutputDetails>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct OutputDetails {
+struct AnthropicOutputDetails {
     thinking_tokens: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Message {
+struct AnthropicMessage {
     #[serde(rename = "type", default)]
     kind: String,
     index: Option<u64>,
@@ -86,7 +86,7 @@ pub struct AnthropicDecoder {
     begun: u32,
     blocks: Vec<Block>,
     parts: u32,
-    counts: Counts,
+    counts: AnthropicUsage,
     stop: Option<StopReason>,
     closed: bool,
 }
@@ -100,7 +100,7 @@ impl AnthropicDecoder {
             begun: 0,
             blocks: Vec::new(),
             parts: 0,
-            counts: Counts::default(),
+            counts: AnthropicUsage::default(),
             stop: None,
             closed: false,
         }
@@ -113,7 +113,7 @@ impl AnthropicDecoder {
         log_drops(start.input_transformations);
         if let Some(counts) = counts(start.usage) {
             // The number of generated tokens stands in the end; here it only says that it began.
-            self.counts = Counts { output_tokens: None, output_tokens_details: None, ..counts };
+            self.counts = AnthropicUsage { output_tokens: None, output_tokens_details: None, ..counts };
         }
         Ok(())
     }
@@ -124,15 +124,15 @@ impl AnthropicDecoder {
 
     fn block_start(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         let kind = match fields.text("type").as_deref() {
-            Some("text") => Kind::Text,
-            Some("thinking") => Kind::Reasoning,
-            Some("tool_use") => Kind::Call,
-            _ => Kind::Other,
+            Some("text") => AnthropicBlockKind::Text,
+            Some("thinking") => AnthropicBlockKind::Reasoning,
+            Some("tool_use") => AnthropicBlockKind::Call,
+            _ => AnthropicBlockKind::Other,
         };
         let first = match kind {
-            Kind::Text => fields.get("text"),
-            Kind::Reasoning => fields.get("thinking"),
-            Kind::Call | Kind::Other => None,
+            AnthropicBlockKind::Text => fields.get("text"),
+            AnthropicBlockKind::Reasoning => fields.get("thinking"),
+            AnthropicBlockKind::Call | AnthropicBlockKind::Other => None,
         };
         let mut pieces = Pieces::default();
         let first = pieces.take(first)?;
@@ -141,7 +141,7 @@ impl AnthropicDecoder {
         let (merged, said) = (Merged::default(), String::new());
         self.blocks.push(Block { index, kind, fields, merged, said, pieces, signature, part: None });
         let at = self.blocks.len() - 1;
-        if kind == Kind::Call {
+        if kind == AnthropicBlockKind::Call {
             self.blocks[at].part = Some(self.parts);
             out.push(Piece::Start { part: self.parts, kind: PartKind::ToolCall { name } });
             self.parts += 1;
@@ -200,10 +200,10 @@ impl AnthropicDecoder {
         let block = &mut self.blocks[at];
         block.said.push_str(&text);
         let kind = match block.kind {
-            Kind::Text => PartKind::Text,
-            Kind::Reasoning => PartKind::Reasoning,
-            Kind::Call => PartKind::ToolCall { name: String::new() },
-            Kind::Other => return,
+            AnthropicBlockKind::Text => PartKind::Text,
+            AnthropicBlockKind::Reasoning => PartKind::Reasoning,
+            AnthropicBlockKind::Call => PartKind::ToolCall { name: String::new() },
+            AnthropicBlockKind::Other => return,
         };
         let part = match block.part {
             Some(part) => part,
@@ -257,7 +257,12 @@ impl AnthropicDecoder {
     fn native(&mut self) -> Option<Native> {
         // Reasoning that the limit cut has no signature, and would not be taken back.
         let cut = self.stop == Some(StopReason::Length);
-        if cut && self.blocks.last().is_some_and(|b| b.kind == Kind::Reasoning && b.signature.is_empty()) {
+        if cut
+            && self
+                .blocks
+                .last()
+                .is_some_and(|b| b.kind == AnthropicBlockKind::Reasoning && b.signature.is_empty())
+        {
             self.blocks.pop();
         }
         let mut body = String::from("[");
@@ -265,12 +270,12 @@ impl AnthropicDecoder {
         for (place, block) in self.blocks.iter_mut().enumerate() {
             block.merged.write_into(&mut block.fields);
             match block.kind {
-                Kind::Text => block.fields.set_text("text", &block.said),
-                Kind::Reasoning => {
+                AnthropicBlockKind::Text => block.fields.set_text("text", &block.said),
+                AnthropicBlockKind::Reasoning => {
                     block.fields.set_text("thinking", &block.said);
                     block.fields.set_text("signature", &block.signature);
                 }
-                Kind::Call => {
+                AnthropicBlockKind::Call => {
                     let given = block.fields.text("id").unwrap_or_default();
                     let taken = given.is_empty() || call_ids.contains(&given);
                     let id = if taken { json::made_up_id(&self.id, place) } else { given };
@@ -280,10 +285,10 @@ impl AnthropicDecoder {
                     block.fields.set_text("name", &json::sound_name(&name));
                     block.fields.set("input", json::sound_arguments(&block.said));
                 }
-                Kind::Other if !block.said.is_empty() => {
+                AnthropicBlockKind::Other if !block.said.is_empty() => {
                     block.fields.set("input", json::sound_arguments(&block.said));
                 }
-                Kind::Other => {}
+                AnthropicBlockKind::Other => {}
             }
             if place > 0 {
                 body.push(',');
@@ -297,11 +302,11 @@ impl AnthropicDecoder {
 }
 
 impl Decoder for AnthropicDecoder {
-    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         if event.name == "error" {
             return Err(failure::in_stream(&event.data));
         }
-        let message: Message = serde_json::from_str(&event.data)
+        let message: AnthropicMessage = serde_json::from_str(&event.data)
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         match message.kind.as_str() {
             "message_start" => self.start(message.message.ok_or_else(|| lacks("message"))?)?,
@@ -343,9 +348,11 @@ impl Decoder for AnthropicDecoder {
         self.one()?;
         self.blocks.iter().try_for_each(|block| block.pieces.whole().and(block.merged.whole()))?;
         let parts = self.blocks.iter().filter_map(|block| match block.kind {
-            Kind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),
-            Kind::Reasoning if !block.said.is_empty() => Some(ReplyPart::Reasoning(block.said.clone())),
-            Kind::Call => Some(ReplyPart::Call {
+            AnthropicBlockKind::Text if !block.said.is_empty() => Some(ReplyPart::Text(block.said.clone())),
+            AnthropicBlockKind::Reasoning if !block.said.is_empty() => {
+                Some(ReplyPart::Reasoning(block.said.clone()))
+            }
+            AnthropicBlockKind::Call => Some(ReplyPart::Call {
                 name: block.fields.text("name").unwrap_or_default(),
                 arguments: block.said.clone(),
             }),
@@ -361,7 +368,7 @@ impl AnthropicDecoder {
     fn block_stop(&mut self, index: u64, out: &mut Vec<Piece>) {
         let Some(at) = self.blocks.iter().rposition(|block| block.index == index) else { return };
         let block = &self.blocks[at];
-        if block.kind != Kind::Call || !block.said.is_empty() {
+        if block.kind != AnthropicBlockKind::Call || !block.said.is_empty() {
             return;
         }
         let whole = block.fields.get("input").unwrap_or("{}").to_owned();
@@ -382,7 +389,7 @@ fn lacks(field: &str) -> ModelError {
 }
 
 /// What is not understood of a count is unknown, never an error.
-fn counts(raw: Option<Box<RawValue>>) -> Option<Counts> {
+fn counts(raw: Option<Box<RawValue>>) -> Option<AnthropicUsage> {
     serde_json::from_str(raw?.get()).ok()
 }
 

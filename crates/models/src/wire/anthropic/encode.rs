@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::wire::transcript::{asked, matching, orphan, output, texts};
-use crate::wire::{Between, Lane, Live, json};
+use crate::wire::{Between, Lane, Modes, json};
 
 /// System layer and tools, with the first cache breakpoint behind them.
 pub(super) fn head(prompt: &Prompt) -> Bytes {
@@ -39,7 +39,7 @@ pub(super) fn head(prompt: &Prompt) -> Bytes {
 }
 
 /// The blocks of one item.
-pub(super) fn fragment(origin: &Origin, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+pub(super) fn fragment(origin: &Origin, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
     let (lane, blocks) = match item {
         Item::Layer(text) => (Lane::User, text_blocks([text.as_ref()])),
         Item::Entry(entry) => match entry.message.role {
@@ -128,7 +128,7 @@ fn canonical(message: &ModelMessage) -> Vec<String> {
     blocks
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> (Lane, Vec<String>) {
+fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> (Lane, Vec<String>) {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {
@@ -151,20 +151,20 @@ fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> (Lane, V
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct AnthropicContentKind {
     #[serde(rename = "type")]
     name: String,
     #[serde(default)]
     text: Option<String>,
 }
 
-impl Kind {
+impl AnthropicContentKind {
     fn is_reasoning(&self) -> bool {
         matches!(self.name.as_str(), "thinking" | "redacted_thinking")
     }
 }
 
-fn kind(block: &RawValue) -> Option<Kind> {
+fn kind(block: &RawValue) -> Option<AnthropicContentKind> {
     serde_json::from_str(block.get()).ok()
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 pub use decode::AnthropicDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
 
 /// The wire's name in native blocks.
 pub const WIRE: &str = "anthropic";
@@ -22,7 +22,7 @@ const MANUAL_MIN: u32 = 1_024;
 
 /// How the model is asked to think.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Thinking {
+pub enum AnthropicThinking {
     /// As the model does by itself.
     #[default]
     Default,
@@ -48,7 +48,7 @@ pub struct Anthropic {
     /// Sampling temperature, where one is wanted.
     pub temperature: Option<f64>,
     /// How it thinks.
-    pub thinking: Thinking,
+    pub thinking: AnthropicThinking,
     /// Whether the model takes a forced `tool_choice`.
     pub forced_tool_choice: bool,
 }
@@ -60,7 +60,7 @@ impl Anthropic {
             origin: Origin { wire: WIRE.to_owned(), model: model.to_owned() },
             max_output,
             temperature: None,
-            thinking: Thinking::Default,
+            thinking: AnthropicThinking::Default,
             forced_tool_choice: false,
         }
     }
@@ -72,15 +72,15 @@ impl Anthropic {
             ""
         };
         match &self.thinking {
-            Thinking::Manual { .. } if opening.no_thinking => None,
-            Thinking::Manual { budget } => {
+            AnthropicThinking::Manual { .. } if opening.no_thinking => None,
+            AnthropicThinking::Manual { budget } => {
                 let budget = (*budget).max(MANUAL_MIN);
                 Some(format!(r#"{{"type":"enabled","budget_tokens":{budget}{binding}}}"#))
             }
             // Models that bind their reasoning think adaptively unless told otherwise, so naming it
             // changes nothing but the binding.
-            Thinking::Default if !opening.drop_block => None,
-            Thinking::Default | Thinking::Adaptive { .. } => {
+            AnthropicThinking::Default if !opening.drop_block => None,
+            AnthropicThinking::Default | AnthropicThinking::Adaptive { .. } => {
                 Some(format!(r#"{{"type":"adaptive"{binding}}}"#))
             }
         }
@@ -90,7 +90,7 @@ impl Anthropic {
         if prompt.tools.is_empty() {
             return None;
         }
-        let manual = matches!(self.thinking, Thinking::Manual { .. });
+        let manual = matches!(self.thinking, AnthropicThinking::Manual { .. });
         match prompt.choice {
             ToolChoice::Required if self.forced_tool_choice && !manual => Some(r#"{"type":"any"}"#),
             ToolChoice::Auto | ToolChoice::Required => None,
@@ -124,7 +124,9 @@ impl Wire for Anthropic {
         let thinking = self.thinking_field(opening);
         // The vendor wants the budget below the reply's bound, and its own temperature while thinking.
         let max_output = match self.thinking {
-            Thinking::Manual { budget } => self.max_output.max(budget.max(MANUAL_MIN).saturating_add(1)),
+            AnthropicThinking::Manual { budget } => {
+                self.max_output.max(budget.max(MANUAL_MIN).saturating_add(1))
+            }
             _ => self.max_output,
         };
         let mut out = format!(
@@ -137,7 +139,7 @@ impl Wire for Anthropic {
         if let Some(thinking) = thinking {
             out.push_str(&format!(r#","thinking":{thinking}"#));
         }
-        if let Thinking::Adaptive { effort: Some(effort) } = &self.thinking {
+        if let AnthropicThinking::Adaptive { effort: Some(effort) } = &self.thinking {
             out.push_str(&format!(r#","output_config":{{"effort":{}}}"#, json::string(effort)));
         }
         if let Some(choice) = self.tool_choice(prompt) {
@@ -150,7 +152,7 @@ impl Wire for Anthropic {
         encode::head(prompt)
     }
 
-    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
         encode::fragment(&self.origin, item, live)
     }
 
@@ -198,7 +200,7 @@ impl Wire for Anthropic {
     }
 
     fn keeps_last_turn(&self) -> bool {
-        matches!(self.thinking, Thinking::Manual { .. })
+        matches!(self.thinking, AnthropicThinking::Manual { .. })
     }
 
     fn reasons(&self, entry: &Entry) -> bool {

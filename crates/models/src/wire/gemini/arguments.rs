@@ -20,7 +20,7 @@ pub(super) struct Piece {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -74,15 +74,15 @@ fn garbage(what: &str) -> ModelError {
 
 /// The value behind one step, made where it is not there yet. A list grows by one at a time, so that
 /// no number in a path can ask for memory.
-fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
+fn descend(value: &mut Value, step: PathStep) -> Option<&mut Value> {
     match step {
-        Step::Key(key) => {
+        PathStep::Key(key) => {
             if value.is_null() {
                 *value = Value::Object(Map::new());
             }
             Some(value.as_object_mut()?.entry(key).or_insert(Value::Null))
         }
-        Step::Index(index) => {
+        PathStep::Index(index) => {
             if value.is_null() {
                 *value = Value::Array(Vec::new());
             }
@@ -96,7 +96,7 @@ fn descend(value: &mut Value, step: Step) -> Option<&mut Value> {
 }
 
 /// The steps of `$.key`, `$.list[0].key`, `$['any key']`.
-fn steps(path: &str) -> Option<Vec<Step>> {
+fn steps(path: &str) -> Option<Vec<PathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -106,14 +106,14 @@ fn steps(path: &str) -> Option<Vec<Step>> {
         let step;
         (step, rest) = if let Some(after) = rest.strip_prefix('.') {
             let end = after.find(['.', '[']).unwrap_or(after.len());
-            (Step::Key(after[..end].to_owned()), &after[end..])
+            (PathStep::Key(after[..end].to_owned()), &after[end..])
         } else if let Some(after) = rest.strip_prefix("['") {
             let end = after.find("']")?;
-            (Step::Key(after[..end].to_owned()), &after[end + 2..])
+            (PathStep::Key(after[..end].to_owned()), &after[end + 2..])
         } else {
             let after = rest.strip_prefix('[')?;
             let end = after.find(']')?;
-            (Step::Index(after[..end].parse().ok()?), &after[end + 1..])
+            (PathStep::Index(after[..end].parse().ok()?), &after[end + 1..])
         };
         steps.push(step);
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::arguments::{self, Arguments};
-use crate::sse::Event;
+use crate::sse::SseEvent;
 use crate::wire::ids::{self, Ids};
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::Pieces;
@@ -16,7 +16,7 @@ use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Chunk {
+struct GeminiChunk {
     response_id: Option<String>,
     candidates: Option<Vec<Candidate>>,
     usage_metadata: Option<Box<RawValue>>,
@@ -47,7 +47,7 @@ struct Feedback {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Counts {
+struct GeminiUsage {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -55,7 +55,7 @@ struct Counts {
     thoughts_token_count: Option<u64>,
 }
 
-impl Counts {
+impl GeminiUsage {
     /// Thoughts are counted beside the candidates; a receipt counts them among what was generated.
     fn usage(&self) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
@@ -72,7 +72,7 @@ impl Counts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum GeminiPartKind {
     Text,
     Reasoning,
     Call,
@@ -81,8 +81,8 @@ enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Part {
-    kind: Kind,
+struct GeminiPart {
+    kind: GeminiPartKind,
     fields: RawObject,
     /// Its text, or the argument string.
     said: String,
@@ -104,7 +104,7 @@ struct Growing {
 pub struct GeminiDecoder {
     origin: Origin,
     ids: Ids,
-    parts: Vec<Part>,
+    parts: Vec<GeminiPart>,
     shown: u32,
     text: Pieces,
     thought: Pieces,
@@ -138,7 +138,7 @@ impl GeminiDecoder {
             return self.call(fields, &call, out);
         }
         let Some(raw) = fields.get("text") else {
-            self.push(Kind::Other, fields, false);
+            self.push(GeminiPartKind::Other, fields, false);
             return Ok(());
         };
         let thought = fields.get("thought") == Some("true");
@@ -147,8 +147,8 @@ impl GeminiDecoder {
         if plain && text.is_empty() {
             return Ok(());
         }
-        let kind = if thought { Kind::Reasoning } else { Kind::Text };
-        let goes_on = |last: &Part| plain && last.plain && last.kind == kind;
+        let kind = if thought { GeminiPartKind::Reasoning } else { GeminiPartKind::Text };
+        let goes_on = |last: &GeminiPart| plain && last.plain && last.kind == kind;
         let at = match self.parts.last() {
             Some(last) if goes_on(last) => self.parts.len() - 1,
             _ => self.push(kind, fields, plain),
@@ -157,8 +157,8 @@ impl GeminiDecoder {
         Ok(())
     }
 
-    fn push(&mut self, kind: Kind, fields: RawObject, plain: bool) -> usize {
-        self.parts.push(Part { kind, fields, said: String::new(), plain, shown: None });
+    fn push(&mut self, kind: GeminiPartKind, fields: RawObject, plain: bool) -> usize {
+        self.parts.push(GeminiPart { kind, fields, said: String::new(), plain, shown: None });
         self.parts.len() - 1
     }
 
@@ -168,7 +168,7 @@ impl GeminiDecoder {
         match call.text("name").filter(|name| !name.is_empty()) {
             Some(name) => {
                 self.settle(out)?;
-                let at = self.push(Kind::Call, fields, false);
+                let at = self.push(GeminiPartKind::Call, fields, false);
                 self.begin(at, PartKind::ToolCall { name }, out);
                 let pieces = call.get("partialArgs").is_some();
                 if more || pieces {
@@ -221,7 +221,7 @@ impl GeminiDecoder {
         }
         self.parts[at].said.push_str(&text);
         let kind = match self.parts[at].kind {
-            Kind::Reasoning => PartKind::Reasoning,
+            GeminiPartKind::Reasoning => PartKind::Reasoning,
             _ => PartKind::Text,
         };
         let part = match self.parts[at].shown {
@@ -276,8 +276,8 @@ impl GeminiDecoder {
         let mut changed = false;
         for part in &mut self.parts {
             match part.kind {
-                Kind::Text | Kind::Reasoning => part.fields.set_text("text", &part.said),
-                Kind::Call => {
+                GeminiPartKind::Text | GeminiPartKind::Reasoning => part.fields.set_text("text", &part.said),
+                GeminiPartKind::Call => {
                     let call = part.fields.get("functionCall").and_then(RawObject::parse).unwrap_or_default();
                     call_ids.push(call.text("id").unwrap_or_default());
                     let gone = ["args", "partialArgs", "willContinue"];
@@ -293,7 +293,7 @@ impl GeminiDecoder {
                     call.write(&mut text);
                     part.fields.set("functionCall", text);
                 }
-                Kind::Other => {}
+                GeminiPartKind::Other => {}
             }
             if body.len() > 1 {
                 body.push(',');
@@ -306,10 +306,12 @@ impl GeminiDecoder {
     }
 
     fn reply_parts(&self) -> Vec<ReplyPart> {
-        let part = |part: &Part| match part.kind {
-            Kind::Text if !part.said.is_empty() => Some(ReplyPart::Text(part.said.clone())),
-            Kind::Reasoning if !part.said.is_empty() => Some(ReplyPart::Reasoning(part.said.clone())),
-            Kind::Call => {
+        let part = |part: &GeminiPart| match part.kind {
+            GeminiPartKind::Text if !part.said.is_empty() => Some(ReplyPart::Text(part.said.clone())),
+            GeminiPartKind::Reasoning if !part.said.is_empty() => {
+                Some(ReplyPart::Reasoning(part.said.clone()))
+            }
+            GeminiPartKind::Call => {
                 let call = part.fields.get("functionCall").and_then(RawObject::parse).unwrap_or_default();
                 let name = call.text("name").unwrap_or_default();
                 Some(ReplyPart::Call { name, arguments: part.said.clone() })
@@ -321,11 +323,11 @@ impl GeminiDecoder {
 }
 
 impl Decoder for GeminiDecoder {
-    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         if event.data.trim().is_empty() || event.data.trim() == "[DONE]" {
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(&event.data)
+        let chunk: GeminiChunk = serde_json::from_str(&event.data)
             .map_err(|error| garbage(&format!("a chunk is not what was wanted: {error}")))?;
         if chunk.error.is_some() {
             return Err(failure::in_stream(&event.data));
@@ -360,7 +362,7 @@ impl Decoder for GeminiDecoder {
             self.feedback(feedback);
         }
         // Before the finish it is a running count; what counts comes with it or after.
-        let counts = chunk.usage_metadata.and_then(|raw| serde_json::from_str::<Counts>(raw.get()).ok());
+        let counts = chunk.usage_metadata.and_then(|raw| serde_json::from_str::<GeminiUsage>(raw.get()).ok());
         if let (true, Some(counts)) = (self.stop.is_some(), counts) {
             self.usage = counts.usage();
         }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::schema;
 use crate::wire::json::{self, RawObject};
 use crate::wire::transcript::{asked, matching, orphan, output, texts};
-use crate::wire::{Between, Lane, Live};
+use crate::wire::{Between, Lane, Modes};
 
 /// What the vendor takes as the signature of a call that it did not make itself.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -37,7 +37,7 @@ pub(super) fn head(prompt: &Prompt) -> Bytes {
 }
 
 /// The parts of one item. `sealed` tells whether the model checks signatures.
-pub(super) fn fragment(origin: &Origin, sealed: bool, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+pub(super) fn fragment(origin: &Origin, sealed: bool, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
     let entry = match item {
         Item::Layer(text) => return user([text.as_ref()]),
         Item::Entry(entry) => entry,
@@ -157,7 +157,7 @@ fn signed(mut parts: Vec<String>) -> Vec<String> {
     parts
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> Option<(Lane, Bytes)> {
+fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> Option<(Lane, Bytes)> {
     let mut results = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {

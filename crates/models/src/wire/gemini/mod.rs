@@ -13,14 +13,14 @@ use bytes::Bytes;
 
 pub use decode::GeminiDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
 
 /// The wire's name in native blocks.
 pub const WIRE: &str = "gemini";
 
 /// How much the model is asked to think.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Thinking {
+pub enum GeminiThinking {
     /// As the model does by itself.
     #[default]
     Default,
@@ -40,7 +40,7 @@ pub struct Gemini {
     /// Sampling temperature, where one is wanted.
     pub temperature: Option<f64>,
     /// How it thinks.
-    pub thinking: Thinking,
+    pub thinking: GeminiThinking,
     /// Whether calls of the current turn must carry a signature.
     pub sealed_reasoning: bool,
     /// Where the model is: appended to the base URL.
@@ -54,7 +54,7 @@ impl Gemini {
             origin: Origin { wire: WIRE.to_owned(), model: model.to_owned() },
             max_output,
             temperature: None,
-            thinking: Thinking::Default,
+            thinking: GeminiThinking::Default,
             sealed_reasoning: true,
             path: path(model),
         }
@@ -67,12 +67,12 @@ impl Gemini {
         }
         // Thoughts are shown where somebody cared to say how much it should think.
         match &self.thinking {
-            Thinking::Default => {}
-            Thinking::Level(level) => out.push_str(&format!(
+            GeminiThinking::Default => {}
+            GeminiThinking::Level(level) => out.push_str(&format!(
                 r#","thinkingConfig":{{"includeThoughts":true,"thinkingLevel":{}}}"#,
                 json::string(level)
             )),
-            Thinking::Budget(budget) => out.push_str(&format!(
+            GeminiThinking::Budget(budget) => out.push_str(&format!(
                 r#","thinkingConfig":{{"includeThoughts":true,"thinkingBudget":{budget}}}"#
             )),
         }
@@ -131,7 +131,7 @@ impl Wire for Gemini {
         encode::head(prompt)
     }
 
-    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
         encode::fragment(&self.origin, self.sealed_reasoning, item, live)
     }
 

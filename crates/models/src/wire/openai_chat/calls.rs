@@ -5,7 +5,7 @@ use crate::wire::text::{self, Pieces};
 
 /// One call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Call {
+pub(super) struct ChatCall {
     pub(super) index: Option<u64>,
     pub(super) id: String,
     pub(super) name: String,
@@ -15,7 +15,7 @@ pub(super) struct Call {
     pub(super) fields: Merged,
 }
 
-impl Call {
+impl ChatCall {
     /// As it is to be sent back.
     pub(super) fn write(&self) -> String {
         let mut function = RawObject::default();
@@ -36,7 +36,13 @@ impl Call {
 
 /// Which call a delta goes on with; `None` where it begins one. Servers count calls by `index`,
 /// or give every call the same index, or none; they name the call once, or in every delta.
-pub(super) fn goes_on(calls: &[Call], index: Option<u64>, id: &str, name: &str, raw: &str) -> Option<usize> {
+pub(super) fn goes_on(
+    calls: &[ChatCall],
+    index: Option<u64>,
+    id: &str,
+    name: &str,
+    raw: &str,
+) -> Option<usize> {
     let at = match index {
         Some(_) => calls.iter().rposition(|call| call.index == index)?,
         None if !id.is_empty() => calls.iter().rposition(|call| call.id == id)?,
@@ -61,7 +67,7 @@ pub(super) fn goes_on(calls: &[Call], index: Option<u64>, id: &str, name: &str, 
 }
 
 /// Unique ids for all calls, as they will be sent back.
-pub(super) fn settle_ids(calls: &mut [Call], reply: &str) {
+pub(super) fn settle_ids(calls: &mut [ChatCall], reply: &str) {
     for at in 0..calls.len() {
         let (before, rest) = calls.split_at_mut(at);
         let call = &mut rest[0];

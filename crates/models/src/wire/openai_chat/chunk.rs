@@ -9,7 +9,7 @@ use crate::wire::json::RawObject;
 
 /// One chunk.
 #[derive(Debug, Deserialize)]
-pub(super) struct Chunk {
+pub(super) struct ChatChunk {
     pub(super) id: Option<Box<RawValue>>,
     pub(super) choices: Option<Vec<Choice>>,
     pub(super) usage: Option<Box<RawValue>>,
@@ -30,7 +30,7 @@ pub(super) struct Choice {
 
 /// Tokens, under the names that are in use.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     total_tokens: Option<u64>,
@@ -49,7 +49,7 @@ struct CompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
-impl Counts {
+impl ChatUsage {
     /// As a receipt counts them.
     pub(super) fn usage(&self) -> Usage {
         let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);

@@ -5,12 +5,12 @@ use agent::message::{Native, Origin};
 use agent::port::{ModelError, PartKind, Piece, Reply, ReplyPart, StopReason};
 use agent::run::Usage;
 
-use super::calls::{self, Call};
-use super::chunk::{Chunk, Counts, list, says_something, unsupported};
+use super::calls::{self, ChatCall};
+use super::chunk::{ChatChunk, ChatUsage, list, says_something, unsupported};
 use super::encode::REASONING;
 use super::shape::{Reader, Seen, Shape};
 use super::{ToolMode, WIRE};
-use crate::sse::Event;
+use crate::sse::SseEvent;
 use crate::wire::ids::{self, Ids};
 use crate::wire::json::{self, Merged, RawObject};
 use crate::wire::text::{self, Pieces};
@@ -18,7 +18,7 @@ use crate::wire::{Decoder, failure};
 
 /// Where a part's content is, in the order of the parts.
 #[derive(Clone, Debug)]
-enum Part {
+enum ChatPart {
     Text(String),
     Reasoning(String),
     Call(usize),
@@ -31,8 +31,8 @@ pub struct OpenAiDecoder {
     /// The first chunk's.
     id: String,
     ids: Ids,
-    parts: Vec<Part>,
-    calls: Vec<Call>,
+    parts: Vec<ChatPart>,
+    calls: Vec<ChatCall>,
     /// The last part, where it is a call that is not shown yet: more of its name may come.
     unshown: bool,
     /// Fields of the message besides content and calls, merged over all deltas.
@@ -131,11 +131,11 @@ impl OpenAiDecoder {
         for seen in seen {
             // The reader tells of one part; its content is taken from it in the end.
             match seen {
-                Seen::Text => self.begin(Part::Text(String::new()), PartKind::Text, out),
+                Seen::Text => self.begin(ChatPart::Text(String::new()), PartKind::Text, out),
                 Seen::Call(name) => {
                     let id = json::made_up_id(&self.id, 0);
-                    self.calls.push(Call { id, name: name.clone(), ..Call::default() });
-                    self.begin(Part::Call(0), PartKind::ToolCall { name }, out);
+                    self.calls.push(ChatCall { id, name: name.clone(), ..ChatCall::default() });
+                    self.begin(ChatPart::Call(0), PartKind::ToolCall { name }, out);
                 }
                 Seen::More(text) => self.append(text, out),
             }
@@ -143,22 +143,22 @@ impl OpenAiDecoder {
         Ok(())
     }
 
-    fn begin(&mut self, part: Part, kind: PartKind, out: &mut Vec<Piece>) {
+    fn begin(&mut self, part: ChatPart, kind: PartKind, out: &mut Vec<Piece>) {
         self.show_call(out);
         out.push(Piece::Start { part: self.parts.len() as u32, kind });
         self.parts.push(part);
     }
 
-    fn begin_call(&mut self, call: Call, out: &mut Vec<Piece>) {
+    fn begin_call(&mut self, call: ChatCall, out: &mut Vec<Piece>) {
         self.show_call(out);
-        self.parts.push(Part::Call(self.calls.len()));
+        self.parts.push(ChatPart::Call(self.calls.len()));
         self.calls.push(call);
         self.unshown = true;
     }
 
     /// Shows the call whose name was still coming.
     fn show_call(&mut self, out: &mut Vec<Piece>) {
-        if let (true, Some(Part::Call(at))) = (std::mem::take(&mut self.unshown), self.parts.last()) {
+        if let (true, Some(ChatPart::Call(at))) = (std::mem::take(&mut self.unshown), self.parts.last()) {
             let kind = PartKind::ToolCall { name: self.calls[*at].name.clone() };
             out.push(Piece::Start { part: self.parts.len() as u32 - 1, kind });
         }
@@ -168,8 +168,8 @@ impl OpenAiDecoder {
     fn append(&mut self, text: String, out: &mut Vec<Piece>) {
         let part = self.parts.len().saturating_sub(1);
         match self.parts.last_mut() {
-            Some(Part::Text(said) | Part::Reasoning(said)) => said.push_str(&text),
-            Some(Part::Call(call)) => self.calls[*call].arguments.push_str(&text),
+            Some(ChatPart::Text(said) | ChatPart::Reasoning(said)) => said.push_str(&text),
+            Some(ChatPart::Call(call)) => self.calls[*call].arguments.push_str(&text),
             None => return,
         }
         out.push(Piece::Delta { part: part as u32, text });
@@ -182,12 +182,12 @@ impl OpenAiDecoder {
         }
         let goes_on = matches!(
             (self.parts.last(), &kind),
-            (Some(Part::Text(_)), PartKind::Text) | (Some(Part::Reasoning(_)), PartKind::Reasoning)
+            (Some(ChatPart::Text(_)), PartKind::Text) | (Some(ChatPart::Reasoning(_)), PartKind::Reasoning)
         );
         if !goes_on {
             let part = match kind {
-                PartKind::Reasoning => Part::Reasoning(String::new()),
-                _ => Part::Text(String::new()),
+                PartKind::Reasoning => ChatPart::Reasoning(String::new()),
+                _ => ChatPart::Text(String::new()),
             };
             self.begin(part, kind, out);
         }
@@ -202,7 +202,7 @@ impl OpenAiDecoder {
         let at = match calls::goes_on(&self.calls, index, &id, &name, raw.unwrap_or_default()) {
             Some(at) => at,
             None => {
-                self.begin_call(Call { index, ..Call::default() }, out);
+                self.begin_call(ChatCall { index, ..ChatCall::default() }, out);
                 self.calls.len() - 1
             }
         };
@@ -229,7 +229,7 @@ impl OpenAiDecoder {
         }
         call.arguments.push_str(&arguments);
         self.show_call(out);
-        let part = self.parts.iter().position(|part| matches!(part, Part::Call(call) if *call == at));
+        let part = self.parts.iter().position(|part| matches!(part, ChatPart::Call(call) if *call == at));
         out.push(Piece::Delta { part: part.unwrap_or(0) as u32, text: arguments });
         Ok(())
     }
@@ -262,7 +262,7 @@ impl OpenAiDecoder {
             body.set_text("refusal", &self.refusal);
         }
         if !self.calls.is_empty() && self.origin.wire == WIRE {
-            let calls = self.calls.iter().map(Call::write);
+            let calls = self.calls.iter().map(ChatCall::write);
             body.set("tool_calls", format!("[{}]", calls.collect::<Vec<_>>().join(",")));
         }
         self.fields.write_into(&mut body);
@@ -273,17 +273,17 @@ impl OpenAiDecoder {
     }
 
     fn reply_parts(&self) -> Vec<ReplyPart> {
-        let part = |part: &Part| match part {
-            Part::Text(text) => ReplyPart::Text(text.clone()),
-            Part::Reasoning(text) => ReplyPart::Reasoning(text.clone()),
-            Part::Call(at) => ReplyPart::Call {
+        let part = |part: &ChatPart| match part {
+            ChatPart::Text(text) => ReplyPart::Text(text.clone()),
+            ChatPart::Reasoning(text) => ReplyPart::Reasoning(text.clone()),
+            ChatPart::Call(at) => ReplyPart::Call {
                 name: self.calls[*at].name.clone(),
                 arguments: self.calls[*at].arguments.clone(),
             },
         };
         let mut parts: Vec<ReplyPart> = self.parts.iter().map(part).collect();
         // An object that is neither a call nor a text was not shown while it came.
-        let silent = !self.parts.iter().any(|part| !matches!(part, Part::Reasoning(_)));
+        let silent = !self.parts.iter().any(|part| !matches!(part, ChatPart::Reasoning(_)));
         if let (Some(Shape::Text(text)), true) = (self.reader.as_ref().map(Reader::shape), silent) {
             parts.push(ReplyPart::Text(text));
         }
@@ -293,7 +293,7 @@ impl OpenAiDecoder {
 }
 
 impl Decoder for OpenAiDecoder {
-    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         if event.data.trim() == "[DONE]" {
             self.closed = self.stop.is_some();
             return Ok(());
@@ -304,7 +304,7 @@ impl Decoder for OpenAiDecoder {
         if event.data.trim().is_empty() {
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(&event.data)
+        let chunk: ChatChunk = serde_json::from_str(&event.data)
             .map_err(|error| ModelError::Garbage(format!("a chunk is not what was wanted: {error}")))?;
         if chunk.error.is_some() {
             return Err(failure::in_stream(&event.data));
@@ -342,7 +342,7 @@ impl Decoder for OpenAiDecoder {
             }
         }
         // Before the finish it is a running count; what counts comes with it or after.
-        let counts = chunk.usage.and_then(|raw| serde_json::from_str::<Option<Counts>>(raw.get()).ok()?);
+        let counts = chunk.usage.and_then(|raw| serde_json::from_str::<Option<ChatUsage>>(raw.get()).ok()?);
         if let (true, Some(counts)) = (self.stop.is_some(), counts) {
             self.usage = counts.usage();
         }

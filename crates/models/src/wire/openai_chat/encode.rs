@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::Dialect;
 use crate::wire::json::{self, RawObject};
 use crate::wire::transcript::{self, asked, matching, orphan, output};
-use crate::wire::{Between, Lane, Live};
+use crate::wire::{Between, Lane, Modes};
 
 /// Fields that servers deliver reasoning in, and take it back in.
 pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
@@ -46,7 +46,7 @@ pub(super) fn fragment(
     origin: &Origin,
     dialect: Dialect,
     item: &Item,
-    live: Live<'_>,
+    live: Modes<'_>,
 ) -> Option<(Lane, Bytes)> {
     let entry = match item {
         Item::Layer(text) => return user(text),
@@ -145,7 +145,7 @@ fn outcomes(
     origin: &Origin,
     dialect: Dialect,
     message: &ModelMessage,
-    live: Live<'_>,
+    live: Modes<'_>,
 ) -> Option<(Lane, Bytes)> {
     let mut results = Vec::new();
     let mut orphans = Vec::new();

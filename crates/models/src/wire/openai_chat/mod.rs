@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 pub use decode::OpenAiDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
 
 /// The wire's name in native blocks, for native tool calls.
 pub const WIRE: &str = "openai-chat";
@@ -175,7 +175,7 @@ impl Wire for OpenAiChat {
         }
     }
 
-    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
         match self.tool_mode {
             ToolMode::Native => encode::fragment(&self.origin, self.dialect, item, live),
             ToolMode::JsonSchema => tool_mode::fragment(&self.origin, item),

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{encode, wrapper};
-use crate::sse::Event;
+use crate::sse::SseEvent;
 use crate::wire::ids;
 use crate::wire::json::{self, RawObject};
 use crate::wire::text::{self, Pieces};
 use crate::wire::{Decoder, failure};
 
 #[derive(Debug, Deserialize)]
-struct Message {
+struct ResponsesMessage {
     #[serde(rename = "type", default)]
     kind: String,
     output_index: Option<u64>,
@@ -27,11 +27,11 @@ struct Message {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Counts {
+struct ResponsesUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     input_tokens_details: Option<InputDetails>,
-    output_tokens_details: Option<OutputDetails>,
+    output_tokens_details: Option<ResponsesOutputDetails>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,11 +40,11 @@ struct InputDetails {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct OutputDetails {
+struct ResponsesOutputDetails {
     reasoning_tokens: Option<u64>,
 }
 
-impl Counts {
+impl ResponsesUsage {
     fn usage(&self) -> Usage {
         Usage {
             input: self.input_tokens,
@@ -56,7 +56,7 @@ impl Counts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ResponsesItemKind {
     Text,
     Reasoning,
     Call,
@@ -69,7 +69,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct OutputItem {
     index: u64,
-    kind: Kind,
+    kind: ResponsesItemKind,
     fields: RawObject,
     done: bool,
     /// What it says: text, a summary of reasoning, or the argument string.
@@ -114,16 +114,16 @@ impl ResponsesDecoder {
     fn added(&mut self, index: u64, fields: RawObject, out: &mut Vec<Piece>) -> usize {
         let name = fields.text("name").unwrap_or_default();
         let kind = match fields.text("type").as_deref() {
-            Some("message") => Kind::Text,
-            Some("reasoning") => Kind::Reasoning,
-            Some("function_call") if wrapper::may_be(&name) => Kind::Wrapper,
-            Some("function_call") => Kind::Call,
-            _ => Kind::Other,
+            Some("message") => ResponsesItemKind::Text,
+            Some("reasoning") => ResponsesItemKind::Reasoning,
+            Some("function_call") if wrapper::may_be(&name) => ResponsesItemKind::Wrapper,
+            Some("function_call") => ResponsesItemKind::Call,
+            _ => ResponsesItemKind::Other,
         };
         let (said, pieces, section) = (String::new(), Pieces::default(), 0);
         self.items.push(OutputItem { index, kind, fields, done: false, said, pieces, section, part: None });
         let at = self.items.len() - 1;
-        if kind == Kind::Call {
+        if kind == ResponsesItemKind::Call {
             self.begin(at, PartKind::ToolCall { name }, out);
         }
         at
@@ -165,13 +165,18 @@ impl ResponsesDecoder {
 
     /// A delta to what an item says. `kind` is what the event speaks of: an item that was never
     /// begun is begun with it.
-    fn delta(&mut self, kind: Kind, message: &Message, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    fn delta(
+        &mut self,
+        kind: ResponsesItemKind,
+        message: &ResponsesMessage,
+        out: &mut Vec<Piece>,
+    ) -> Result<(), ModelError> {
         let at = match self.at(message.output_index) {
             Some(at) => at,
             None => {
                 let begun = match kind {
-                    Kind::Text => r#"{"type":"message"}"#,
-                    Kind::Reasoning => r#"{"type":"reasoning"}"#,
+                    ResponsesItemKind::Text => r#"{"type":"message"}"#,
+                    ResponsesItemKind::Reasoning => r#"{"type":"reasoning"}"#,
                     _ => return Ok(()),
                 };
                 let index = message.output_index.unwrap_or_else(|| self.next_index());
@@ -182,7 +187,8 @@ impl ResponsesDecoder {
         let item = &mut self.items[at];
         let text = item.pieces.take(message.delta.as_deref().map(RawValue::get))?;
         // Sections of a summary are paragraphs.
-        let apart = item.kind == Kind::Reasoning && section != item.section && !item.said.is_empty();
+        let apart =
+            item.kind == ResponsesItemKind::Reasoning && section != item.section && !item.said.is_empty();
         item.section = section;
         if apart {
             self.say(at, "\n\n".to_owned(), out);
@@ -198,10 +204,10 @@ impl ResponsesDecoder {
         }
         self.items[at].said.push_str(&text);
         let kind = match self.items[at].kind {
-            Kind::Text => PartKind::Text,
-            Kind::Reasoning => PartKind::Reasoning,
-            Kind::Call => PartKind::ToolCall { name: String::new() },
-            Kind::Wrapper | Kind::Other => return,
+            ResponsesItemKind::Text => PartKind::Text,
+            ResponsesItemKind::Reasoning => PartKind::Reasoning,
+            ResponsesItemKind::Call => PartKind::ToolCall { name: String::new() },
+            ResponsesItemKind::Wrapper | ResponsesItemKind::Other => return,
         };
         let part = match self.items[at].part {
             Some(part) => part,
@@ -223,16 +229,16 @@ impl ResponsesDecoder {
             None => self.added(index.unwrap_or_else(|| self.next_index()), fields.clone(), out),
         };
         let whole = match self.items[at].kind {
-            Kind::Text => section_texts(&fields, "content", "text")?.concat(),
-            Kind::Reasoning => section_texts(&fields, "summary", "text")?.join("\n\n"),
-            Kind::Call | Kind::Wrapper => text::whole(fields.get("arguments"))?,
-            Kind::Other => String::new(),
+            ResponsesItemKind::Text => section_texts(&fields, "content", "text")?.concat(),
+            ResponsesItemKind::Reasoning => section_texts(&fields, "summary", "text")?.join("\n\n"),
+            ResponsesItemKind::Call | ResponsesItemKind::Wrapper => text::whole(fields.get("arguments"))?,
+            ResponsesItemKind::Other => String::new(),
         };
         let refused = section_texts(&fields, "content", "refusal")?.concat();
         if self.refusal.is_empty() {
             self.refusal = refused;
         }
-        let is_call = matches!(self.items[at].kind, Kind::Call | Kind::Wrapper);
+        let is_call = matches!(self.items[at].kind, ResponsesItemKind::Call | ResponsesItemKind::Wrapper);
         match whole.strip_prefix(self.items[at].said.as_str()) {
             Some(rest) => {
                 // What was streamed of it by halves stands here whole.
@@ -246,7 +252,7 @@ impl ResponsesDecoder {
         }
         self.items[at].fields = fields;
         self.items[at].done = true;
-        if self.items[at].kind == Kind::Wrapper {
+        if self.items[at].kind == ResponsesItemKind::Wrapper {
             self.unwrap(at, out);
         }
         Ok(())
@@ -257,7 +263,7 @@ impl ResponsesDecoder {
         let said = std::mem::take(&mut self.items[at].said);
         let Some(calls) = wrapper::unwrap(&said) else {
             let name = self.items[at].fields.text("name").unwrap_or_default();
-            self.items[at].kind = Kind::Call;
+            self.items[at].kind = ResponsesItemKind::Call;
             self.begin(at, PartKind::ToolCall { name }, out);
             return self.say(at, said, out);
         };
@@ -284,12 +290,12 @@ impl ResponsesDecoder {
             }
         }
         for at in (0..self.items.len()).rev() {
-            if self.items[at].kind == Kind::Wrapper {
+            if self.items[at].kind == ResponsesItemKind::Wrapper {
                 self.unwrap(at, out);
             }
         }
         let counts =
-            response.get("usage").and_then(|raw| serde_json::from_str::<Option<Counts>>(raw).ok()?);
+            response.get("usage").and_then(|raw| serde_json::from_str::<Option<ResponsesUsage>>(raw).ok()?);
         if let Some(counts) = counts {
             self.usage = counts.usage();
         }
@@ -310,7 +316,9 @@ impl ResponsesDecoder {
     /// Unique ids for all calls, as they will be sent back.
     fn settle_ids(&mut self) -> Vec<String> {
         let mut ids: Vec<String> = Vec::new();
-        for (place, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.kind == Kind::Call) {
+        for (place, item) in
+            self.items.iter_mut().enumerate().filter(|(_, item)| item.kind == ResponsesItemKind::Call)
+        {
             let given = item.fields.text("call_id").unwrap_or_default();
             let taken = given.is_empty() || ids.contains(&given);
             let id = if taken { json::made_up_id(&self.id, place) } else { given };
@@ -327,7 +335,7 @@ impl ResponsesDecoder {
         for item in &mut self.items {
             let mut text = String::new();
             match item.kind {
-                Kind::Call => {
+                ResponsesItemKind::Call => {
                     let name = item.fields.text("name").unwrap_or_default();
                     item.fields.set_text("name", &json::sound_name(&name));
                     item.fields.set_text("arguments", &json::sound_arguments(&item.said));
@@ -338,8 +346,8 @@ impl ResponsesDecoder {
                 }
                 // A text whose end never came is kept as far as it was said; such reasoning is not
                 // sealed, and would not be taken back.
-                Kind::Text if !item.done => text = encode::said(&item.said),
-                Kind::Reasoning if !item.done => continue,
+                ResponsesItemKind::Text if !item.done => text = encode::said(&item.said),
+                ResponsesItemKind::Reasoning if !item.done => continue,
                 _ => item.fields.write(&mut text),
             }
             written.push(text);
@@ -350,14 +358,14 @@ impl ResponsesDecoder {
 }
 
 impl Decoder for ResponsesDecoder {
-    fn event(&mut self, event: &Event, out: &mut Vec<Piece>) -> Result<(), ModelError> {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<Piece>) -> Result<(), ModelError> {
         if event.data.trim().is_empty() || event.data.trim() == "[DONE]" {
             return Ok(());
         }
         if event.name == "error" {
             return Err(failure::in_stream(&event.data));
         }
-        let mut message: Message = serde_json::from_str(&event.data)
+        let mut message: ResponsesMessage = serde_json::from_str(&event.data)
             .map_err(|error| ModelError::Garbage(format!("an event is not what was wanted: {error}")))?;
         let response = message.response.take().unwrap_or_default();
         match message.kind.as_str() {
@@ -376,11 +384,11 @@ impl Decoder for ResponsesDecoder {
                 let fields = message.item.ok_or_else(|| lacks("item"))?;
                 self.done(message.output_index, fields, out)?;
             }
-            "response.output_text.delta" => self.delta(Kind::Text, &message, out)?,
+            "response.output_text.delta" => self.delta(ResponsesItemKind::Text, &message, out)?,
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.delta(Kind::Reasoning, &message, out)?;
+                self.delta(ResponsesItemKind::Reasoning, &message, out)?;
             }
-            "response.function_call_arguments.delta" => self.delta(Kind::Call, &message, out)?,
+            "response.function_call_arguments.delta" => self.delta(ResponsesItemKind::Call, &message, out)?,
             "response.refusal.delta" => {
                 let delta = message.delta.as_deref().map(RawValue::get);
                 self.refusal.push_str(&self.refusing.take(delta)?);
@@ -425,9 +433,11 @@ impl Decoder for ResponsesDecoder {
             (stop, _) => stop,
         };
         let part = |item: &OutputItem| match item.kind {
-            Kind::Text if !item.said.is_empty() => Some(ReplyPart::Text(item.said.clone())),
-            Kind::Reasoning if !item.said.is_empty() => Some(ReplyPart::Reasoning(item.said.clone())),
-            Kind::Call => Some(ReplyPart::Call {
+            ResponsesItemKind::Text if !item.said.is_empty() => Some(ReplyPart::Text(item.said.clone())),
+            ResponsesItemKind::Reasoning if !item.said.is_empty() => {
+                Some(ReplyPart::Reasoning(item.said.clone()))
+            }
+            ResponsesItemKind::Call => Some(ReplyPart::Call {
                 name: item.fields.text("name").unwrap_or_default(),
                 arguments: item.said.clone(),
             }),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::wire::json::{self, RawObject};
 use crate::wire::transcript::{self, asked, matching, orphan, output};
-use crate::wire::{Between, Lane, Live};
+use crate::wire::{Between, Lane, Modes};
 
 /// Items that wait for an answer. Tools of these kinds are never offered, so nobody gives one but the
 /// vendor, in an item of its own.
@@ -41,7 +41,7 @@ pub(super) fn head(prompt: &Prompt) -> Bytes {
 }
 
 /// The items of one entry or layer.
-pub(super) fn fragment(origin: &Origin, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+pub(super) fn fragment(origin: &Origin, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
     let entry = match item {
         Item::Layer(text) => return list(Lane::User, user(text).into_iter().collect()),
         Item::Entry(entry) => entry,
@@ -172,7 +172,7 @@ pub(super) fn said(text: &str) -> String {
     )
 }
 
-fn outcomes(origin: &Origin, message: &ModelMessage, live: Live<'_>) -> Option<(Lane, Bytes)> {
+fn outcomes(origin: &Origin, message: &ModelMessage, live: Modes<'_>) -> Option<(Lane, Bytes)> {
     let mut items = Vec::new();
     let mut orphans = Vec::new();
     for part in &message.parts {

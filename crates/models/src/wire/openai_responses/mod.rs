@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 pub use decode::ResponsesDecoder;
 
-use super::{Between, Decoder, KeyHeader, Lane, Live, Opening, Wire, json};
+use super::{Between, Decoder, KeyHeader, Lane, Modes, Opening, Wire, json};
 
 /// The wire's name in native blocks.
 pub const WIRE: &str = "openai-responses";
@@ -96,7 +96,7 @@ impl Wire for OpenAiResponses {
         encode::head(prompt)
     }
 
-    fn fragment(&self, item: &Item, live: Live<'_>) -> Option<(Lane, Bytes)> {
+    fn fragment(&self, item: &Item, live: Modes<'_>) -> Option<(Lane, Bytes)> {
         encode::fragment(&self.origin, item, live)
     }
 

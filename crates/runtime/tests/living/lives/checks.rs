@@ -37,14 +37,14 @@ async fn fates(life: &Life, lived: &Lived, mind: &[Entry]) -> Result<(), String>
     let (log, mut behind) = (shown.concat(), 0);
     let mut said = 0;
     for (id, by_person) in &lived.accepted {
-        let fate = lived.world.fate(lived.ada, id).await.map_err(|error| error.to_string())?;
-        let may = match fate.as_str() {
-            "lived" | "skipped" => true,
+        let state = lived.world.state(lived.ada, id).await.map_err(|error| error.to_string())?;
+        let may = match state.as_str() {
+            "processed" | "skipped" => true,
             "canceled" => life.has(&Moment::Canceled),
             _ => false,
         };
         if !may {
-            return Err(format!("{id} ended as {fate:?}"));
+            return Err(format!("{id} ended as {state:?}"));
         }
         if !by_person {
             continue;
@@ -59,14 +59,14 @@ async fn fates(life: &Life, lived: &Lived, mind: &[Entry]) -> Result<(), String>
             }
             behind = place;
         }
-        let wanted = match fate.as_str() {
-            "lived" => times == 1,
+        let wanted = match state.as_str() {
+            "processed" => times == 1,
             "skipped" => times == 0,
             // A canceled cycle may have been shown it, and says so in the log.
             _ => times <= 1,
         };
         if !wanted {
-            return Err(format!("`{words}` is {} and stands in the log {times} times", fate.as_str()));
+            return Err(format!("`{words}` is {} and stands in the log {times} times", state.as_str()));
         }
     }
     Ok(())

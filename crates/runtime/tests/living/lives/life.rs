@@ -18,7 +18,7 @@ impl Dice {
         usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }

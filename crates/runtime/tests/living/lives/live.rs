@@ -14,7 +14,7 @@ use agent::prompt::Prompt;
 use models::scripted::{Script, Scripted};
 use scenario::world::World;
 use serde_json::json;
-use testkit::hands::{Counters, Gate};
+use testkit::hands::{Counters, ToolGate};
 
 use super::checks;
 use super::life::{Deed, Life, Moment, Part};
@@ -29,13 +29,13 @@ const THINKS: Duration = Duration::from_millis(200);
 
 /// Where the process dies.
 #[derive(Clone, Copy)]
-pub(super) struct Cut {
+pub(super) struct Death {
     pub(super) at: i64,
     /// Whether that commit is written before its answer is lost.
     pub(super) written: bool,
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.at, self.written) {
             (NEVER, _) => write!(f, "uncut"),
@@ -64,14 +64,14 @@ pub(super) struct Lived {
     pub(super) den: SpaceId,
     /// Ids of what was accepted, and whether it was a person's.
     pub(super) accepted: Vec<(String, bool)>,
-    gate: Gate,
+    gate: ToolGate,
     left: Arc<AtomicI64>,
     /// Commits that were asked for in all.
     used: i64,
 }
 
 /// Lives it; the commits that it took, or what is wrong with how it ended.
-pub(super) async fn live(life: &Life, cut: Cut, flaw: Flaw) -> Result<i64, String> {
+pub(super) async fn live(life: &Life, cut: Death, flaw: Flaw) -> Result<i64, String> {
     let mut lived = begin(life, cut, flaw).await;
     let mut last = None;
     for (place, moment) in life.moments.iter().enumerate() {
@@ -83,7 +83,7 @@ pub(super) async fn live(life: &Life, cut: Cut, flaw: Flaw) -> Result<i64, Strin
     Ok(lived.used)
 }
 
-async fn begin(life: &Life, cut: Cut, flaw: Flaw) -> Lived {
+async fn begin(life: &Life, cut: Death, flaw: Flaw) -> Lived {
     let left = Arc::new(AtomicI64::new(cut.at));
     let clock = Arc::new(OnceLock::<Arc<dyn Clock>>::new());
     let (parts, watch) = (life.parts(), Arc::clone(&clock));

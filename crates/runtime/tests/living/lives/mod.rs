@@ -3,13 +3,13 @@
 //! accepts. `VIV_LIVES` says how many, `VIV_SEED` where to begin.
 
 mod checks;
-mod life;
+pub(crate) mod life;
 mod live;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use life::{Deed, Life, Moment, Part};
-use live::{Cut, Flaw, NEVER, live};
+use live::{Death, Flaw, NEVER, live};
 
 /// Lives in a test run; each is lived once for every commit of it, and once more for every answer that is lost.
 const LIVES: u64 = 6;
@@ -19,7 +19,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 /// How the life fails with the cut, in words.
-fn lived(life: &Life, cut: Cut, flaw: Flaw) -> Result<i64, String> {
+fn lived(life: &Life, cut: Death, flaw: Flaw) -> Result<i64, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(life, cut, flaw))));
     let ended = ended.unwrap_or_else(|panic| {
@@ -31,10 +31,10 @@ fn lived(life: &Life, cut: Cut, flaw: Flaw) -> Result<i64, String> {
 
 /// The life uncut, then cut at every commit in both ways: the worlds that were lived, or how it fails.
 fn everywhere(life: &Life, flaw: Flaw) -> Result<u64, String> {
-    let commits = lived(life, Cut { at: NEVER, written: false }, flaw)?;
+    let commits = lived(life, Death { at: NEVER, written: false }, flaw)?;
     for at in 0..commits {
         for written in [false, true] {
-            lived(life, Cut { at, written }, flaw)?;
+            lived(life, Death { at, written }, flaw)?;
         }
     }
     Ok(1 + 2 * u64::try_from(commits).unwrap())

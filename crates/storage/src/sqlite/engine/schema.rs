@@ -69,7 +69,7 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<i64, OpenError> {
 
 /// Refuses a file that lacks pages which its log cannot have: no log has more of them than frames. Where there
 /// is no log SQLite refuses it by itself.
-fn uncut(db: &Connection, file: &Path) -> Result<(), OpenError> {
+fn not_truncated(db: &Connection, file: &Path) -> Result<(), OpenError> {
     let sql = |error: rusqlite::Error| unreadable(file, &error);
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map(u64::from);
     let (pages, size) = (number("page_count").map_err(sql)?, number("page_size").map_err(sql)?);
@@ -91,7 +91,7 @@ pub(crate) fn ready(db: &Connection, file: &Path) -> Result<(), OpenError> {
     tune(db).map_err(sql)?;
     let version = identify(db, file)?;
     if version > 0 {
-        uncut(db, file)?;
+        not_truncated(db, file)?;
     }
     leave(false)?;
     pragmas(db).and_then(|()| migrate(db, version)).map_err(|error| begun(file, &error))

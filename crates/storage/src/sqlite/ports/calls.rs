@@ -2,12 +2,12 @@
 
 use agent::answers::{self, Goes};
 use agent::call::{CallRow, CallState, Outcome as Answer};
-use agent::changes::Echo;
-use agent::event::Fate;
+use agent::changes::Notifications;
+use agent::event::EventState;
 use agent::id::{AgentId, CallId, CycleId, RootId};
 use agent::life::Standing;
 use agent::port::{
-    BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Waken,
+    BoxFuture, CallError, Calls, CanceledCall, Denial, Detached, Finish, FinishedCall, StoreError, Wakeup,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -93,12 +93,12 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         Goes::ToInbox => {
             let mut head = Head::read(db, row).map_err(of(agent))?;
             let event = answers::event(id, tool, outcome, cause, *at);
-            admit(db, session, &mut head, &event, None, &Fate::Waiting)?.map(time).transpose()?
+            admit(db, session, &mut head, &event, None, &EventState::Waiting)?.map(time).transpose()?
         }
         Goes::Nowhere => None,
     };
-    let wake = due.map(|at| Waken { agent, at, urgent: false }).into_iter().collect();
-    let echo = Echo { said, wake, ..Echo::default() };
+    let wake = due.map(|at| Wakeup { agent, at, urgent: false }).into_iter().collect();
+    let echo = Notifications { said, wake, ..Notifications::default() };
     Ok(Some(if goes == Goes::ToCycle { Finish::Awaited(agent, echo) } else { Finish::Late(agent, echo) }))
 }
 

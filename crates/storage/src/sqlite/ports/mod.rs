@@ -61,7 +61,7 @@ enum Mode {
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
     Living,
-    Doors,
+    Api,
 }
 
 impl Sqlite {
@@ -263,7 +263,7 @@ impl Sqlite {
                     let work = move |db: &Connection| work(db, &session);
                     let readers = match who {
                         Who::Living => living,
-                        Who::Doors => doors,
+                        Who::Api => doors,
                     };
                     if short { readers.look(work).await } else { readers.read(work).await }
                 }

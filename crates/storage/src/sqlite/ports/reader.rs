@@ -126,7 +126,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let done = self.read(Who::Doors, work);
+        let done = self.read(Who::Api, work);
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -134,7 +134,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&Connection, &Session) -> Outcome<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        let done = self.look(Who::Doors, work);
+        let done = self.look(Who::Api, work);
         Box::pin(async move { Ok(done.await?) })
     }
 }
@@ -147,7 +147,7 @@ impl Reader for Sqlite {
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Way::Read(Who::Doors), move |db, session| lives::agents(db, &session.configs, &page))
+                .among(Way::Read(Who::Api), move |db, session| lives::agents(db, &session.configs, &page))
                 .await?)
         })
     }
@@ -155,7 +155,7 @@ impl Reader for Sqlite {
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Way::Read(Who::Doors), move |db, session| lives::agent(db, &session.configs, agent))
+                .among(Way::Read(Who::Api), move |db, session| lives::agent(db, &session.configs, agent))
                 .await?)
         })
     }
@@ -206,7 +206,7 @@ impl Reader for Sqlite {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
         Box::pin(async move {
-            Ok(self.among(Way::Read(Who::Doors), move |db, _| lives::resting(db, space, now)).await?)
+            Ok(self.among(Way::Read(Who::Api), move |db, _| lives::resting(db, space, now)).await?)
         })
     }
 

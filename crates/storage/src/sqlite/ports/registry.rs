@@ -72,7 +72,7 @@ impl Registry for Sqlite {
     fn found(&self, founding: Founding) -> BoxFuture<'_, Result<bool, RegistryError>> {
         Box::pin(async move {
             // Every start asks, also one that has no room to write.
-            if self.look(Who::Doors, |db, _| is_founded(db)).await? {
+            if self.look(Who::Api, |db, _| is_founded(db)).await? {
                 return Ok(false);
             }
             self.administer(move |db| found(db, founding.clone())).await
@@ -188,7 +188,7 @@ impl Registry for Sqlite {
     }
 
     fn credential(&self, secret_hash: String) -> BoxFuture<'_, Result<Option<Credential>, RegistryError>> {
-        let done = self.look(Who::Doors, move |db, _| credential(db, &secret_hash));
+        let done = self.look(Who::Api, move |db, _| credential(db, &secret_hash));
         Box::pin(async move { Ok(done.await?) })
     }
 }

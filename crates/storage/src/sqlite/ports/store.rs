@@ -6,10 +6,10 @@ pub(crate) mod due;
 pub(crate) mod say;
 pub(crate) mod wake;
 
-use agent::changes::{Changes, CommitOutcome, Echo, News};
+use agent::changes::{Changes, CommitOutcome, News, Notifications};
 use agent::id::AgentId;
-use agent::life::{Lease, Waking};
-use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Waken};
+use agent::life::{Activation, Lease};
+use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Wakeup};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -56,7 +56,7 @@ impl Store for Sqlite {
         agent: AgentId,
         now: Timestamp,
         known: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<Waking>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Option<Activation>, StoreError>> {
         let work = move |db: &Connection, session: &Session| {
             wake::wake(db, session, agent, now, known).map_err(of(agent))
         };
@@ -69,7 +69,7 @@ impl Store for Sqlite {
         &self,
         lease: Lease,
         changes: Changes,
-    ) -> BoxFuture<'_, Result<(CommitOutcome, Echo), StoreError>> {
+    ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
         let done = self.among(Way::Write, move |db, session| {
             commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
         });
@@ -83,7 +83,7 @@ impl Store for Sqlite {
                 Err(Fault::Gone(gone)) => CommitOutcome::Gone(gone),
                 done => return Ok(done?),
             };
-            Ok((refused, Echo::default()))
+            Ok((refused, Notifications::default()))
         })
     }
 
@@ -102,7 +102,7 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Waken>, StoreError>> {
+    fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
         let done = self.among(Way::Write, move |db, session| {
             if let Some(back) = session.lead.set_back(&*session.clock) {
                 waits::follow(db, back)?;

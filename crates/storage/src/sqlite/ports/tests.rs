@@ -216,7 +216,7 @@ async fn agents_that_were_counted_once_are_not_counted_again() {
 }
 
 /// Steps of a waking of somebody who is in so many spaces, each of which has said something.
-async fn waking(spaces: u128) -> u64 {
+async fn activation(spaces: u128) -> u64 {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
     settle(&store, spaces).await;
     make(&store, spaces).await;
@@ -239,7 +239,7 @@ async fn accepted_by_two(store: &Sqlite, what: Accept) {
 
 #[tokio::test]
 async fn a_waking_costs_no_more_in_thousands_of_spaces_than_in_hundreds() {
-    let (few, many) = (waking(2 * limits::SPACES_LOOK as u128).await, waking(4_000).await);
+    let (few, many) = (activation(2 * limits::SPACES_LOOK as u128).await, activation(4_000).await);
     // What is counted of the spaces that are not known is a step or two for each, up to a bound.
     let counted = 8 * limits::SPACES_COUNTED_MAX as u64;
     assert!(many <= few + few / 4 + counted, "{few} steps, then {many}");
@@ -275,7 +275,7 @@ async fn questions_of_the_doors_keep_no_agent_from_waking() {
     let held = Arc::new(std::sync::Mutex::new(held));
     let long = || {
         let held = Arc::clone(&held);
-        tokio::spawn(store.read(Who::Doors, move |_, _| {
+        tokio::spawn(store.read(Who::Api, move |_, _| {
             // Ends once nobody can let it go any more.
             let _ = lock(&held).recv();
             Ok(())

@@ -2,7 +2,7 @@
 //! with the words they refer to.
 
 use agent::config::Urgency;
-use agent::event::{Event, EventData, EventKind, Fate, Principal};
+use agent::event::{Event, EventData, EventKind, EventState, Principal};
 use agent::id::{CycleId, EventId};
 use agent::life::Standing;
 use agent::limits;
@@ -99,20 +99,20 @@ pub(crate) fn admit(
     head: &mut Head,
     event: &Event,
     space: Option<i64>,
-    fate: &Fate,
+    state: &EventState,
 ) -> Outcome<Option<i64>> {
     let seq = head.head_seq + 1;
-    if !append(db, head.agent, seq, event, space, fate)? {
+    if !append(db, head.agent, seq, event, space, state)? {
         return Ok(None);
     }
     head.head_seq = seq;
     let mut wake = None;
-    match fate {
-        Fate::Waiting => {
+    match state {
+        EventState::Waiting => {
             let row = (seq, event.urgent, &event.envelope.principal);
             wake = put_waiting(db, session, head, row, ms(event.at) + head.debounce)?;
         }
-        Fate::Held => head.held += 1,
+        EventState::Held => head.held += 1,
         _ => {}
     }
     head.write(db)?;
@@ -152,10 +152,10 @@ fn append(
     seq: i64,
     event: &Event,
     space: Option<i64>,
-    fate: &Fate,
+    state: &EventState,
 ) -> Outcome<bool> {
     let envelope = &event.envelope;
-    let State { code, cycle, step, reason } = State::of(fate);
+    let State { code, cycle, step, reason } = State::of(state);
     let (principal_kind, principal) = principal_columns(&envelope.principal);
     let (said, data) = match &event.data {
         EventData::Said { seq, .. } => (Some(int(*seq)), None),
@@ -200,39 +200,39 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn of(fate: &Fate) -> Self {
+    pub(crate) fn of(state: &EventState) -> Self {
         let plain = |code| Self { code, cycle: None, step: None, reason: None };
-        match fate {
-            Fate::Waiting => plain(0),
-            Fate::Held => plain(1),
-            Fate::Lived { cycle, step } => {
+        match state {
+            EventState::Waiting => plain(0),
+            EventState::Held => plain(1),
+            EventState::Processed { cycle, step } => {
                 Self { cycle: Some(cycle.0.into_bytes()), step: Some(*step), ..plain(2) }
             }
-            Fate::Skipped { reason } => Self { reason: reason.clone(), ..plain(3) },
-            Fate::Canceled { reason } => Self { reason: reason.clone(), ..plain(4) },
-            Fate::Dead { reason } => Self { reason: Some(reason.clone()), ..plain(5) },
-            Fate::Dropped => plain(6),
+            EventState::Skipped { reason } => Self { reason: reason.clone(), ..plain(3) },
+            EventState::Canceled { reason } => Self { reason: reason.clone(), ..plain(4) },
+            EventState::Dead { reason } => Self { reason: Some(reason.clone()), ..plain(5) },
+            EventState::Dropped => plain(6),
         }
     }
 }
 
 /// The code of a state by its name.
 pub(crate) fn state_code(name: &str) -> Option<i64> {
-    let names = ["waiting", "held", "lived", "skipped", "canceled", "dead", "dropped"];
+    let names = ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];
     names.iter().position(|known| *known == name).map(|at| int(at as u64))
 }
 
 /// A fate from four columns: state, cycle, step, reason.
-pub(crate) fn fate_at(row: &Row<'_>, at: usize) -> Outcome<Fate> {
+pub(crate) fn state_at(row: &Row<'_>, at: usize) -> Outcome<EventState> {
     let reason: Option<String> = row.get(at + 3)?;
     Ok(match row.get::<_, i64>(at)? {
-        0 => Fate::Waiting,
-        1 => Fate::Held,
-        2 => Fate::Lived { cycle: CycleId(uuid_at(row, at + 1)?), step: u32_at(row, at + 2)? },
-        3 => Fate::Skipped { reason },
-        4 => Fate::Canceled { reason },
-        5 => Fate::Dead { reason: reason.unwrap_or_default() },
-        6 => Fate::Dropped,
+        0 => EventState::Waiting,
+        1 => EventState::Held,
+        2 => EventState::Processed { cycle: CycleId(uuid_at(row, at + 1)?), step: u32_at(row, at + 2)? },
+        3 => EventState::Skipped { reason },
+        4 => EventState::Canceled { reason },
+        5 => EventState::Dead { reason: reason.unwrap_or_default() },
+        6 => EventState::Dropped,
         other => return Err(damaged(format!("`{other}` is no state of an event"))),
     })
 }
@@ -255,8 +255,8 @@ pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
     Ok(gone)
 }
 
-pub(crate) fn set_fate(db: &Connection, agent: i64, seq: i64, fate: &Fate) -> Outcome<()> {
-    let state = State::of(fate);
+pub(crate) fn set_fate(db: &Connection, agent: i64, seq: i64, state: &EventState) -> Outcome<()> {
+    let state = State::of(state);
     let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
     run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)
 }

@@ -1,6 +1,6 @@
 //! Events of the ledger as they are read, with the words that they refer to.
 
-use agent::event::{Event, EventData, Fate, Said, Stage, Waiting};
+use agent::event::{Event, EventData, EventProgress, EventState, Said, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::inbox::is_read;
 use agent::port::InboxRow;
@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::events::fate_at;
+use super::events::state_at;
 use super::rows::{
     all, channel_at, event_kind_at, from_json, ids_from, key_at, key_or_none, kind_at, principal_at, time_at,
     time_or_none, to_json, trust_at, u32_at, u64_at, uuid_or_none,
@@ -157,24 +157,24 @@ pub(crate) fn ledger(
     );
     all(db, &sql, params![agent, given.0, given.1, limit], |row| {
         let preview = said_at(row)?.map(|said| beginning(&said.text)).unwrap_or_default();
-        let fate = fate_at(row, NEXT)?;
-        let tried = if matches!(fate, Fate::Dead { .. }) { row.get(NEXT + 2)? } else { None };
+        let state = state_at(row, NEXT)?;
+        let tried = if matches!(state, EventState::Dead { .. }) { row.get(NEXT + 2)? } else { None };
         let (taken, open) = (row.get(NEXT + 5)?, uuid_or_none(row, NEXT + 6)?.map(CycleId));
-        let lived = match fate {
-            Fate::Lived { cycle, .. } => Some(cycle),
+        let lived = match state {
+            EventState::Processed { cycle, .. } => Some(cycle),
             _ => None,
         };
-        let step = match fate {
-            Fate::Lived { step, .. } => Some(step),
+        let step = match state {
+            EventState::Processed { step, .. } => Some(step),
             _ if taken => row.get(NEXT + 10)?,
             _ => None,
         };
-        let stage = Stage::of(&fate, taken, lived.is_some() && lived == open, row.get(NEXT + 9)?);
+        let progress = EventProgress::of(&state, taken, lived.is_some() && lived == open, row.get(NEXT + 9)?);
         Ok(InboxRow {
             seq: u64_at(row, 0)?,
             event: event_at(row)?,
-            fate,
-            stage,
+            state,
+            progress,
             cycle: lived.or(open.filter(|_| taken)),
             ordinal: lived.or(open.filter(|_| taken)).map(|_| u64_at(row, NEXT + 7)).transpose()?,
             step,

@@ -1,7 +1,7 @@
 //! The row of a life and the head of its inbox, as a commit reads and writes them.
 
 use agent::changes::{Changes, CommitKind};
-use agent::fencing::{InboxRow, LifeRow};
+use agent::fencing::{InboxHead, LifeRow};
 use agent::id::{AgentId, CycleId};
 use agent::life::OpenCycle;
 use rusqlite::{Connection, Row, params};
@@ -18,7 +18,7 @@ pub(crate) struct Life {
     pub(crate) agent: i64,
     pub(crate) head_seq: u64,
     pub(crate) row: LifeRow,
-    pub(crate) inbox: InboxRow,
+    pub(crate) inbox: InboxHead,
     /// The newest place in the inbox.
     pub(crate) newest: u64,
     /// The step of the open cycle.
@@ -54,7 +54,7 @@ impl Life {
             },
             step: row.get(12)?,
             newest: u64_at(row, 15)?,
-            inbox: InboxRow {
+            inbox: InboxHead {
                 waiting: u32_at(row, 16)?,
                 taken: u32_at(row, 17)?,
                 due_at: time_or_none(row, 18)?,

@@ -1,8 +1,8 @@
 //! How far the events of a cycle come with a commit: noted in their rows, and told on. What it means to deal
 //! with an event is decided by `agent::changes`.
 
-use agent::changes::{Changes, CommitKind, Staged};
-use agent::event::{Fate, Stage};
+use agent::changes::{Changes, CommitKind, EventMoved};
+use agent::event::{EventProgress, EventState};
 use agent::id::{EventId, SpaceId};
 use rusqlite::{Connection, Row, params};
 
@@ -30,7 +30,7 @@ pub(crate) struct Stages<'a> {
     agent: i64,
     changes: &'a Changes,
     lived: Vec<Lived>,
-    told: Vec<Staged>,
+    told: Vec<EventMoved>,
 }
 
 impl<'a> Stages<'a> {
@@ -46,8 +46,8 @@ impl<'a> Stages<'a> {
         Ok(Self { db, agent, changes, lived, told: Vec::new() })
     }
 
-    fn tell(&mut self, event: EventId, stage: Stage, step: Option<u32>) {
-        self.told.push(Staged::new(event, stage, self.changes.cycle, step));
+    fn tell(&mut self, event: EventId, progress: EventProgress, step: Option<u32>) {
+        self.told.push(EventMoved::new(event, progress, self.changes.cycle, step));
     }
 
     /// The cycle has taken an event, or gives it back.
@@ -55,19 +55,19 @@ impl<'a> Stages<'a> {
         let sql = "SELECT id FROM event WHERE agent = ? AND seq = ?";
         let id = first(self.db, sql, params![self.agent, seq], |row| key_at(row, 0))?;
         if let Some(id) = id {
-            self.tell(EventId(id), Stage::of(&Fate::Waiting, taken, taken, false), None);
+            self.tell(EventId(id), EventProgress::of(&EventState::Waiting, taken, taken, false), None);
         }
         Ok(())
     }
 
     /// An event has got its fate; the row is that of [`SETTLED`].
-    pub(crate) fn settled(&mut self, row: &Row<'_>, fate: &Fate) -> Outcome<()> {
+    pub(crate) fn settled(&mut self, row: &Row<'_>, state: &EventState) -> Outcome<()> {
         let id = EventId(key_at(row, 1)?);
-        let step = match fate {
-            Fate::Lived { step, .. } => Some(*step),
+        let step = match state {
+            EventState::Processed { step, .. } => Some(*step),
             _ => None,
         };
-        self.tell(id, Stage::of(fate, false, true, false), step);
+        self.tell(id, EventProgress::of(state, false, true, false), step);
         if step.is_some() {
             self.lived.push(lived_at(row)?);
         }
@@ -75,7 +75,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Notes which events this commit deals with, and what became of the others where it ends the cycle.
-    pub(crate) fn after(mut self) -> Outcome<Vec<Staged>> {
+    pub(crate) fn after(mut self) -> Outcome<Vec<EventMoved>> {
         for Lived { seq, id, space, step } in std::mem::take(&mut self.lived) {
             let addressed = self.changes.addresses(seq, &id, space);
             if addressed {
@@ -83,8 +83,8 @@ impl<'a> Stages<'a> {
                 run(self.db, sql, params![self.agent, int(seq)])?;
             }
             if addressed || self.changes.run.is_some() {
-                let fate = Fate::Lived { cycle: self.changes.cycle, step };
-                self.tell(id, Stage::of(&fate, false, false, addressed), Some(step));
+                let state = EventState::Processed { cycle: self.changes.cycle, step };
+                self.tell(id, EventProgress::of(&state, false, false, addressed), Some(step));
             }
         }
         Ok(self.told)
@@ -115,7 +115,7 @@ pub(crate) fn settle(
     let failed = u32::from(changes.blame);
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
-        if settlement.fate == Fate::Waiting {
+        if settlement.state == EventState::Waiting {
             // How long is rested stands with the agent. Here it would let later words overtake these.
             let sql = "UPDATE waiting SET taken = 0, attempts = attempts + ? \
                        WHERE agent = ? AND seq = ? AND taken = 1";
@@ -135,8 +135,8 @@ pub(crate) fn settle(
         }
         gone += u32::from(taken.is_some());
         untaken += usize::from(taken == Some(true));
-        let mut state = State::of(&settlement.fate);
-        if matches!(settlement.fate, Fate::Dead { .. }) {
+        let mut state = State::of(&settlement.state);
+        if matches!(settlement.state, EventState::Dead { .. }) {
             state.step = attempts.map(|attempts| attempts + failed);
         }
         let sql = format!(
@@ -144,7 +144,7 @@ pub(crate) fn settle(
              WHERE agent = ?5 AND seq = ?6 RETURNING {SETTLED}"
         );
         let row = params![state.code, state.cycle, state.step, state.reason, agent, seq];
-        first(db, &sql, row, |row| stages.settled(row, &settlement.fate))?;
+        first(db, &sql, row, |row| stages.settled(row, &settlement.state))?;
     }
     if !missing.is_empty() {
         return Err(Fault::Gone(missing));

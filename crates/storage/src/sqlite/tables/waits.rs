@@ -282,9 +282,9 @@ mod tests {
         /// Whether it is due, and is given what waits for it.
         async fn serves(&self, who: u128) -> bool {
             let due = self.due().await.contains(&id(who));
-            let waking = self.store.wake(id(who), self.clock.now(), None).await.unwrap().unwrap();
-            let kept = waking.life.not_before.is_some_and(|until| until > self.clock.now());
-            due && !kept && !waking.waiting.is_empty()
+            let activation = self.store.wake(id(who), self.clock.now(), None).await.unwrap().unwrap();
+            let kept = activation.life.not_before.is_some_and(|until| until > self.clock.now());
+            due && !kept && !activation.waiting.is_empty()
         }
 
         fn pass(&self, ms: i64) {

@@ -79,7 +79,7 @@ pub fn export(place: &Path, agent: &str, out: &mut dyn Write) -> Result<Exported
     let found = from.db.execute_batch("BEGIN").map_err(Into::into).and_then(|()| find(&from.db, agent));
     let found = found.map_err(StoreError::from)?;
     let Some((row, name)) = found else { return Err(UpkeepError::NoAgent { name: agent.to_owned() }) };
-    let mut writing = Writing { out, lines: 0, seen: Seen::default(), failed: None };
+    let mut writing = ExportFile { out, lines: 0, seen: Seen::default(), failed: None };
     let written = writing.all(&from.db, row, &name);
     if let Some(source) = writing.failed {
         return Err(UpkeepError::Io { doing: "write", file: "the export".into(), source });
@@ -101,14 +101,14 @@ pub(super) fn columns(db: &Connection, table: &Table) -> Outcome<Vec<String>> {
     Ok(columns.into_iter().filter(|name| !table.local.contains(&name.as_str())).collect())
 }
 
-struct Writing<'a> {
+struct ExportFile<'a> {
     out: &'a mut dyn Write,
     lines: u64,
     seen: Seen,
     failed: Option<io::Error>,
 }
 
-impl Writing<'_> {
+impl ExportFile<'_> {
     fn line(&mut self, what: &str, row: Value) -> Outcome<()> {
         let text = to_json(&json!({what: row}))?;
         self.lines += 1;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use agent::delivery::space_of;
-use agent::event::{Event, EventData, Fate, Principal, Trust};
+use agent::event::{Event, EventData, EventState, Principal, Trust};
 use agent::id::SpaceId;
 use agent::limits;
 use rusqlite::params;
@@ -13,21 +13,21 @@ use super::log::Shown;
 use super::row::Row;
 use super::walk::{Walk, follows};
 use crate::sqlite::engine::fault::{Outcome, damaged};
-use crate::sqlite::tables::events::fate_at;
+use crate::sqlite::tables::events::state_at;
 use crate::sqlite::tables::inbox::{COLUMNS, JOINS, NEXT, event_at};
 use crate::sqlite::tables::rows::{int, u64_at};
 use crate::sqlite::tables::sums;
 
 /// What the inbox should count.
 #[derive(Default)]
-struct Counted {
+struct ExpectedCounts {
     waiting: u64,
     taken: u64,
     held: u64,
 }
 
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row, shown: &Shown) {
-    let (mut last, mut counted, mut order) = (0, Counted::default(), Order::default());
+    let (mut last, mut counted, mut order) = (0, ExpectedCounts::default(), Order::default());
     let sql = format!(
         "SELECT {COLUMNS}, e.state, e.cycle, e.step, e.reason, w.urgent, w.taken, e.space, w.speaker, w.deep \
          FROM event e LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq {JOINS} WHERE e.agent = ? ORDER BY e.seq"
@@ -62,7 +62,7 @@ fn event(
     life: &Row,
     row: &rusqlite::Row<'_>,
     shown: &Shown,
-    (counted, order): (&mut Counted, &mut Order),
+    (counted, order): (&mut ExpectedCounts, &mut Order),
 ) -> Outcome<()> {
     let seq = u64_at(row, 0)?;
     let taken: Option<bool> = row.get(NEXT + 5)?;
@@ -84,17 +84,17 @@ fn event(
         });
     }
     said(walk, row, seq, &event.data)?;
-    let fate = fate_at(row, NEXT)?;
-    counted.held += u64::from(fate == Fate::Held);
-    if (fate == Fate::Waiting) != taken.is_some() {
+    let state = state_at(row, NEXT)?;
+    counted.held += u64::from(state == EventState::Held);
+    if (state == EventState::Waiting) != taken.is_some() {
         let other =
             if taken.is_some() { "it is in the inbox all the same" } else { "the inbox does not have it" };
-        return Err(damaged(format!("it is {}, but {other}", fate.as_str())));
+        return Err(damaged(format!("it is {}, but {other}", state.as_str())));
     }
-    let Fate::Lived { cycle, step } = fate else { return Ok(()) };
+    let EventState::Processed { cycle, step } = state else { return Ok(()) };
     let Some(place) = shown.get(&(cycle, step)) else {
         return Err(damaged(format!(
-            "it was lived in step {step} of cycle {cycle}, of which the log has nothing"
+            "it was processed in step {step} of cycle {cycle}, of which the log has nothing"
         )));
     };
     // What died and was sent again comes behind what was said after it, as does what was held.
@@ -119,7 +119,7 @@ impl Order {
         }
         let before = self.0.insert(speaker, place).unwrap_or(0);
         walk.hold(before <= place, "event", seq, || {
-            format!("it was lived at entry {place}, before an earlier word of its speaker at entry {before}")
+            format!("it was processed at entry {place}, before an earlier word of its speaker at entry {before}")
         });
     }
 }

@@ -99,6 +99,6 @@ pub(super) fn judge_agent(db: &Connection, agent: i64) -> Vec<Flaw> {
 impl Sqlite {
     /// Judges the store as of one moment.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
-        Ok(self.read(Who::Doors, |db, _| judge(db, VERSION, false)).await?)
+        Ok(self.read(Who::Api, |db, _| judge(db, VERSION, false)).await?)
     }
 }

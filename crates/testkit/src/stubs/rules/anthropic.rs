@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Value, json};
 
-use super::{Verdict, extends, list, text, tool_name};
+use super::{RuleVerdict, extends, list, text, tool_name};
 
 const MARK: &str = "stub-signature";
 
@@ -157,7 +157,7 @@ pub fn dropped_by_binding(request: &Value) -> Vec<Value> {
 }
 
 /// Holds a request against the vendor's rules.
-pub fn check_anthropic(request: &Value) -> Verdict {
+pub fn check_anthropic(request: &Value) -> RuleVerdict {
     let model = text(&request["model"], "model")?;
     let max_tokens = request["max_tokens"].as_u64().filter(|max| *max > 0);
     let max_tokens = max_tokens.ok_or("max_tokens: wanted a number above 0")?;
@@ -223,7 +223,7 @@ fn tools(request: &Value) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-fn thinking(request: &Value, max_tokens: u64) -> Verdict {
+fn thinking(request: &Value, max_tokens: u64) -> RuleVerdict {
     let thinking = &request["thinking"];
     match thinking["type"].as_str() {
         None if thinking.is_null() => Ok(()),
@@ -247,7 +247,7 @@ fn thinking(request: &Value, max_tokens: u64) -> Verdict {
     }
 }
 
-fn choice(request: &Value, model: &str, names: &[String]) -> Verdict {
+fn choice(request: &Value, model: &str, names: &[String]) -> RuleVerdict {
     let Some(choice) = request["tool_choice"]["type"].as_str() else { return Ok(()) };
     if names.is_empty() {
         return Err("tool_choice: only allowed where tools are given".into());
@@ -264,7 +264,7 @@ fn choice(request: &Value, model: &str, names: &[String]) -> Verdict {
 }
 
 /// A user message: the outcomes of all open calls first, then text.
-fn answers(blocks: &[Value], open: &[String], at: &str) -> Verdict {
+fn answers(blocks: &[Value], open: &[String], at: &str) -> RuleVerdict {
     let mut left = open.to_vec();
     let mut text_began = false;
     for (index, block) in blocks.iter().enumerate() {
@@ -326,7 +326,7 @@ fn asks(blocks: &[Value], seen: &mut Vec<String>, at: &str) -> Result<Vec<String
     Ok(ids)
 }
 
-fn visible(block: &Value, at: &str) -> Verdict {
+fn visible(block: &Value, at: &str) -> RuleVerdict {
     match text(&block["text"], &format!("{at}.text"))?.trim().is_empty() {
         true => Err(format!("{at}: text content blocks must contain non-whitespace text")),
         false => Ok(()),
@@ -334,7 +334,7 @@ fn visible(block: &Value, at: &str) -> Verdict {
 }
 
 /// Manual thinking: in a tool loop the last assistant turn begins with its reasoning.
-fn last_turn(request: &Value, messages: &[Value]) -> Verdict {
+fn last_turn(request: &Value, messages: &[Value]) -> RuleVerdict {
     if request["thinking"]["type"] != "enabled" {
         return Ok(());
     }
@@ -353,7 +353,7 @@ fn last_turn(request: &Value, messages: &[Value]) -> Verdict {
 
 /// Whether a request strictly extends the one before it over content blocks, in the vendor's order:
 /// system, tools, then the blocks of all messages.
-pub fn extends_anthropic(before: &Value, after: &Value) -> Verdict {
+pub fn extends_anthropic(before: &Value, after: &Value) -> RuleVerdict {
     let blocks = |request: &Value| {
         let mut all = vec![bare(&request["system"]).to_string(), bare(&request["tools"]).to_string()];
         for message in request["messages"].as_array().into_iter().flatten() {

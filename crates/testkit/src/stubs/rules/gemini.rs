@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Value, json};
 
-use super::{Verdict, extends, list, text, tool_name};
+use super::{RuleVerdict, extends, list, text, tool_name};
 
 const MARK: &str = "stub-signature";
 /// What the vendor takes for a call that it did not make.
@@ -33,7 +33,7 @@ pub fn gemini_error(error: &Value) -> Value {
 }
 
 /// Holds a request to `model` against the vendor's rules.
-pub fn check_gemini(model: &str, request: &Value) -> Verdict {
+pub fn check_gemini(model: &str, request: &Value) -> RuleVerdict {
     tools(request)?;
     if request["generationConfig"]["maxOutputTokens"].as_u64().is_none_or(|max| max == 0) {
         return Err("generationConfig.maxOutputTokens: wanted a number above 0".into());
@@ -74,7 +74,7 @@ pub fn check_gemini(model: &str, request: &Value) -> Verdict {
     signatures(model, contents)
 }
 
-fn tools(request: &Value) -> Verdict {
+fn tools(request: &Value) -> RuleVerdict {
     let mut names: Vec<&str> = Vec::new();
     let declared = request["tools"].as_array().into_iter().flatten();
     let declared = declared.flat_map(|tool| tool["functionDeclarations"].as_array().into_iter().flatten());
@@ -104,7 +104,7 @@ fn tools(request: &Value) -> Verdict {
 }
 
 /// A part holds one thing, beside what it says of its thought.
-fn data(part: &Value, at: &str) -> Verdict {
+fn data(part: &Value, at: &str) -> RuleVerdict {
     let fields = part.as_object().ok_or_else(|| format!("{at}: wanted an object"))?;
     let beside = ["thought", "thoughtSignature"];
     let data = fields.keys().filter(|key| !beside.contains(&key.as_str())).count();
@@ -114,7 +114,7 @@ fn data(part: &Value, at: &str) -> Verdict {
     Ok(())
 }
 
-fn user(parts: &[Value], open: &mut Vec<&Value>, at: &str) -> Verdict {
+fn user(parts: &[Value], open: &mut Vec<&Value>, at: &str) -> RuleVerdict {
     let responses: Vec<&Value> =
         parts.iter().map(|part| &part["functionResponse"]).filter(|response| !response.is_null()).collect();
     if responses.is_empty() {
@@ -169,7 +169,7 @@ fn calls<'a>(parts: &'a [Value], at: &str) -> Result<Vec<&'a Value>, String> {
 }
 
 /// The current turn begins with the last content of the user that is no response.
-fn signatures(model: &str, contents: &[Value]) -> Verdict {
+fn signatures(model: &str, contents: &[Value]) -> RuleVerdict {
     for (index, content) in contents.iter().enumerate() {
         let parts = content["parts"].as_array().into_iter().flatten();
         let Some(call) = parts.clone().find(|part| !part["functionCall"].is_null()) else { continue };
@@ -195,7 +195,7 @@ fn signatures(model: &str, contents: &[Value]) -> Verdict {
 }
 
 /// Whether a request strictly extends the one before it: tools, and part by part.
-pub fn extends_gemini(before: &Value, after: &Value) -> Verdict {
+pub fn extends_gemini(before: &Value, after: &Value) -> RuleVerdict {
     let blocks = |request: &Value| {
         let mut all = vec![request["systemInstruction"].to_string(), request["tools"].to_string()];
         for content in request["contents"].as_array().into_iter().flatten() {

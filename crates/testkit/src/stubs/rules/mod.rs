@@ -11,10 +11,10 @@ use serde_json::Value;
 pub use anthropic::{Signer, check_anthropic, dropped_by_binding, extends_anthropic};
 pub use gemini::{check_gemini, extends_gemini, gemini_error, sign_gemini};
 pub use openai::{Demands, check_openai, check_openai_demands, extends_openai};
-pub use responses::{Ids, check_responses, extends_responses};
+pub use responses::{ItemIds, check_responses, extends_responses};
 
 /// What a rule says.
-pub type Verdict = Result<(), String>;
+pub type RuleVerdict = Result<(), String>;
 
 fn list<'a>(value: &'a Value, what: &str) -> Result<&'a Vec<Value>, String> {
     value.as_array().ok_or_else(|| format!("{what}: wanted a list"))
@@ -24,7 +24,7 @@ fn text<'a>(value: &'a Value, what: &str) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| format!("{what}: wanted a string"))
 }
 
-fn tool_name(name: &str, what: &str) -> Verdict {
+fn tool_name(name: &str, what: &str) -> RuleVerdict {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if (1..=64).contains(&name.len()) && name.chars().all(fits) {
         return Ok(());
@@ -33,7 +33,7 @@ fn tool_name(name: &str, what: &str) -> Verdict {
 }
 
 /// Whether `after` begins with all of `before`.
-fn extends(before: &[String], after: &[String]) -> Verdict {
+fn extends(before: &[String], after: &[String]) -> RuleVerdict {
     for (index, block) in before.iter().enumerate() {
         match after.get(index) {
             Some(same) if same == block => {}

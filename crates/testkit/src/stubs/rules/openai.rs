@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Verdict, extends, list, text, tool_name};
+use super::{RuleVerdict, extends, list, text, tool_name};
 
 /// What a server demands beyond OpenAI's own rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub struct Demands {
 }
 
 /// Holds a request against OpenAI's own rules, and those that nearly all servers share.
-pub fn check_openai(request: &Value) -> Verdict {
+pub fn check_openai(request: &Value) -> RuleVerdict {
     check_openai_demands(request, &Demands::default())
 }
 
 /// The same with a server's further demands.
-pub fn check_openai_demands(request: &Value, demands: &Demands) -> Verdict {
+pub fn check_openai_demands(request: &Value, demands: &Demands) -> RuleVerdict {
     text(&request["model"], "model")?;
     let mut names: Vec<&str> = Vec::new();
     for (index, tool) in request["tools"].as_array().into_iter().flatten().enumerate() {
@@ -85,7 +85,7 @@ pub fn check_openai_demands(request: &Value, demands: &Demands) -> Verdict {
     Ok(())
 }
 
-fn user(message: &Value, before: &str, demands: &Demands, at: &str) -> Verdict {
+fn user(message: &Value, before: &str, demands: &Demands, at: &str) -> RuleVerdict {
     if text(&message["content"], &format!("{at}.content"))?.trim().is_empty() {
         return Err(format!("{at}.content: empty"));
     }
@@ -129,7 +129,7 @@ fn calls<'a>(message: &'a Value, demands: &Demands, at: &str) -> Result<Vec<&'a 
 
 /// Whether a request strictly extends the one before it: tools, and message by message. The last
 /// user message of the earlier one may have been written on.
-pub fn extends_openai(before: &Value, after: &Value) -> Verdict {
+pub fn extends_openai(before: &Value, after: &Value) -> RuleVerdict {
     extends(&blocks(before), &blocks(after))
 }
 

@@ -5,19 +5,19 @@
 
 use serde_json::Value;
 
-use super::{Verdict, extends, list, text, tool_name};
+use super::{RuleVerdict, extends, list, text, tool_name};
 
 const SEALED: &str = "stub-sealed";
 
 /// Gives ids to the items of one answer.
 #[derive(Debug)]
-pub struct Ids {
+pub struct ItemIds {
     answer: usize,
     count: usize,
     reasoning: String,
 }
 
-impl Ids {
+impl ItemIds {
     /// For an answer to this request.
     pub fn of(request: &Value) -> Self {
         let answer = request["input"].as_array().map_or(0, Vec::len);
@@ -41,7 +41,7 @@ impl Ids {
 }
 
 /// Holds a request against the vendor's rules.
-pub fn check_responses(request: &Value) -> Verdict {
+pub fn check_responses(request: &Value) -> RuleVerdict {
     let model = text(&request["model"], "model")?;
     if request["store"] != false {
         return Err("store: wanted `false`, nothing is to be kept here".into());
@@ -100,7 +100,7 @@ pub fn check_responses(request: &Value) -> Verdict {
     Ok(())
 }
 
-fn tools(request: &Value) -> Verdict {
+fn tools(request: &Value) -> RuleVerdict {
     let mut names: Vec<&str> = Vec::new();
     for (index, tool) in request["tools"].as_array().into_iter().flatten().enumerate() {
         let at = format!("tools.{index}");
@@ -126,7 +126,7 @@ fn tools(request: &Value) -> Verdict {
     Ok(())
 }
 
-fn message(item: &Value, open: &[&str], at: &str) -> Verdict {
+fn message(item: &Value, open: &[&str], at: &str) -> RuleVerdict {
     let wanted: &[&str] = match item["role"].as_str() {
         Some("assistant") => &["output_text", "refusal"],
         Some("user" | "system" | "developer") => &["input_text"],
@@ -149,7 +149,7 @@ fn message(item: &Value, open: &[&str], at: &str) -> Verdict {
     Ok(())
 }
 
-fn reasoning(item: &Value, next: Option<&Value>, at: &str) -> Verdict {
+fn reasoning(item: &Value, next: Option<&Value>, at: &str) -> RuleVerdict {
     let sealed = item["encrypted_content"].as_str().unwrap_or_default();
     let id = item["id"].as_str().unwrap_or_default();
     if sealed.is_empty() {
@@ -173,7 +173,7 @@ fn reasoning(item: &Value, next: Option<&Value>, at: &str) -> Verdict {
 }
 
 /// An id is known only with the reasoning that it was given with.
-fn known_id(item: &Value, before: &[Value], at: &str) -> Verdict {
+fn known_id(item: &Value, before: &[Value], at: &str) -> RuleVerdict {
     let Some(id) = item["id"].as_str() else { return Ok(()) };
     let kind = match item["type"].as_str() {
         Some("message") => "msg",
@@ -198,7 +198,7 @@ fn known_id(item: &Value, before: &[Value], at: &str) -> Verdict {
 }
 
 /// Whether a request strictly extends the one before it: tools, and item by item.
-pub fn extends_responses(before: &Value, after: &Value) -> Verdict {
+pub fn extends_responses(before: &Value, after: &Value) -> RuleVerdict {
     let blocks = |request: &Value| {
         let mut all = vec![request["instructions"].to_string(), request["tools"].to_string()];
         all.extend(request["input"].as_array().into_iter().flatten().map(Value::to_string));
@@ -228,7 +228,7 @@ mod tests {
             json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]});
         let call = json!({"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"});
         let output = json!({"type": "function_call_output", "call_id": "a", "output": "x"});
-        let mut ids = Ids::of(&json!({"input": [hi]}));
+        let mut ids = ItemIds::of(&json!({"input": [hi]}));
         let (id, sealed) = ids.reasoning();
         let thought = json!({"type": "reasoning", "id": id, "encrypted_content": sealed, "summary": []});
         let mut named = call.clone();

@@ -15,14 +15,14 @@ fn now() -> Timestamp {
     "2026-11-21T14:00:00Z".parse().unwrap()
 }
 
-fn house() -> House {
+fn house() -> Overview {
     let used = |input: u64, output: u64| json!({"input": input, "cached": input / 2, "output": output, "reasoning": null});
     let last = |ending: &str, at: &str| json!({"id": Uuid::from_u128(8), "ending": ending, "ended_at": at});
-    let mut house = House::new(SortArg::State, String::new());
+    let mut house = Overview::new(SortArg::State, String::new());
     house.listed(vec![
         agent(1, "ada", json!({
             "state": "thinking", "cycle": Uuid::from_u128(7), "waiting": 2, "cycles": 12, "usage": used(40_000, 2_000),
-            "cost_micros": 123_400, "last": last("rested", "2026-11-21T13:58:00Z"), "model": "anthropic/claude-sonnet-5",
+            "cost_micros": 123_400, "last": last("completed", "2026-11-21T13:58:00Z"), "model": "anthropic/claude-sonnet-5",
             "next_plan": "2026-11-21T14:05:00Z",
         })),
         agent(2, "bob", json!({
@@ -50,13 +50,13 @@ fn screen(utf8: bool) -> Screen {
     Screen::plain(Some(80), utf8)
 }
 
-fn drawn(house: &mut House, width: u16, height: u16, utf8: bool) -> String {
+fn drawn(house: &mut Overview, width: u16, height: u16, utf8: bool) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, house, &screen(utf8), now(), true)).unwrap();
     terminal.backend().to_string().replace('"', "|")
 }
 
-fn press(house: &mut House, code: KeyCode) {
+fn press(house: &mut Overview, code: KeyCode) {
     house.press(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
@@ -75,7 +75,7 @@ fn past() -> Vec<crate::api::Past> {
         "type": "run", "id": Uuid::from_u128(8), "agent": Uuid::from_u128(1), "ordinal": 12, "woke_for": "1 event",
         "events": 1, "opened_at": "2026-11-21T13:57:57Z", "ended_at": "2026-11-21T13:58:00Z",
         "steps": [step(0, json!(["set_memories", "send_message"])), step(1, json!([]))], "usage": usage,
-        "cost_micros": 1_234, "model": "m", "config_rev": 1, "ending": "rested", "reason": null, "summary": null,
+        "cost_micros": 1_234, "model": "m", "config_rev": 1, "ending": "completed", "reason": null, "summary": null,
     });
     let told =
         "I noted that you like tea, and that you would rather have it green than black, in the morning.";
@@ -131,7 +131,7 @@ fn no_size_is_too_small_and_no_handle_steers() {
         press(&mut house, KeyCode::Char('?'));
         drawn(&mut house, width, height, false);
     }
-    let mut evil = House::new(SortArg::Name, String::new());
+    let mut evil = Overview::new(SortArg::Name, String::new());
     evil.listed(vec![agent(1, "a\u{1b}[2J\u{9b}31m", json!({"model": "\u{202e}x"}))]);
     let shown = drawn(&mut evil, 120, 5, true);
     assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{shown:?}");
@@ -139,7 +139,7 @@ fn no_size_is_too_small_and_no_handle_steers() {
 
 #[test]
 fn a_thousand_agents_are_a_page_and_a_place_in_it() {
-    let mut house = House::new(SortArg::Name, String::new());
+    let mut house = Overview::new(SortArg::Name, String::new());
     house.listed((0..1_000).map(|n| agent(n, &format!("agent-{n:04}"), json!({}))).collect());
     drawn(&mut house, 80, 24, true);
     press(&mut house, KeyCode::End);

@@ -25,8 +25,8 @@ fn id(n: u128) -> AgentId {
     AgentId(Uuid::from_u128(n))
 }
 
-fn house(sort: SortArg) -> House {
-    let mut house = House::new(sort, String::new());
+fn house(sort: SortArg) -> Overview {
+    let mut house = Overview::new(sort, String::new());
     house.listed(vec![
         agent(
             1,
@@ -42,11 +42,11 @@ fn house(sort: SortArg) -> House {
     house
 }
 
-fn shown(house: &House) -> Vec<&str> {
+fn shown(house: &Overview) -> Vec<&str> {
     house.shown().map(|agent| agent.name.as_str()).collect()
 }
 
-fn press(house: &mut House, keys: &str) -> Option<Wish> {
+fn press(house: &mut Overview, keys: &str) -> Option<Wish> {
     let mut last = None;
     for key in keys.split(' ') {
         let code = match key {
@@ -146,7 +146,7 @@ fn updates_are_seen_before_the_next_list() {
     assert_eq!(shown(&house)[..2], ["ada", "cyd"]);
     let usage = Usage { input: Some(100), ..Usage::default() };
     let spent = Some(Spent { steps: 1, ms: 5, usage, cost_micros: Some(2) });
-    house.update(now, &Update::CycleEnded { agent, cycle, ending: Ending::Rested, reason: None, spent });
+    house.update(now, &Update::CycleEnded { agent, cycle, ending: Ending::Completed, reason: None, spent });
     let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, rest: None };
     house.update(now, &asleep);
     house.resize(3);

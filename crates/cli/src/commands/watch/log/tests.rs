@@ -98,7 +98,7 @@ fn story() -> Vec<Update> {
         state(AgentState::Processing, Some(5), None),
         message(2, ADA, "I noted that you like tea.\nGreen or black?"),
         state(AgentState::Sleeping, None, None),
-        ended(Ending::Rested, None),
+        ended(Ending::Completed, None),
         state(AgentState::Thinking, Some(6), Some("asks the model again: overloaded")),
         state(AgentState::Sleeping, None, Some("provider")),
     ]
@@ -196,8 +196,8 @@ fn who_wakes_and_says_nothing_is_one_short_row() {
             "13:46:44 ada skipped (agents talking among themselves)"
         );
     }
-    let rested = [state(AgentState::Thinking, Some(5), None), ended(Ending::Rested, None)];
-    assert_eq!(told(log(Some(80), false), &rested), "13:46:41 ada rested");
+    let rested = [state(AgentState::Thinking, Some(5), None), ended(Ending::Completed, None)];
+    assert_eq!(told(log(Some(80), false), &rested), "13:46:41 ada completed");
     // What went wrong is told in full.
     let failed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Failed, Some("no key"))];
     assert!(told(log(Some(120), false), &failed).contains("ada failed: 2 steps"));
@@ -205,24 +205,24 @@ fn who_wakes_and_says_nothing_is_one_short_row() {
     let spoke = [
         state(AgentState::Thinking, Some(5), None),
         started("a", "send_message", "{}"),
-        ended(Ending::Rested, None),
+        ended(Ending::Completed, None),
     ];
     let rows = told(log(Some(80), false), &spoke);
-    assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada rested: 2 steps"), "{rows}");
+    assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada completed: 2 steps"), "{rows}");
 }
 
 #[test]
 fn the_end_of_a_cycle_whose_message_is_too_old_to_be_shown_is_told_in_full() {
     let mut log = log(Some(80), true);
     assert!(!log.shown_before(&message(3, ADA, "an old word")));
-    log.update(at(0), &ended(Ending::Rested, None));
-    assert_eq!(log.take_rows(), ["13:46:40 ada rested: 2 steps, 1.8 s, 12k in (900 cached), ? out"]);
+    log.update(at(0), &ended(Ending::Completed, None));
+    assert_eq!(log.take_rows(), ["13:46:40 ada completed: 2 steps, 1.8 s, 12k in (900 cached), ? out"]);
 }
 
 #[test]
 fn what_is_read_again_is_not_shown_again() {
     let mut log = log(None, false);
-    let (message, ended) = (message(1, 1, "once"), ended(Ending::Rested, None));
+    let (message, ended) = (message(1, 1, "once"), ended(Ending::Completed, None));
     assert!(!log.shown_before(&message) && !log.shown_before(&ended));
     assert!(log.shown_before(&message) && log.shown_before(&ended));
     let thinking = state(AgentState::Thinking, Some(5), None);

@@ -1,17 +1,17 @@
 //! What operators do with single events of a ledger: take back what waits, send again what died or
 //! was lived, give up what died. Every event keeps its row, in exactly one state.
 
-use agent::event::{Event, Fate};
+use agent::event::{Event, EventState};
 use agent::id::{AgentId, CycleId, EventId};
 use agent::limits;
-use agent::port::{Accepted, Denial, RequestKey, SentAgain, Waken};
+use agent::port::{Accepted, Denial, RequestKey, SentAgain, Wakeup};
 use agent::registry::{self, Resend};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::tables::agents::known_agent;
-use crate::sqlite::tables::events::{Head, admit, fate_at, known, put_waiting, set_fate};
+use crate::sqlite::tables::events::{Head, admit, known, put_waiting, set_fate, state_at};
 use crate::sqlite::tables::held;
 use crate::sqlite::tables::inbox::ledger;
 use crate::sqlite::tables::requests::{answered, remember};
@@ -20,22 +20,22 @@ use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::due_at;
 
 /// An event of the ledger, as far as its state goes.
-struct Found {
+struct FoundEvent {
     seq: i64,
-    fate: Fate,
+    state: EventState,
     space: Option<i64>,
     taken: bool,
     open: Option<CycleId>,
 }
 
-fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<Found> {
+fn find(db: &Connection, agent: i64, event: &EventId) -> Outcome<FoundEvent> {
     let sql = "SELECT e.seq, e.state, e.cycle, e.step, e.reason, e.space, coalesce(w.taken, 0), l.open_cycle FROM event e \
                JOIN life l ON l.agent = e.agent LEFT JOIN waiting w ON w.agent = e.agent AND w.seq = e.seq \
                WHERE e.agent = ? AND e.id = ?";
     let found = first(db, sql, params![agent, key(&event.0)], |row| {
-        Ok(Found {
+        Ok(FoundEvent {
             seq: row.get(0)?,
-            fate: fate_at(row, 1)?,
+            state: state_at(row, 1)?,
             space: row.get(5)?,
             taken: row.get(6)?,
             open: uuid_or_none(row, 7)?.map(CycleId),
@@ -50,8 +50,8 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     let found = find(db, row, event)?;
     let nobody = || damaged(format!("event `{event}` is taken by no cycle"));
     let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
-    registry::cancel_event(event, &found.fate, taken_by)?;
-    set_fate(db, row, found.seq, &Fate::Canceled { reason: None })?;
+    registry::cancel_event(event, &found.state, taken_by)?;
+    set_fate(db, row, found.seq, &EventState::Canceled { reason: None })?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
         return held::forget(db, row);
     }
@@ -69,8 +69,8 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
 pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
-    registry::drop_event(event, &found.fate)?;
-    set_fate(db, row, found.seq, &Fate::Dropped)
+    registry::drop_event(event, &found.state)?;
+    set_fate(db, row, found.seq, &EventState::Dropped)
 }
 
 /// Sends an event again, once per key.
@@ -94,9 +94,9 @@ pub(super) fn send_again(
     let found = find(db, row, event)?;
     let mut head = Head::read(db, row)?;
     let old = read(db, row, event)?;
-    let how = registry::send_again(agent, head.room(), &old, &found.fate)?;
-    let waken = |at: Option<i64>| -> Outcome<Option<Waken>> {
-        at.map(|at| Ok(Waken { agent, at: time(at)?, urgent: false })).transpose()
+    let how = registry::send_again(agent, head.room(), &old, &found.state)?;
+    let waken = |at: Option<i64>| -> Outcome<Option<Wakeup>> {
+        at.map(|at| Ok(Wakeup { agent, at: time(at)?, urgent: false })).transpose()
     };
     let sent = match how {
         Resend::Revive => {
@@ -115,7 +115,7 @@ pub(super) fn send_again(
         }
         Resend::Anew => {
             let new = Event { id: fresh.clone(), at, cites: Some(event.clone()), ..old };
-            let wake = admit(db, session, &mut head, &new, found.space, &Fate::Waiting)?;
+            let wake = admit(db, session, &mut head, &new, found.space, &EventState::Waiting)?;
             SentAgain::Anew(fresh, waken(wake)?)
         }
     };

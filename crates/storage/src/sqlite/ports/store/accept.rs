@@ -2,9 +2,9 @@
 //! key, the message's id and the ledger.
 
 use agent::delivery::{Offered, is_urgent, offered, space_of};
-use agent::event::{Event, Fate};
+use agent::event::{Event, EventState};
 use agent::id::AgentId;
-use agent::port::{Accept, Accepted, Denial, RequestKey, Waken};
+use agent::port::{Accept, Accepted, Denial, RequestKey, Wakeup};
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Outcome, of};
@@ -62,8 +62,8 @@ fn one(db: &Connection, session: &Session, agent: AgentId, event: &Event) -> Out
     }
     let urgent = is_urgent(event, &head.urgency);
     let event = Event { urgent, ..event.clone() };
-    let wake = match admit(db, session, &mut head, &event, space, &Fate::Waiting)? {
-        Some(at) => vec![Waken { agent, at: time(at)?, urgent }],
+    let wake = match admit(db, session, &mut head, &event, space, &EventState::Waiting)? {
+        Some(at) => vec![Wakeup { agent, at: time(at)?, urgent }],
         None => Vec::new(),
     };
     Ok(Accepted::Fresh { message: None, wake })

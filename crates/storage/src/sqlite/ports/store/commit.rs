@@ -1,13 +1,13 @@
 //! The one write path of a life: fenced by epoch, idempotent by `expect`, all or nothing. The parts are written by
 //! `tables` and `say`. Who may write, and what becomes of the rows, is decided by `agent::fencing`.
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, Echo, Glance, News};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, News, Notifications};
 use agent::event::Principal;
-use agent::fencing::{self, Admission, AuditRow, Due, Post, was_written};
+use agent::fencing::{self, Admission, AuditRow, DueFrom, Post, was_written};
 use agent::id::{AgentId, CycleId};
 use agent::life::{Lease, Standing};
 use agent::limits;
-use agent::port::{Denial, Waken};
+use agent::port::{Denial, Wakeup};
 use agent::space::Message;
 use rusqlite::{Connection, params};
 
@@ -30,7 +30,7 @@ pub(super) fn commit(
     session: &Session,
     lease: Lease,
     changes: &Changes,
-) -> Outcome<(CommitOutcome, Echo)> {
+) -> Outcome<(CommitOutcome, Notifications)> {
     let Some(mut life) = Life::read(db, lease.agent)? else { return Err(Fault::Lost) };
     match fencing::admission(&life.row, lease, changes) {
         Admission::Write => {}
@@ -75,9 +75,9 @@ pub(super) fn commit(
     failpoint::hit!(changes.kind.points().0);
     let glance = glimpse(db, &life)?;
     if let Some(at) = life.inbox.due_at.filter(|_| changes.open.is_none()) {
-        wake.push(Waken { agent: lease.agent, at, urgent: false });
+        wake.push(Wakeup { agent: lease.agent, at, urgent: false });
     }
-    let echo = Echo { said: show::spoken(db, said)?, wake, stages };
+    let echo = Notifications { said: show::spoken(db, said)?, wake, stages };
     Ok((CommitOutcome::Committed { n, glance }, echo))
 }
 
@@ -97,7 +97,7 @@ fn done_before(
     life: &Life,
     lease: Lease,
     changes: &Changes,
-) -> Outcome<(CommitOutcome, Echo)> {
+) -> Outcome<(CommitOutcome, Notifications)> {
     let n = changes.expect + 1;
     let sql = "SELECT epoch, cycle, step, kind FROM commits WHERE agent = ? AND n = ?";
     let row = first(db, sql, params![life.agent, int(n)], |row| {
@@ -109,7 +109,7 @@ fn done_before(
     if !row.flatten().is_some_and(|row| was_written(row, open.flatten().as_ref(), lease, changes)) {
         return Err(Fault::Lost);
     }
-    Ok((CommitOutcome::Committed { n, glance: glimpse(db, life)? }, Echo::default()))
+    Ok((CommitOutcome::Committed { n, glance: glimpse(db, life)? }, Notifications::default()))
 }
 
 /// Says what the inward calls want said and shows the visible ones, in the order of the calls, or
@@ -119,7 +119,7 @@ fn speak(
     session: &Session,
     agent: AgentId,
     changes: &Changes,
-) -> Outcome<(Vec<Message>, Vec<Waken>)> {
+) -> Outcome<(Vec<Message>, Vec<Wakeup>)> {
     let posts = fencing::posts(changes);
     let mut places = places(db, fencing::spaces(&posts))?;
     let (mut said, mut events, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
@@ -205,10 +205,10 @@ fn rest(
         inbox.waiting = inbox.waiting.saturating_sub(cancel_all(db, life.agent)?);
     }
     inbox.due_at = match due {
-        Due::Unchanged => inbox.due_at,
-        Due::Never => None,
-        Due::At(at) => Some(at),
-        Due::FirstWaiting => due_at(db, session.boot, life.agent, row.standing, inbox.hold_until, now)?,
+        DueFrom::Unchanged => inbox.due_at,
+        DueFrom::Never => None,
+        DueFrom::At(at) => Some(at),
+        DueFrom::FirstWaiting => due_at(db, session.boot, life.agent, row.standing, inbox.hold_until, now)?,
     };
     (life.row, life.inbox) = (row, inbox);
     Ok(())

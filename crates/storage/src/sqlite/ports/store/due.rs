@@ -1,12 +1,12 @@
 //! What is due, found by index: agents with work, and plans that become events.
 
 use agent::delivery::is_urgent;
-use agent::event::{Cause, Event, EventData, Fate};
+use agent::event::{Cause, Event, EventData, EventState};
 use agent::id::{AgentId, RootId};
 use agent::life::Plan;
 use agent::limits;
 use agent::plan::{self, Firing};
-use agent::port::{Due, Waken};
+use agent::port::{Due, Wakeup};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 
@@ -63,7 +63,7 @@ pub(super) fn fire_due(
     session: &Session,
     now: Timestamp,
     limit: u32,
-) -> Outcome<Vec<Waken>> {
+) -> Outcome<Vec<Wakeup>> {
     let most = limit.min(limits::PLANS_FIRED_MAX);
     let mut plans = all(db, PLANS, params![ms(now), most + 1], |row| {
         let agent = AgentId(uuid_at(row, 1)?);
@@ -86,7 +86,7 @@ pub(super) fn fire_due(
         let Some((row, agent, space)) = next else { break };
         let release = || release(db, session, &mut Head::read(db, row)?, space?, now, &mut room);
         if let Some(at) = release().map_err(torn(agent))? {
-            wake.push(Waken { agent, at: time(at)?, urgent: false });
+            wake.push(Wakeup { agent, at: time(at)?, urgent: false });
         }
     }
     Ok(wake)
@@ -111,7 +111,7 @@ impl Late {
         Ok(Self { row: row.get(0)?, agent, n, plan, cause, fired: row.get(11)? })
     }
 
-    fn fire(&self, db: &Connection, session: &Session, now: Timestamp) -> Outcome<Option<Waken>> {
+    fn fire(&self, db: &Connection, session: &Session, now: Timestamp) -> Outcome<Option<Wakeup>> {
         let Some((event, after)) = plan::fire(&self.plan, &self.cause, now) else {
             // It was looked at too early.
             return self.again(db, self.plan.next_at.map_or(i64::MAX, ms)).map(|()| None);
@@ -131,10 +131,10 @@ impl Late {
             _ => {
                 let urgent = is_urgent(&event, &head.urgency);
                 let (event, before) = (Event { urgent, ..event }, head.head_seq);
-                let due = admit(db, session, &mut head, &event, None, &Fate::Waiting)?;
+                let due = admit(db, session, &mut head, &event, None, &EventState::Waiting)?;
                 fired = Some(head.head_seq).filter(|seq| *seq > before);
                 wake = due
-                    .map(|at| Ok::<_, Fault>(Waken { agent: self.agent, at: time(at)?, urgent }))
+                    .map(|at| Ok::<_, Fault>(Wakeup { agent: self.agent, at: time(at)?, urgent }))
                     .transpose()?;
             }
         }
@@ -240,7 +240,7 @@ mod tests {
         }
 
         /// Time passes, and the keeper asks.
-        async fn after(&self, time: Duration) -> Vec<Waken> {
+        async fn after(&self, time: Duration) -> Vec<Wakeup> {
             self.clock.advance(time);
             self.store.fire_due(self.clock.now(), 256).await.unwrap()
         }

@@ -6,10 +6,10 @@ use agent::delivery::{
     AgentFacts, Delivery, MemberFacts, counts, deliver, denied, mentions, releases, repeats,
 };
 use agent::entity::EntityKind;
-use agent::event::Fate;
+use agent::event::EventState;
 use agent::id::EntityId;
 use agent::limits;
-use agent::port::{Denial, Waken};
+use agent::port::{Denial, Wakeup};
 use agent::space::{Message, MessageKind, NewMessage};
 use agent::waits;
 use rusqlite::{Connection, Row};
@@ -79,13 +79,13 @@ pub(super) fn say(db: &Connection, place: Option<&mut Place>, message: &NewMessa
     Ok(Spoken::New(stored, hand_over))
 }
 
-/// Hands over what all the messages of a command cause, agent by agent, to each in the order in which it was said:
+/// ToolContext over what all the messages of a command cause, agent by agent, to each in the order in which it was said:
 /// by now every space is written, and the heads of inboxes are taken by id.
 pub(super) fn hand_over(
     db: &Connection,
     session: &Session,
     mut events: Vec<HandOver>,
-) -> Outcome<Vec<Waken>> {
+) -> Outcome<Vec<Wakeup>> {
     events.sort_by_key(|event| event.head.agent);
     let (mut wake, mut room) = (Vec::new(), limits::RELEASE_MAX);
     let mut last: Option<Head> = None;
@@ -99,7 +99,7 @@ pub(super) fn hand_over(
         };
         let due = released.and_then(|()| write_event(db, session, &mut head, &delivery, space));
         if let Some(at) = part(delivery.agent, apart, due)?.flatten() {
-            wake.push(Waken { agent: delivery.agent, at: time(at)?, urgent: delivery.event.urgent });
+            wake.push(Wakeup { agent: delivery.agent, at: time(at)?, urgent: delivery.event.urgent });
         }
         last = Some(head);
     }
@@ -163,8 +163,8 @@ fn write_event(
     space: i64,
 ) -> Outcome<Option<i64>> {
     let before = head.head_seq;
-    let due = admit(db, session, head, &delivery.event, Some(space), &delivery.fate)?;
-    if delivery.fate == Fate::Held && head.head_seq > before {
+    let due = admit(db, session, head, &delivery.event, Some(space), &delivery.state)?;
+    if delivery.state == EventState::Held && head.head_seq > before {
         let (at, now) = (delivery.event.at, session.now());
         held::keep(db, head, delivery.release_at.map(|until| waits::rebased(until, at, now)))?;
     }

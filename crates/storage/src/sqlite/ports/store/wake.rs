@@ -3,7 +3,7 @@
 
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, SpaceId};
-use agent::life::{Life, Waking, Window};
+use agent::life::{Activation, Life, Window};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
@@ -20,7 +20,7 @@ use crate::sqlite::tables::runs::steps;
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits::{is_due, is_from_before};
 
-struct Found {
+struct FoundAgent {
     agent: i64,
     entity: Entity,
     life: Life,
@@ -32,7 +32,7 @@ struct Found {
     boot: i64,
 }
 
-fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
+fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
     let sql = format!(
         "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, a.standing, s.uuid, l.boot, l.failures, \
          l.notice, l.open, a.config_rev, h.hold_until, h.waiting, h.taken, h.cancel, {ENTITY} \
@@ -41,7 +41,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<Found>> {
     );
     first(db, &sql, [bytes(agent.0)], |row| {
         let open = open_at(row, 10)?;
-        Ok(Found {
+        Ok(FoundAgent {
             agent: row.get(0)?,
             entity: entity_at(row, 16)?,
             life: Life {
@@ -73,9 +73,9 @@ pub(super) fn wake(
     agent: AgentId,
     now: Timestamp,
     known: Option<u64>,
-) -> Outcome<Option<Waking>> {
+) -> Outcome<Option<Activation>> {
     let Some(found) = find(db, agent)? else { return Ok(None) };
-    let Found { agent: row, entity, mut life, newest_config, cancel, boot, .. } = found;
+    let FoundAgent { agent: row, entity, mut life, newest_config, cancel, boot, .. } = found;
     let config_rev = life.open.as_ref().map_or(newest_config, |open| open.config_rev);
     let config = session.configs.get(db, row, config_rev)?;
     let view = view(db, row)?;
@@ -98,7 +98,7 @@ pub(super) fn wake(
         open.steps.splice(..0, steps(db, row, open.id)?);
     }
     let before = life.open.is_some() && (1..session.boot).contains(&boot);
-    Ok(Some(Waking {
+    Ok(Some(Activation {
         clean: session.clean || !(before || is_from_before(db, session.boot, row)?),
         died: before && !session.clean,
         facts: facts(db, row)?,

@@ -1,4 +1,4 @@
-//! All voices of a server: from a name such as `anthropic/claude-…` or `rehearsal` to a model that
+//! All models of a server: from a name such as `anthropic/claude-…` or `rehearsal` to a model that
 //! can be asked.
 
 use std::collections::HashMap;
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::config;
 use agent::id::ContentRef;
-use agent::port::{Clock, Model, ModelError, ModelInfo, Price, Voices};
+use agent::port::{Clock, Model, ModelError, ModelInfo, Models, Price};
 
 use crate::bounds::VOICES_MAX;
 use crate::catalog::{self, Provider, Speaks};
-use crate::client::{Address, Clients, Voice};
+use crate::client::{Address, Clients, VendorModel};
 use crate::rehearsal::{self, Rehearsal};
 use crate::secret::Secret;
 use crate::wire::Wire;
-use crate::wire::anthropic::{Anthropic, Thinking};
+use crate::wire::anthropic::{Anthropic, AnthropicThinking};
 use crate::wire::gemini::{self, Gemini};
 use crate::wire::openai_chat::OpenAiChat;
 pub use crate::wire::openai_chat::ToolMode;
@@ -36,7 +36,7 @@ pub enum Reasoning {
 
 /// One model as an operator sets it up. Only the name is needed.
 #[derive(Clone, Debug, Default)]
-pub struct VoiceConfig {
+pub struct ModelConfig {
     /// `provider/model`, or `rehearsal`.
     pub name: String,
     /// Where the server is, instead of the provider's own address.
@@ -59,7 +59,7 @@ pub struct VoiceConfig {
     pub price: Option<Price>,
 }
 
-impl VoiceConfig {
+impl ModelConfig {
     /// A model with everything left to the catalog.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
@@ -118,19 +118,19 @@ impl KeyRing {
     }
 }
 
-/// The voices of one server, made at first use and kept.
-pub struct VoiceBook {
+/// The models of one server, made at first use and kept.
+pub struct ModelBook {
     default: String,
-    configs: HashMap<String, VoiceConfig>,
+    configs: HashMap<String, ModelConfig>,
     keys: KeyRing,
     clients: Arc<Clients>,
     clock: Arc<dyn Clock>,
     made: Mutex<HashMap<String, Arc<dyn Model>>>,
 }
 
-impl VoiceBook {
-    /// A book whose default voice is `default`. The clock paces the rehearsal.
-    pub fn new(default: VoiceConfig, keys: KeyRing, clock: Arc<dyn Clock>) -> Self {
+impl ModelBook {
+    /// A book whose default model is `default`. The clock paces the rehearsal.
+    pub fn new(default: ModelConfig, keys: KeyRing, clock: Arc<dyn Clock>) -> Self {
         let name = default.name.clone();
         Self {
             default: name.clone(),
@@ -143,12 +143,12 @@ impl VoiceBook {
     }
 
     /// Sets up one more model; a name that is set up already is replaced.
-    pub fn with(mut self, config: VoiceConfig) -> Self {
+    pub fn with(mut self, config: ModelConfig) -> Self {
         self.configs.insert(config.name.clone(), config);
         self
     }
 
-    /// Puts a ready-made voice under a name: scripted models, and whatever else brings its own.
+    /// Puts a ready-made model under a name: scripted models, and whatever else brings its own.
     pub fn with_model(self, name: &str, model: Arc<dyn Model>) -> Self {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), model);
         self
@@ -158,7 +158,7 @@ impl VoiceBook {
         if name == rehearsal::NAME {
             return Ok(Arc::new(Rehearsal::new(Arc::clone(&self.clock))));
         }
-        let config = self.configs.get(name).cloned().unwrap_or_else(|| VoiceConfig::named(name));
+        let config = self.configs.get(name).cloned().unwrap_or_else(|| ModelConfig::named(name));
         let (provider, model) = split(name)?;
         let mut base_url = config.base_url.clone().or_else(|| provider.base_url.map(str::to_owned));
         let Some(base_url) = base_url.take().filter(|url| !url.trim().is_empty()) else {
@@ -186,23 +186,23 @@ impl VoiceBook {
         let (info, wire) = set_up(provider, speaks, model, &config);
         let info = ModelInfo { provider: shared(provider, &base_url, key.as_ref()), ..info };
         let address = Address { base_url, key, headers: config.headers.clone() };
-        Ok(Arc::new(Voice::new(info, wire, address, Arc::clone(&self.clients))))
+        Ok(Arc::new(VendorModel::new(info, wire, address, Arc::clone(&self.clients))))
     }
 }
 
-impl Voices for VoiceBook {
-    fn voice(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
+impl Models for ModelBook {
+    fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
         let name = name.unwrap_or(&self.default);
         let kept = |made: &HashMap<String, Arc<dyn Model>>| made.get(name).map(Arc::clone);
-        if let Some(voice) = kept(&self.made.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(voice);
+        if let Some(model) = kept(&self.made.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(model);
         }
-        let voice = self.make(name)?;
+        let model = self.make(name)?;
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.len() < VOICES_MAX {
-            made.insert(name.to_owned(), Arc::clone(&voice));
+            made.insert(name.to_owned(), Arc::clone(&model));
         }
-        Ok(voice)
+        Ok(model)
     }
 }
 
@@ -241,7 +241,7 @@ fn set_up(
     provider: &Provider,
     speaks: Speaks,
     model: &str,
-    config: &VoiceConfig,
+    config: &ModelConfig,
 ) -> (ModelInfo, Arc<dyn Wire>) {
     let facts = catalog::facts(provider, model);
     let context_window = config.context_window.unwrap_or(facts.context_window);
@@ -255,7 +255,7 @@ fn set_up(
     let wire: Arc<dyn Wire> = match speaks {
         Speaks::Anthropic => {
             let thinking = thinking(config.reasoning.as_ref(), facts.manual_thinking);
-            if let Thinking::Manual { budget } = thinking {
+            if let AnthropicThinking::Manual { budget } = thinking {
                 forced_tool_choice = false;
                 max_output = max_output.max(budget.saturating_add(1_024));
             }
@@ -275,9 +275,9 @@ fn set_up(
         }
         Speaks::Gemini => {
             let thinking = match config.reasoning.clone() {
-                None => gemini::Thinking::Default,
-                Some(Reasoning::Effort(level)) => gemini::Thinking::Level(level),
-                Some(Reasoning::Budget(budget)) => gemini::Thinking::Budget(budget),
+                None => gemini::GeminiThinking::Default,
+                Some(Reasoning::Effort(level)) => gemini::GeminiThinking::Level(level),
+                Some(Reasoning::Budget(budget)) => gemini::GeminiThinking::Budget(budget),
             };
             let temperature = config.temperature;
             Arc::new(Gemini { temperature, thinking, sealed_reasoning, ..Gemini::new(model, max_output) })
@@ -304,20 +304,20 @@ fn effort(reasoning: Option<&Reasoning>) -> Option<String> {
     }
 }
 
-fn thinking(reasoning: Option<&Reasoning>, manual: bool) -> Thinking {
+fn thinking(reasoning: Option<&Reasoning>, manual: bool) -> AnthropicThinking {
     match reasoning {
-        None => Thinking::Default,
-        Some(Reasoning::Budget(budget)) if manual => Thinking::Manual { budget: *budget },
+        None => AnthropicThinking::Default,
+        Some(Reasoning::Budget(budget)) if manual => AnthropicThinking::Manual { budget: *budget },
         Some(Reasoning::Effort(effort)) if manual => {
             let budget = match effort.as_str() {
                 "minimal" | "low" => 2_048,
                 "high" | "max" => 16_384,
                 _ => 8_192,
             };
-            Thinking::Manual { budget }
+            AnthropicThinking::Manual { budget }
         }
-        Some(Reasoning::Budget(_)) => Thinking::Adaptive { effort: None },
-        Some(Reasoning::Effort(effort)) => Thinking::Adaptive { effort: Some(effort.clone()) },
+        Some(Reasoning::Budget(_)) => AnthropicThinking::Adaptive { effort: None },
+        Some(Reasoning::Effort(effort)) => AnthropicThinking::Adaptive { effort: Some(effort.clone()) },
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use agent::limits;
-use agent::port::{Heard, Told};
+use agent::port::{Delivered, Published};
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
 /// How an update reaches those who watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum DeliveryMode {
     /// Each stream looks at it for itself.
     Apart,
     /// These bytes go to each socket whose door is open; none where it is not shown.
@@ -29,7 +29,7 @@ pub(super) enum Way {
 
 /// Whether the relay may write to the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Door {
+enum Gate {
     /// The stream is at work, or has something to catch up with.
     #[default]
     Shut,
@@ -42,7 +42,7 @@ enum Door {
 /// Updates that follow on each other, as they reach those who watch.
 #[derive(Debug)]
 pub(super) struct Batch {
-    told: Vec<(Arc<Told>, Way)>,
+    published: Vec<(Arc<Published>, DeliveryMode)>,
     /// All of them as one, where none is apart and no id is left out.
     whole: Option<Whole>,
 }
@@ -57,17 +57,17 @@ struct Whole {
 
 impl Batch {
     /// Of these, in this order.
-    pub(super) fn new(told: Vec<(Arc<Told>, Way)>) -> Self {
-        let whole = Whole::of(&told);
-        Self { told, whole }
+    pub(super) fn new(published: Vec<(Arc<Published>, DeliveryMode)>) -> Self {
+        let whole = Whole::of(&published);
+        Self { published, whole }
     }
 }
 
 impl Whole {
-    fn of(told: &[(Arc<Told>, Way)]) -> Option<Self> {
+    fn of(published: &[(Arc<Published>, DeliveryMode)]) -> Option<Self> {
         let mut ids: Option<(u64, u64)> = None;
-        for (_, way) in told {
-            let Way::Straight { id, .. } = way else { return None };
+        for (_, way) in published {
+            let DeliveryMode::Straight { id, .. } = way else { return None };
             ids = match (ids, *id) {
                 (ids, None) => ids,
                 (None, Some(id)) => Some((id, id)),
@@ -75,8 +75,8 @@ impl Whole {
                 _ => return None,
             };
         }
-        let all = |pick: fn(&Way) -> Option<&Bytes>| {
-            let mut parts = told.iter().filter_map(|(_, way)| pick(way));
+        let all = |pick: fn(&DeliveryMode) -> Option<&Bytes>| {
+            let mut parts = published.iter().filter_map(|(_, way)| pick(way));
             match (parts.next(), parts.next()) {
                 (None, _) => Bytes::new(),
                 (Some(only), None) => only.clone(),
@@ -92,7 +92,7 @@ impl Whole {
     }
 }
 
-impl Way {
+impl DeliveryMode {
     fn bytes(&self, operator: bool) -> Option<&Bytes> {
         match self {
             Self::Apart => None,
@@ -113,15 +113,15 @@ impl Way {
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct SubscriberState {
     /// The number of the last update that was told before the client came.
     from: u64,
-    door: Door,
+    door: Gate,
     /// The last durable change that the client was sent, while the door is not shut.
     last: u64,
     /// What the socket did not take of an update that went straight to it.
     left: Bytes,
-    heard: VecDeque<Arc<Told>>,
+    heard: VecDeque<Arc<Published>>,
     /// Updates that are gone, before those that were heard.
     missed: u64,
     /// The bus is closed.
@@ -131,13 +131,13 @@ struct Inside {
 
 /// One client's place at a relay.
 #[derive(Debug, Default)]
-pub(super) struct Seat {
+pub(super) struct Subscriber {
     operator: bool,
     socket: OnceLock<Arc<TcpStream>>,
-    inside: Mutex<Inside>,
+    inside: Mutex<SubscriberState>,
 }
 
-impl Seat {
+impl Subscriber {
     /// With a door that is shut.
     pub(super) fn new(operator: bool) -> Self {
         Self { operator, ..Self::default() }
@@ -160,20 +160,20 @@ impl Seat {
     pub(super) fn shut(&self) -> Option<u64> {
         let mut inside = self.lock();
         let door = std::mem::take(&mut inside.door);
-        (door != Door::Shut).then_some(inside.last)
+        (door != Gate::Shut).then_some(inside.last)
     }
 
     /// By the stream, once it has nothing more to do: the client has everything up to `last`.
     pub(super) fn ready(&self, last: u64) {
         let mut inside = self.lock();
-        (inside.door, inside.last) = (Door::Ready, last);
+        (inside.door, inside.last) = (Gate::Ready, last);
     }
 
     /// By whoever writes to the socket, once nothing is left to be written.
     pub(super) fn open(&self) {
         let mut inside = self.lock();
-        if inside.door == Door::Ready && inside.left.is_empty() {
-            inside.door = Door::Open;
+        if inside.door == Gate::Ready && inside.left.is_empty() {
+            inside.door = Gate::Open;
         }
     }
 
@@ -183,17 +183,17 @@ impl Seat {
     }
 
     /// The next that was heard; `None` once the bus is closed.
-    pub(super) fn poll_heard(&self, cx: &Context<'_>) -> Poll<Option<Heard>> {
+    pub(super) fn poll_delivered(&self, cx: &Context<'_>) -> Poll<Option<Delivered>> {
         let mut inside = self.lock();
         if inside.missed > 0 {
-            return Poll::Ready(Some(Heard::Missed(std::mem::take(&mut inside.missed))));
+            return Poll::Ready(Some(Delivered::Missed(std::mem::take(&mut inside.missed))));
         }
-        if let Some(told) = inside.heard.pop_front() {
+        if let Some(published) = inside.heard.pop_front() {
             if inside.heard.is_empty() {
                 // Most have nothing to hear most of the time: a thousand of them keep no room for it.
                 inside.heard = VecDeque::new();
             }
-            return Poll::Ready(Some(Heard::Update(told)));
+            return Poll::Ready(Some(Delivered::Update(published)));
         }
         if inside.over {
             return Poll::Ready(None);
@@ -207,7 +207,7 @@ impl Seat {
     /// Straight to the socket, where that goes; else the stream hears it.
     pub(super) fn pass(&self, batch: &Batch) {
         let mut inside = self.lock();
-        let new = batch.told.partition_point(|(told, _)| told.number() <= inside.from);
+        let new = batch.published.partition_point(|(published, _)| published.number() <= inside.from);
         if let (0, Some(whole)) = (new, &batch.whole)
             && inside.is_next(whole.ids.map(|(first, _)| first))
             && let Some(socket) = self.socket.get()
@@ -215,14 +215,14 @@ impl Seat {
             inside.last = whole.ids.map_or(inside.last, |(_, last)| last);
             return inside.write(socket, if self.operator { &whole.operators } else { &whole.members });
         }
-        for (told, way) in &batch.told[new..] {
+        for (published, way) in &batch.published[new..] {
             match (way, self.socket.get()) {
-                (Way::Straight { id, .. }, Some(socket)) if inside.is_next(*id) => {
+                (DeliveryMode::Straight { id, .. }, Some(socket)) if inside.is_next(*id) => {
                     inside.last = id.unwrap_or(inside.last);
                     inside.write(socket, way.bytes(self.operator).unwrap_or(&Bytes::new()));
                 }
                 _ => {
-                    inside.hear(told);
+                    inside.hear(published);
                     inside.wake();
                 }
             }
@@ -243,15 +243,15 @@ impl Seat {
         inside.wake();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, SubscriberState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
+impl SubscriberState {
     /// Whether nothing is under way, and this durable change is the next one.
     fn is_next(&self, id: Option<u64>) -> bool {
-        let quiet = self.door == Door::Open && self.heard.is_empty() && self.missed == 0;
+        let quiet = self.door == Gate::Open && self.heard.is_empty() && self.missed == 0;
         quiet && id.is_none_or(|id| id == self.last + 1)
     }
 
@@ -263,14 +263,14 @@ impl Inside {
         let written = socket.try_write(bytes).unwrap_or(0);
         if written < bytes.len() {
             self.left = bytes.slice(written..);
-            self.door = Door::Ready;
+            self.door = Gate::Ready;
             self.wake();
         }
     }
 
-    fn hear(&mut self, told: &Arc<Told>) {
+    fn hear(&mut self, published: &Arc<Published>) {
         if self.heard.len() < limits::BUS_BUFFER {
-            self.heard.push_back(Arc::clone(told));
+            self.heard.push_back(Arc::clone(published));
         } else {
             self.lose(1);
         }
@@ -298,20 +298,20 @@ mod tests {
     use tokio::net::TcpListener;
     use uuid::Uuid;
 
-    fn told() -> Arc<Told> {
+    fn published() -> Arc<Published> {
         let (space, agent) = (SpaceId(Uuid::nil()), AgentId(Uuid::nil()));
         let message = agent::id::MessageId(Uuid::nil());
         let delta = String::new();
-        Arc::new(Told::new(Arc::new(Update::Draft { space, message, agent, delta, chars: 0 }), 7))
+        Arc::new(Published::new(Arc::new(Update::Draft { space, message, agent, delta, chars: 0 }), 7))
     }
 
-    fn straight(id: Option<u64>, text: &'static str) -> Way {
+    fn straight(id: Option<u64>, text: &'static str) -> DeliveryMode {
         let operators = Some(Bytes::from_static(text.as_bytes()));
-        Way::Straight { id, operators, members: None }
+        DeliveryMode::Straight { id, operators, members: None }
     }
 
-    fn one(way: Way) -> Batch {
-        Batch::new(vec![(told(), way)])
+    fn one(way: DeliveryMode) -> Batch {
+        Batch::new(vec![(published(), way)])
     }
 
     async fn pair() -> (Arc<TcpStream>, TcpStream) {
@@ -322,8 +322,8 @@ mod tests {
         (Arc::new(server), client)
     }
 
-    fn heard(seat: &Seat) -> Option<Option<Heard>> {
-        match seat.poll_heard(&Context::from_waker(Waker::noop())) {
+    fn heard(seat: &Subscriber) -> Option<Option<Delivered>> {
+        match seat.poll_delivered(&Context::from_waker(Waker::noop())) {
             Poll::Ready(heard) => Some(heard),
             Poll::Pending => None,
         }
@@ -332,10 +332,10 @@ mod tests {
     #[tokio::test]
     async fn an_open_door_lets_the_next_one_through_and_nothing_else() {
         let (server, mut client) = pair().await;
-        let seat = Seat::new(true);
+        let seat = Subscriber::new(true);
         seat.connect(server);
         seat.pass(&one(straight(Some(5), "shut")));
-        assert!(matches!(heard(&seat), Some(Some(Heard::Update(_)))), "the stream is at work");
+        assert!(matches!(heard(&seat), Some(Some(Delivered::Update(_)))), "the stream is at work");
         seat.ready(4);
         seat.pass(&one(straight(Some(5), "not yet written")));
         assert!(heard(&seat).is_some(), "what was put in before goes first");
@@ -356,11 +356,12 @@ mod tests {
     #[tokio::test]
     async fn a_batch_is_one_write_or_as_much_of_it_as_is_next() {
         let (server, mut client) = pair().await;
-        let seat = Seat::new(true);
+        let seat = Subscriber::new(true);
         seat.connect(server);
         let batch = |ids: &[u64]| {
-            let all =
-                ids.iter().map(|id| (told(), straight(Some(*id), ["", "1", "2", "3", "4"][*id as usize])));
+            let all = ids
+                .iter()
+                .map(|id| (published(), straight(Some(*id), ["", "1", "2", "3", "4"][*id as usize])));
             Batch::new(all.collect())
         };
         assert!(batch(&[1, 2, 3]).whole.is_some() && batch(&[1, 3]).whole.is_none());
@@ -372,7 +373,7 @@ mod tests {
         assert!(heard(&seat).is_some() && heard(&seat).is_some() && heard(&seat).is_none(), "1 and 4");
         seat.begin(7);
         seat.pass(&batch(&[4]));
-        assert!(heard(&seat).is_none(), "it was told before the client came");
+        assert!(heard(&seat).is_none(), "it was published before the client came");
         let mut bytes = [0; 3];
         client.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"123");
@@ -381,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn members_are_passed_by_what_only_operators_are_shown() {
         let (server, client) = pair().await;
-        let seat = Seat::new(false);
+        let seat = Subscriber::new(false);
         seat.connect(server);
         seat.ready(4);
         seat.open();
@@ -394,12 +395,12 @@ mod tests {
     #[tokio::test]
     async fn what_a_socket_leaves_shuts_the_door_until_it_is_written() {
         let (server, _client) = pair().await;
-        let seat = Seat::new(true);
+        let seat = Subscriber::new(true);
         seat.connect(server);
         seat.ready(0);
         seat.open();
         let much = Bytes::from(vec![b'x'; 64 * 1024 * 1024]);
-        seat.pass(&one(Way::Straight { id: None, operators: Some(much.clone()), members: None }));
+        seat.pass(&one(DeliveryMode::Straight { id: None, operators: Some(much.clone()), members: None }));
         seat.open();
         seat.pass(&one(straight(None, "next")));
         assert!(heard(&seat).is_some());
@@ -410,16 +411,16 @@ mod tests {
 
     #[test]
     fn who_does_not_listen_loses_all_and_is_told_how_many() {
-        let seat = Seat::new(true);
+        let seat = Subscriber::new(true);
         for _ in 0..=limits::BUS_BUFFER {
-            seat.pass(&one(Way::Apart));
+            seat.pass(&one(DeliveryMode::Apart));
         }
-        seat.pass(&one(Way::Apart));
+        seat.pass(&one(DeliveryMode::Apart));
         let missed = limits::BUS_BUFFER as u64 + 1;
-        assert!(matches!(heard(&seat), Some(Some(Heard::Missed(count))) if count == missed));
-        assert!(matches!(heard(&seat), Some(Some(Heard::Update(_)))));
+        assert!(matches!(heard(&seat), Some(Some(Delivered::Missed(count))) if count == missed));
+        assert!(matches!(heard(&seat), Some(Some(Delivered::Update(_)))));
         seat.miss(3);
-        assert!(matches!(heard(&seat), Some(Some(Heard::Missed(3)))));
+        assert!(matches!(heard(&seat), Some(Some(Delivered::Missed(3)))));
         assert!(heard(&seat).is_none());
         seat.close();
         assert!(matches!(heard(&seat), Some(None)));

@@ -11,12 +11,12 @@ use agent::limits;
 
 /// The line of one node.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct ReadyQueue {
     order: VecDeque<AgentId>,
     standing: HashSet<AgentId>,
 }
 
-impl Line {
+impl ReadyQueue {
     /// Puts an agent at the end, where it does not stand in the line already. One that finds no room is
     /// found again by the sweep.
     pub(crate) fn join(&mut self, agent: AgentId) {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_agent_stands_in_the_line_once_and_comes_back_at_its_end() {
-        let mut line = Line::default();
+        let mut line = ReadyQueue::default();
         for n in [1, 2, 1, 3, 2] {
             line.join(agent(n));
         }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_line_has_an_end_and_says_when_it_has_no_room_and_when_it_is_short() {
-        let mut line = Line::default();
+        let mut line = ReadyQueue::default();
         assert!(line.is_short() && line.has_room());
         (0..limits::SIGNALS_MAX + 10).for_each(|n| line.join(agent(n)));
         assert!(!line.is_short() && !line.has_room());

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use agent::port::{Clock, ModelError, ModelInfo, Voices};
+use agent::port::{Clock, ModelError, ModelInfo, Models};
 use models::catalog;
 use models::local::{self, LocalServer};
+use models::model_book::{KeyRing, ModelBook, ModelConfig};
 use models::rehearsal;
-use models::voices::{KeyRing, VoiceBook, VoiceConfig};
 
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets;
@@ -15,8 +15,8 @@ use crate::settings::{Origin, Settings};
 
 /// The default model of a server.
 pub(crate) struct Chosen {
-    /// All voices; the chosen one is their default.
-    pub(crate) voices: Arc<dyn Voices>,
+    /// All models; the chosen one is their default.
+    pub(crate) models: Arc<dyn Models>,
     /// Where it is; empty where it is nowhere.
     pub(crate) address: String,
     /// What is known of it.
@@ -30,14 +30,14 @@ pub(crate) struct Chosen {
 /// Chooses, as the settings say.
 pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Chosen> {
     let secrets = secrets::gather(settings.data_dir(), &settings.key_refs())?;
-    let said = |name: &str, default: bool| settings.voice(name, default, |name| secrets.named(name));
+    let said = |name: &str, default: bool| settings.model(name, default, |name| secrets.named(name));
     let wanted = settings.get("model.name");
     let (config, why) = match wanted.value.as_str() {
         Some(rehearsal::NAME) if settings.says_how_the_model_is() => {
             return Err(Failure::usage("a rehearsal has no address, tool mode or window")
                 .hint("leave these out, or name a PROVIDER/MODEL"));
         }
-        Some(rehearsal::NAME) => (VoiceConfig::named(rehearsal::NAME), why(&wanted.origin)),
+        Some(rehearsal::NAME) => (ModelConfig::named(rehearsal::NAME), why(&wanted.origin)),
         Some(name) => (probed(said(name, true)?).await, why(&wanted.origin)),
         None if !settings.get("model.base_url").value.is_null() => {
             return Err(Failure::usage("`--base-url` says where a model is, but not which")
@@ -55,19 +55,19 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     let name = config.name.clone();
     let stated = config.context_window.is_some();
     let base_url = config.base_url.clone();
-    let mut book = VoiceBook::new(config, secrets.ring.clone(), clock);
+    let mut book = ModelBook::new(config, secrets.ring.clone(), clock);
     for other in settings.model_names().filter(|other| *other != name) {
         book = book.with(said(other, false)?);
     }
     check_names(&book, settings)?;
-    let voices: Arc<dyn Voices> = Arc::new(book);
+    let models: Arc<dyn Models> = Arc::new(book);
     let info =
-        voices.voice(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?.info().clone();
+        models.model(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?.info().clone();
     let window_known = stated || info.rehearsal || is_in_catalog(&info);
     let provider = name.split('/').next().and_then(catalog::provider);
     let usual = provider.and_then(|provider| provider.base_url);
     let address = base_url.or_else(|| usual.map(str::to_owned)).unwrap_or_default();
-    Ok(Chosen { voices, address, info, why, window_known })
+    Ok(Chosen { models, address, info, why, window_known })
 }
 
 fn why(origin: &Origin) -> String {
@@ -80,9 +80,9 @@ fn why(origin: &Origin) -> String {
 }
 
 /// The models that the file sets up must be ones that can be; their keys are wanted at first use.
-fn check_names(book: &VoiceBook, settings: &Settings) -> Result<()> {
+fn check_names(book: &ModelBook, settings: &Settings) -> Result<()> {
     for (model, _, _, origin) in settings.of_models() {
-        if let Err(ModelError::NoModel(why)) = book.voice(Some(model)) {
+        if let Err(ModelError::NoModel(why)) = book.model(Some(model)) {
             let message = format!("`[models.\"{model}\"]` ({origin}): {why}");
             return Err(Failure::new(Exit::Usage, "bad_model", message));
         }
@@ -91,12 +91,12 @@ fn check_names(book: &VoiceBook, settings: &Settings) -> Result<()> {
 }
 
 /// Some servers say themselves how large a window they were started with.
-async fn probed(config: VoiceConfig) -> VoiceConfig {
+async fn probed(config: ModelConfig) -> ModelConfig {
     let Some(provider) = config.name.split('/').next().and_then(catalog::provider) else { return config };
     let Some(address) = config.base_url.as_deref().or(provider.base_url) else { return config };
     let found = local::probe_for(provider, address).await;
-    match found.as_ref().and_then(LocalServer::voice) {
-        Some(found) => VoiceConfig {
+    match found.as_ref().and_then(LocalServer::model) {
+        Some(found) => ModelConfig {
             tool_mode: config.tool_mode.or(found.tool_mode),
             context_window: config.context_window.or(found.context_window),
             ..config
@@ -106,8 +106,8 @@ async fn probed(config: VoiceConfig) -> VoiceConfig {
 }
 
 /// What is said stands above what was found.
-fn over(said: VoiceConfig, found: VoiceConfig) -> VoiceConfig {
-    VoiceConfig {
+fn over(said: ModelConfig, found: ModelConfig) -> ModelConfig {
+    ModelConfig {
         base_url: said.base_url.or(found.base_url),
         tool_mode: said.tool_mode.or(found.tool_mode),
         context_window: said.context_window.or(found.context_window),
@@ -115,23 +115,23 @@ fn over(said: VoiceConfig, found: VoiceConfig) -> VoiceConfig {
     }
 }
 
-fn keyed(keys: &KeyRing) -> Option<(VoiceConfig, String)> {
+fn keyed(keys: &KeyRing) -> Option<(ModelConfig, String)> {
     let mut found = keys.providers().into_iter();
     let (provider, model) = found.find_map(|provider| Some((provider, catalog::first_model(provider)?)))?;
     let name = format!("{}/{model}", provider.name);
     let found = keys.found_under(provider).unwrap_or(provider.key_env);
-    Some((VoiceConfig::named(name), format!("its key was found: {found}")))
+    Some((ModelConfig::named(name), format!("its key was found: {found}")))
 }
 
-fn on_this_machine(found: Vec<LocalServer>) -> (VoiceConfig, String) {
+fn on_this_machine(found: Vec<LocalServer>) -> (ModelConfig, String) {
     for server in &found {
-        if let Some(voice) = server.voice() {
+        if let Some(model) = server.model() {
             let address = &server.base_url;
-            return (voice, format!("found running on this machine at {address}"));
+            return (model, format!("found running on this machine at {address}"));
         }
     }
     let why = "no key and no model server found".to_owned();
-    (VoiceConfig::named(rehearsal::NAME), why)
+    (ModelConfig::named(rehearsal::NAME), why)
 }
 
 /// The catalog prices what it knows; of what it does not know it assumes a window.

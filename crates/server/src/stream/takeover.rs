@@ -16,14 +16,14 @@ use tokio::net::TcpStream;
 use super::outbox::Outlet;
 use super::pump::Pump;
 use super::relay::Place;
-use super::seat::Seat;
+use super::subscriber::Subscriber;
 
 /// What a request offers that came over a socket: that a stream takes the socket over. An HTTP
 /// connection holds 16 KiB of buffers and puts a second task before each write.
 #[derive(Clone, Default)]
-pub(crate) struct Line(Arc<Mutex<Option<Opened>>>);
+pub(crate) struct SocketTakeover(Arc<Mutex<Option<Opened>>>);
 
-impl Line {
+impl SocketTakeover {
     /// The stream, where the request opened one.
     pub(crate) fn opened(&self) -> Option<Opened> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -92,7 +92,7 @@ struct Gone;
 
 struct Sink {
     socket: Arc<TcpStream>,
-    seat: Arc<Seat>,
+    seat: Arc<Subscriber>,
     outlet: Outlet,
     /// Taken, and not yet written.
     rest: Bytes,

@@ -21,7 +21,7 @@ use agent::update::{Topic, Update};
 use crate::live::Live;
 
 /// Where one generation is shown.
-pub(crate) struct Stage {
+pub(crate) struct DraftStream {
     agent: AgentId,
     cycle: CycleId,
     step: u32,
@@ -65,7 +65,7 @@ struct Working {
     shown: usize,
 }
 
-impl Stage {
+impl DraftStream {
     /// The stage of the step in hand.
     pub(crate) fn of(cycle: &Cycle, agent: AgentId, live: &Arc<Live>) -> Self {
         Self {

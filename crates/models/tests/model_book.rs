@@ -1,21 +1,21 @@
-//! From a name to a voice, and what is said where there is none.
+//! From a name to a model, and what is said where there is none.
 
 use std::sync::Arc;
 
-use agent::port::{ModelError, ReasoningReplay, Voices as _};
+use agent::port::{ModelError, Models as _, ReasoningReplay};
+use models::model_book::{KeyRing, ModelBook, ModelConfig, ToolMode};
 use models::scripted::{Script, Scripted};
 use models::secret::Secret;
-use models::voices::{KeyRing, ToolMode, VoiceBook, VoiceConfig};
 
 use crate::support::NoClock;
 
-fn book(default: &str, keys: KeyRing) -> VoiceBook {
-    VoiceBook::new(VoiceConfig::named(default), keys, Arc::new(NoClock))
+fn book(default: &str, keys: KeyRing) -> ModelBook {
+    ModelBook::new(ModelConfig::named(default), keys, Arc::new(NoClock))
 }
 
 fn refused(default: &str) -> String {
     let keys = KeyRing::gather(|_| None, &[], "/data/secrets.toml");
-    match book(default, keys).voice(None) {
+    match book(default, keys).model(None) {
         Ok(_) => panic!("`{default}` should be refused"),
         Err(error) => error.to_string(),
     }
@@ -35,8 +35,8 @@ fn a_name_that_means_nothing_says_what_would() {
     assert!(refused("openai/").contains("wanted `rehearsal` or `provider/model`"));
     assert!(refused("openai-compatible/x").contains("set `base_url`"));
     let keys = KeyRing::default();
-    let config = VoiceConfig { base_url: Some("localhost:1".into()), ..VoiceConfig::named("vllm/x") };
-    let error = VoiceBook::new(config, keys, Arc::new(NoClock)).voice(None).err().unwrap();
+    let config = ModelConfig { base_url: Some("localhost:1".into()), ..ModelConfig::named("vllm/x") };
+    let error = ModelBook::new(config, keys, Arc::new(NoClock)).model(None).err().unwrap();
     assert!(matches!(&error, ModelError::NoModel(text) if text.contains("`http://`")), "{error:?}");
 }
 
@@ -44,12 +44,12 @@ fn a_name_that_means_nothing_says_what_would() {
 fn a_tool_mode_that_a_wire_does_not_have_is_refused() {
     let keys = || KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
     let made = |name: &str, base_url: Option<&str>| {
-        let config = VoiceConfig {
+        let config = ModelConfig {
             tool_mode: Some(ToolMode::JsonSchema),
             base_url: base_url.map(str::to_owned),
-            ..VoiceConfig::named(name)
+            ..ModelConfig::named(name)
         };
-        VoiceBook::new(config, keys(), Arc::new(NoClock)).voice(None).map(|_| ())
+        ModelBook::new(config, keys(), Arc::new(NoClock)).model(None).map(|_| ())
     };
     for name in ["google/gemini-3.8-flash", "openai/gpt-5", "openai-responses/x", "anthropic/claude-opus-5"] {
         let error = made(name, None).unwrap_err();
@@ -65,8 +65,8 @@ fn a_reply_has_more_room_where_reasoning_is_taken_out_of_it() {
     let room = |name: &str, base_url: Option<&str>| {
         let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
         let base_url = base_url.map(str::to_owned);
-        let config = VoiceConfig { base_url, ..VoiceConfig::named(name) };
-        VoiceBook::new(config, keys, Arc::new(NoClock)).voice(None).unwrap().info().max_output
+        let config = ModelConfig { base_url, ..ModelConfig::named(name) };
+        ModelBook::new(config, keys, Arc::new(NoClock)).model(None).unwrap().info().max_output
     };
     assert_eq!(room("openai/gpt-5", None), 32_768);
     assert_eq!(room("openai/gpt-4o", None), 16_384);
@@ -85,7 +85,7 @@ fn a_second_name_of_a_key_is_looked_at_after_the_first() {
     assert_eq!(keys.providers().iter().map(|provider| provider.name).collect::<Vec<_>>(), ["google"]);
     let google = models::catalog::provider("google").unwrap();
     assert_eq!(keys.found_under(google), Some("GOOGLE_API_KEY"));
-    assert!(book("gemini/gemini-3.8-flash", keys).voice(None).is_ok());
+    assert!(book("gemini/gemini-3.8-flash", keys).model(None).is_ok());
     let file = [("GOOGLE_API_KEY".to_owned(), Secret::new("from-file"))];
     assert_eq!(KeyRing::gather(|_| None, &file, "f").providers().len(), 1);
 }
@@ -104,26 +104,26 @@ fn keys_come_from_the_environment_before_the_file() {
 #[test]
 fn voices_are_made_once_and_know_themselves() {
     let keys = KeyRing::gather(|_| Some("sk-0123456789".into()), &[], "f");
-    let book = book("deepseek/deepseek-reasoner", keys).with(VoiceConfig {
+    let book = book("deepseek/deepseek-reasoner", keys).with(ModelConfig {
         context_window: Some(2_000),
         key: Some(Secret::new("own")),
-        ..VoiceConfig::named("llamacpp/tiny")
+        ..ModelConfig::named("llamacpp/tiny")
     });
-    let first = book.voice(None).unwrap();
-    assert!(Arc::ptr_eq(&first, &book.voice(Some("deepseek/deepseek-reasoner")).unwrap()));
+    let first = book.model(None).unwrap();
+    assert!(Arc::ptr_eq(&first, &book.model(Some("deepseek/deepseek-reasoner")).unwrap()));
     assert_eq!(first.info().reasoning_replay, ReasoningReplay::All);
-    let tiny = book.voice(Some("llamacpp/tiny")).unwrap();
+    let tiny = book.model(Some("llamacpp/tiny")).unwrap();
     assert_eq!((tiny.info().context_window, tiny.info().max_output), (2_000, 500));
-    let hosted = book.voice(Some("openrouter/any/thing")).unwrap();
+    let hosted = book.model(Some("openrouter/any/thing")).unwrap();
     assert_eq!((hosted.info().context_window, hosted.info().price), (128_000, None));
-    let priced = book.voice(Some("anthropic/claude-opus-5-5")).unwrap();
+    let priced = book.model(Some("anthropic/claude-opus-5-5")).unwrap();
     assert_eq!(priced.info().price.unwrap().output, 20_000_000);
-    assert!(book.voice(Some("rehearsal")).unwrap().info().rehearsal);
+    assert!(book.model(Some("rehearsal")).unwrap().info().rehearsal);
 }
 
 #[test]
 fn a_scripted_model_can_stand_under_any_name() {
     let scripted = Arc::new(Scripted::new([Script::new().text("hi")]));
     let book = book("rehearsal", KeyRing::default()).with_model("scripted/one", scripted);
-    assert_eq!(book.voice(Some("scripted/one")).unwrap().info().name, "scripted");
+    assert_eq!(book.model(Some("scripted/one")).unwrap().info().name, "scripted");
 }

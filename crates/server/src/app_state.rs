@@ -40,10 +40,10 @@ impl Options {
 }
 
 /// The state of every handler.
-pub(crate) type HallState = axum::extract::State<Arc<Hall>>;
+pub(crate) type HallState = axum::extract::State<Arc<AppState>>;
 
 /// What every handler is given.
-pub(crate) struct Hall {
+pub(crate) struct AppState {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
     pub(crate) options: Options,
@@ -53,7 +53,7 @@ pub(crate) struct Hall {
     pub(crate) document: OnceLock<Bytes>,
 }
 
-impl Hall {
+impl AppState {
     /// A hall that nobody has entered yet.
     pub(crate) fn new(ports: Ports, node: Node, options: Options) -> Self {
         Self {

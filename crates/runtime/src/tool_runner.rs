@@ -13,7 +13,7 @@ use agent::cycle::{Cycle, Span};
 use agent::id::{AgentId, CallId, CycleId, RootId, SpaceId};
 use agent::life::Facts;
 use agent::limits;
-use agent::port::{Clock, Detached, Done, Hands, Lookup, ToolError};
+use agent::port::{Clock, Detached, Done, Lookup, ToolContext, ToolError};
 use agent::update::{Topic, Update};
 use jiff::Timestamp;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
@@ -25,7 +25,7 @@ use crate::trace;
 
 /// Where calls of a cycle happen; owned, so that outward calls can run beside the loop.
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct CallContext {
     agent: AgentId,
     cycle: CycleId,
     active_space: Option<SpaceId>,
@@ -35,7 +35,7 @@ pub(crate) struct Scene {
     ports: Ports,
 }
 
-impl Scene {
+impl CallContext {
     pub(crate) fn of(cycle: &Cycle, agent: AgentId, ports: &Ports) -> Self {
         let (root, hop) = cycle.descent();
         Self {
@@ -98,7 +98,7 @@ impl Scene {
             return Err(ToolError::new(format!("the tool `{}` is gone", row.tool)));
         };
         let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
-        let hands = Hands {
+        let hands = ToolContext {
             agent: self.agent,
             cycle: self.cycle,
             call: &row.id,
@@ -154,13 +154,13 @@ pub(crate) async fn inward(
     step: &tracing::Span,
     rows: Vec<CallRow>,
 ) -> Acted {
-    let scene = Scene::of(cycle, agent, ports);
+    let context = CallContext::of(cycle, agent, ports);
     let mut pending = Inward::default();
     let mut results = Vec::with_capacity(rows.len());
     let mut spans = Vec::with_capacity(rows.len());
     for row in rows {
-        scene.tell_started(&row);
-        let (there, before) = (scene.clone(), pending.clone());
+        context.tell_started(&row);
+        let (there, before) = (context.clone(), pending.clone());
         let traced = trace::tool(step, &row);
         let (row, result) = {
             let work = async move {
@@ -183,7 +183,7 @@ pub(crate) async fn inward(
             Err(error) => (OutcomeStatus::Error, &error.model),
         };
         trace::done(&traced, status);
-        scene.tell_done(&row, status, text, span);
+        context.tell_done(&row, status, text, span);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
         }
@@ -198,7 +198,7 @@ fn broke(error: &JoinError) -> ToolError {
 
 /// An outward call at work. Dropping it gives the call up.
 pub(crate) struct Work {
-    pub(crate) scene: Scene,
+    pub(crate) context: CallContext,
     pub(crate) row: CallRow,
     task: AbortOnDropHandle<(Outcome, Span)>,
     at: Timestamp,
@@ -207,10 +207,10 @@ pub(crate) struct Work {
 
 impl Work {
     /// Begins the call, with no bound on how long it takes.
-    pub(crate) fn begin(scene: &Scene, row: CallRow, step: &tracing::Span) -> Self {
-        let (at, began) = (scene.ports.clock.now(), scene.ports.clock.monotonic_ms());
+    pub(crate) fn begin(context: &CallContext, row: CallRow, step: &tracing::Span) -> Self {
+        let (at, began) = (context.ports.clock.now(), context.ports.clock.monotonic_ms());
         let traced = trace::tool(step, &row);
-        let (there, call, ended) = (scene.clone(), row.clone(), traced.clone());
+        let (there, call, ended) = (context.clone(), row.clone(), traced.clone());
         let work = async move {
             there.tell_started(&call);
             failpoint::hit!("tool.begins");
@@ -221,7 +221,7 @@ impl Work {
             (outcome, span)
         };
         let task = AbortOnDropHandle::new(tokio::spawn(work.instrument(traced)));
-        Self { scene: scene.clone(), row, task, at, began }
+        Self { context: context.clone(), row, task, at, began }
     }
 
     /// Waits for its end. A panic is that call's failure.
@@ -238,12 +238,12 @@ impl Work {
 
     /// When it began, and how long it has run.
     pub(crate) fn span(&self) -> Span {
-        span(self.at, self.began, &self.scene)
+        span(self.at, self.began, &self.context)
     }
 }
 
-fn span(at: Timestamp, began: u64, scene: &Scene) -> Span {
-    Span { at, ms: scene.ports.clock.monotonic_ms().saturating_sub(began) }
+fn span(at: Timestamp, began: u64, context: &CallContext) -> Span {
+    Span { at, ms: context.ports.clock.monotonic_ms().saturating_sub(began) }
 }
 
 /// What came of an outward call.
@@ -259,11 +259,11 @@ pub(crate) enum Came {
 pub(crate) struct Outward {
     running: JoinSet<Came>,
     /// Which call each task runs.
-    calls: HashMap<task::Id, Running>,
+    calls: HashMap<task::Id, RunningCall>,
 }
 
-struct Running {
-    scene: Scene,
+struct RunningCall {
+    context: CallContext,
     row: CallRow,
     task: AbortHandle,
     at: Timestamp,
@@ -272,21 +272,21 @@ struct Running {
 
 impl Outward {
     /// Starts calls side by side; the machine hands out unsafe ones one after another.
-    pub(crate) fn start(&mut self, scene: &Scene, step: &tracing::Span, rows: Vec<CallRow>) {
+    pub(crate) fn start(&mut self, context: &CallContext, step: &tracing::Span, rows: Vec<CallRow>) {
         for row in rows {
-            let timeout = scene.timeout(&row);
-            let mut work = Work::begin(scene, row.clone(), step);
-            let (at, began, clock) = (work.at, work.began, Arc::clone(&scene.ports.clock));
+            let timeout = context.timeout(&row);
+            let mut work = Work::begin(context, row.clone(), step);
+            let (at, began, clock) = (work.at, work.began, Arc::clone(&context.ports.clock));
             let task = self.running.spawn(async move {
                 let (outcome, span) = tokio::select! {
                     biased;
                     ended = work.ended() => ended,
                     () = clock.sleep(timeout) => return Came::Overdue(Box::new(work)),
                 };
-                work.scene.tell_done(&work.row, outcome.status, &outcome.text, span);
+                work.context.tell_done(&work.row, outcome.status, &outcome.text, span);
                 Came::Answered(work.row.id, outcome, span)
             });
-            self.calls.insert(task.id(), Running { scene: scene.clone(), row, task, at, began });
+            self.calls.insert(task.id(), RunningCall { context: context.clone(), row, task, at, began });
         }
     }
 
@@ -309,8 +309,8 @@ impl Outward {
         let unwanted = self.calls.extract_if(|_, running| !wanted(&running.row.id));
         let ended = unwanted.map(|(_, running)| {
             running.task.abort();
-            let span = span(running.at, running.began, &running.scene);
-            running.scene.tell_done(&running.row, OutcomeStatus::Canceled, "", span);
+            let span = span(running.at, running.began, &running.context);
+            running.context.tell_done(&running.row, OutcomeStatus::Canceled, "", span);
             (running.row.id, span)
         });
         ended.collect()

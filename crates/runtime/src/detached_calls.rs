@@ -18,28 +18,28 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::Ports;
 use crate::failure;
-use crate::hands::{Scene, Work};
 use crate::node::Node;
+use crate::tool_runner::{CallContext, Work};
 
 /// Who runs what on this node. Dropping it gives everything up.
-pub(crate) struct Beyond {
+pub(crate) struct DetachedCalls {
     ports: Ports,
     node: Node,
-    running: Mutex<HashMap<CallId, Running>>,
+    running: Mutex<HashMap<CallId, RunningDetached>>,
     /// So many may be at work at once.
     places: Arc<Semaphore>,
     /// Rung whenever a call is over.
     over: Notify,
 }
 
-struct Running {
-    scene: Scene,
+struct RunningDetached {
+    context: CallContext,
     row: CallRow,
     /// Dropped last, by the task itself: that gives up nothing any more.
     _task: AbortOnDropHandle<()>,
 }
 
-impl Beyond {
+impl DetachedCalls {
     /// Nothing goes on.
     pub(crate) fn new(ports: Ports, node: Node) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(limits::DETACHED_PER_NODE));
@@ -53,10 +53,10 @@ impl Beyond {
 
     /// Begins a call that nobody waits for, as soon as there is room. One that is at work already (its cycle
     /// was taken up again) is left alone.
-    pub(crate) fn start(self: &Arc<Self>, scene: &Scene, row: CallRow, step: tracing::Span) {
-        let (places, there, call) = (Arc::clone(&self.places), scene.clone(), row.clone());
-        let most = scene.most(&row);
-        self.run(scene.clone(), row, async move {
+    pub(crate) fn start(self: &Arc<Self>, context: &CallContext, row: CallRow, step: tracing::Span) {
+        let (places, there, call) = (Arc::clone(&self.places), context.clone(), row.clone());
+        let most = context.most(&row);
+        self.run(context.clone(), row, async move {
             let place = places.acquire_owned().await;
             let ended = bounded(Work::begin(&there, call, &step), most).await;
             drop(place);
@@ -66,9 +66,9 @@ impl Beyond {
 
     /// Keeps a call at work that has taken longer than its cycle waits.
     pub(crate) fn adopt(self: &Arc<Self>, work: Work, place: OwnedSemaphorePermit) {
-        let (scene, row) = (work.scene.clone(), work.row.clone());
-        scene.tell_done(&row, OutcomeStatus::Pending, "", work.span());
-        self.run(scene, row, async move {
+        let (context, row) = (work.context.clone(), work.row.clone());
+        context.tell_done(&row, OutcomeStatus::Pending, "", work.span());
+        self.run(context, row, async move {
             let ended = bounded(work, Duration::from_millis(limits::LATE_MS)).await;
             drop(place);
             ended
@@ -77,7 +77,7 @@ impl Beyond {
 
     fn run(
         self: &Arc<Self>,
-        scene: Scene,
+        context: CallContext,
         row: CallRow,
         work: impl Future<Output = (Outcome, Span)> + Send + 'static,
     ) {
@@ -85,7 +85,7 @@ impl Beyond {
         if running.contains_key(&row.id) {
             return;
         }
-        let (me, there, call) = (Arc::downgrade(self), scene.clone(), row.clone());
+        let (me, there, call) = (Arc::downgrade(self), context.clone(), row.clone());
         let task = tokio::spawn(async move {
             let (outcome, span) = work.await;
             there.tell_done(&call, outcome.status, &outcome.text, span);
@@ -97,14 +97,14 @@ impl Beyond {
                 drop(ended);
             }
         });
-        running.insert(row.id.clone(), Running { scene, row, _task: AbortOnDropHandle::new(task) });
+        running.insert(row.id.clone(), RunningDetached { context, row, _task: AbortOnDropHandle::new(task) });
     }
 
     /// Somebody else has answered the call: it need not run any more.
     pub(crate) fn drop_call(&self, call: &CallId) {
         let Some(gone) = self.lock().remove(call) else { return };
         let now = self.ports.clock.now();
-        gone.scene.tell_done(&gone.row, OutcomeStatus::Canceled, "", Span { at: now, ms: 0 });
+        gone.context.tell_done(&gone.row, OutcomeStatus::Canceled, "", Span { at: now, ms: 0 });
         self.over.notify_waiters();
     }
 
@@ -146,26 +146,26 @@ impl Beyond {
                 Err(CallError::Store(error)) => return Err(error),
             };
             tracing::info!(agent = %detached.agent, call = %detached.row.id, times, "a call that nobody runs is taken up");
-            let scene = Scene::again(&detached, &self.ports);
+            let context = CallContext::again(&detached, &self.ports);
             match taken_up(&detached.row, times) {
-                TakenUp::Again => self.start(&scene, detached.row, tracing::Span::none()),
+                TakenUp::Again => self.start(&context, detached.row, tracing::Span::none()),
                 TakenUp::Over(outcome) => {
                     let span = Span { at: self.ports.clock.now(), ms: 0 };
-                    self.run(scene, detached.row, async move { (outcome, span) });
+                    self.run(context, detached.row, async move { (outcome, span) });
                 }
             }
         }
         Ok(last)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Running>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, RunningDetached>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits for the end of a call, but not for ever.
 async fn bounded(mut work: Work, most: Duration) -> (Outcome, Span) {
-    let clock = Arc::clone(work.scene.clock());
+    let clock = Arc::clone(work.context.clock());
     tokio::select! {
         biased;
         ended = work.ended() => ended,
@@ -175,10 +175,10 @@ async fn bounded(mut work: Work, most: Duration) -> (Outcome, Span) {
 
 /// Writes the answer down, where nobody was first, and tells of it. What cannot be written stays detached,
 /// and is taken up again.
-async fn told(beyond: &Weak<Beyond>, row: &CallRow, outcome: Outcome) {
+async fn told(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome) {
     let mut attempt = 1;
     loop {
-        let Some(me) = beyond.upgrade() else { return };
+        let Some(me) = detached.upgrade() else { return };
         let answer = FinishedCall { id: row.id.clone(), outcome: outcome.clone(), at: me.ports.clock.now() };
         let error = match me.ports.calls.finish(answer).await {
             Ok(Finish::Late(agent, echo) | Finish::Awaited(agent, echo)) => {

@@ -1,4 +1,4 @@
-//! The voices of one waking: the agent's own model, those that its config names besides, and the
+//! The models of one waking: the agent's own model, those that its config names besides, and the
 //! encoded fragments of the one that spoke last. Who speaks when is decided by the machine.
 
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use agent::config::AgentConfig;
 use agent::limits;
 use agent::port::{
-    BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Piece, ReasoningReplay, Voices,
+    BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
 };
 
-/// The voices of one waking.
-pub(crate) struct Choir {
+/// The models of one waking.
+pub(crate) struct ModelSet {
     own: Arc<dyn Model>,
     others: Vec<(String, Arc<dyn Model>)>,
     /// Fragments as the model of that name encodes them.
@@ -18,10 +18,10 @@ pub(crate) struct Choir {
     memo_of: String,
 }
 
-impl Choir {
-    /// The voices that a config names. One that is not to be had speaks only of why.
-    pub(crate) fn of(voices: &dyn Voices, config: &AgentConfig, kept: Option<(Memo, String)>) -> Self {
-        let find = |name: Option<&str>| voices.voice(name).unwrap_or_else(|error| mute(name, error));
+impl ModelSet {
+    /// The models that a config names. One that is not to be had speaks only of why.
+    pub(crate) fn of(models: &dyn Models, config: &AgentConfig, kept: Option<(Memo, String)>) -> Self {
+        let find = |name: Option<&str>| models.model(name).unwrap_or_else(|error| mute(name, error));
         let own = find(config.model.as_deref());
         let mut others: Vec<(String, Arc<dyn Model>)> = Vec::new();
         for name in config.routing.iter().map(|route| &route.model).chain(&config.fallback) {
@@ -44,8 +44,8 @@ impl Choir {
     }
 
     /// Who is to speak, with what was encoded for that model before.
-    pub(crate) fn speak(&mut self, voice: Option<&str>) -> (Arc<dyn Model>, &mut Memo) {
-        let other = voice.and_then(|voice| self.others.iter().find(|(name, _)| name == voice));
+    pub(crate) fn speak(&mut self, model: Option<&str>) -> (Arc<dyn Model>, &mut Memo) {
+        let other = model.and_then(|model| self.others.iter().find(|(name, _)| name == model));
         let model = Arc::clone(other.map_or(&self.own, |(_, model)| model));
         if self.memo_of != model.info().name {
             self.memo = Memo::default();
@@ -60,7 +60,7 @@ impl Choir {
     }
 }
 
-/// A voice that cannot speak: every request fails as finding the voice did.
+/// A model that cannot speak: every request fails as finding the model did.
 fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
     let info = ModelInfo {
         name: name.unwrap_or("none").to_owned(),
