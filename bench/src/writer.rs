@@ -192,7 +192,7 @@ impl WriterStore {
         let (you, agent) = known.unwrap_or((EntityId(ids.uuid()), AgentId(ids.uuid())));
         if known.is_none() {
             let at = clock.now();
-            store.create_human(NewHuman::new(you, "you", at)).await?;
+            store.create_human(NewHuman::new(you, "owner", at)).await?;
             store.create_agent(NewAgent::new(agent, "ada", AgentConfig::default(), at)).await?;
         }
         Ok(Self { store, clock, ids, you, agent, spaces: Vec::new() })

@@ -18,7 +18,7 @@ pub enum From {
 pub struct Shown {
     /// From whom.
     pub from: From,
-    /// Where an answer belongs: a space's id or handle.
+    /// Where an answer belongs: a space's handle.
     pub space: String,
     /// The words, or a service's token.
     pub text: String,
@@ -57,8 +57,7 @@ fn event(line: &str) -> Option<Shown> {
         let text = |name: &str| payload[name].as_str().map(str::to_owned);
         return Some(Shown { from: From::Service, space: text("space")?, text: text("token")? });
     }
-    let (_, rest) = rest.split_once("| id: ")?;
-    let (space, rest) = rest.split_once("] ")?;
+    let (space, rest) = rest.strip_prefix("space ")?.split_once("] ")?;
     let (from, rest) = match (rest.split_once(", human), "), rest.split_once(", agent), ")) {
         (Some((_, rest)), _) => (From::Human, rest),
         (None, Some((_, rest))) => (From::Agent, rest),
@@ -93,8 +92,8 @@ mod tests {
     #[test]
     fn an_inbox_is_read_as_it_is_shown() {
         let text = "[NOTICE] x\n\n[INBOX — 3 new events, now 2026-11-21T14:03:05Z]\n\n\
-            1. [space \"Home\" | id: 0192] You (@you, human), 2.1 s ago, mentions you: \"SKIP t-000001-t: \\\"x\\\"\"\n\
-            2. [space \"Home\" | id: 0192] Ben (@ben, agent), just now: \"got t-000002-t\"\n\
+            1. [space 0192] Mira (@owner, human), 2.1 s ago, mentions you: \"SKIP t-000001-t: \\\"x\\\"\"\n\
+            2. [space 0192] Ben (@ben, agent), just now: \"got t-000002-t\"\n\
             3. [service \"kill\"] 4.0 s ago: {\"token\":\"t-000003-t\",\"space\":\"desk\"}\n\
             You may address these in any order. Consider priorities and how they relate.";
         assert!(is_inbox(text));
@@ -108,7 +107,7 @@ mod tests {
             ]
         );
         assert!(events("[INBOX — 1 new event, now X]\n\n1. what").is_err());
-        let later = "[MID-CYCLE UPDATE — 1 new event]\n\n4. [space \"A\" | id: a] You (@you, human), just now: \"t-000004-t\"\nThis";
+        let later = "[MID-CYCLE UPDATE — 1 new event]\n\n4. [space a] Mira (@owner, human), just now: \"t-000004-t\"\nThis";
         assert!(is_injection(later) && !is_inbox(later));
         assert_eq!(events(later).unwrap(), [shown(From::Human, "a", "t-000004-t")]);
     }

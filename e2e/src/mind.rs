@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn every_token_is_quoted_once_where_it_was_said_over_all_steps_of_any_temperament() {
         for n in 0..40 {
-            let first = format!("[space \"A\" | id: a] You (@you, human), just now: \"{}\"", inbox::token(n));
+            let first = format!("[space a] Mira (@owner, human), just now: \"{}\"", inbox::token(n));
             let lines = [
                 first.as_str(),
-                "[space \"B\" | id: b] Mia (@mia, human), just now: \"SKIP t-900000-t\"",
-                "[space \"B\" | id: b] Ben (@ben, agent), just now: \"got t-800000-t\"",
+                "[space b] Mia (@mia, human), just now: \"SKIP t-900000-t\"",
+                "[space b] Ben (@ben, agent), just now: \"got t-800000-t\"",
             ];
             let calls: Vec<_> = (0..3).flat_map(|step| asked(&lines, step).calls).collect();
             let says: Vec<_> =
@@ -210,8 +210,10 @@ mod tests {
 
     #[test]
     fn what_came_meanwhile_is_answered_by_the_step_that_is_shown_it() {
-        let inbox = "[INBOX — 1 new event, now X]\n\n1. [space \"A\" | id: a] You (@you, human), just now: \"t-000001-t\"";
-        let later = "[MID-CYCLE UPDATE — 1 new event]\n\n2. [space \"A\" | id: a] You (@you, human), just now: \"t-000002-t\"";
+        let inbox =
+            "[INBOX — 1 new event, now X]\n\n1. [space a] Mira (@owner, human), just now: \"t-000001-t\"";
+        let later =
+            "[MID-CYCLE UPDATE — 1 new event]\n\n2. [space a] Mira (@owner, human), just now: \"t-000002-t\"";
         let user = |text: &str| json!({"role": "user", "content": text});
         let mut messages =
             vec![user(inbox), json!({"role": "assistant"}), json!({"role": "tool"}), user(later)];
@@ -227,8 +229,8 @@ mod tests {
     #[test]
     fn what_is_nobodys_business_is_skipped() {
         let idle = [
-            "[space \"B\" | id: b] Ben (@ben, agent), just now: \"got t-800000-t\"",
-            "[space \"B\" | id: b] Mia (@mia, human), just now: \"SKIP t-900000-t\"",
+            "[space b] Ben (@ben, agent), just now: \"got t-800000-t\"",
+            "[space b] Mia (@mia, human), just now: \"SKIP t-900000-t\"",
         ];
         assert_eq!(asked(&idle, 0).calls[0].0, "skip");
         assert!(decide(&[json!({"role": "user", "content": "hello"})], false).is_err());

@@ -9,9 +9,9 @@ use crate::client::Client;
 pub const AGENTS: [&str; 3] = ["ada", "ben", "cora"];
 /// The spaces, with the people in them and the agents.
 pub const SPACES: [WorldSpace; 3] = [
-    WorldSpace { name: "home", people: &["you", "mia"], agents: &["ada"] },
-    WorldSpace { name: "pair", people: &["you"], agents: &["ben", "cora"] },
-    WorldSpace { name: "desk", people: &["you", "mia"], agents: &["ada", "cora"] },
+    WorldSpace { name: "home", people: &["owner", "mia"], agents: &["ada"] },
+    WorldSpace { name: "pair", people: &["owner"], agents: &["ben", "cora"] },
+    WorldSpace { name: "desk", people: &["owner", "mia"], agents: &["ada", "cora"] },
 ];
 
 /// A space.

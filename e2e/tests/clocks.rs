@@ -62,7 +62,7 @@ async fn let_all_wait(house: &House, client: &Client, off: SignedDuration) {
     client.make("/v1/agents", &json!({"name": "ben", "config": {"debounce": 60_000}})).await.unwrap();
     let limits = json!({"limits": {"max_attempts": 100}});
     client.make("/v1/agents", &json!({"name": "cleo", "config": limits})).await.unwrap();
-    client.make("/v1/spaces", &json!({"name": "lab", "members": ["you", "ben"]})).await.unwrap();
+    client.make("/v1/spaces", &json!({"name": "lab", "members": ["owner", "ben"]})).await.unwrap();
     let said = client.post("/v1/spaces/lab/messages", &words("note t-000001-t", 1), None).await;
     assert!(matches!(said, Some(HttpAnswer::Fresh(_))), "{said:?}");
     let waits = |ben: &Value| rests(ben, "debounce", off).is_some_and(|left| left.as_secs() > 30);

@@ -59,7 +59,7 @@ impl House {
 pub(crate) fn words(text: &str, id: u128) -> Value {
     // Version 4, as clients choose them.
     let id = uuid::Builder::from_random_bytes(id.to_be_bytes()).into_uuid();
-    json!({"text": text, "sender": "you", "id": id})
+    json!({"text": text, "sender": "owner", "id": id})
 }
 
 /// Says it at home.

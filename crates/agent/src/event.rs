@@ -344,8 +344,8 @@ pub struct Said {
     pub id: MessageId,
     /// Its space.
     pub space: SpaceId,
-    /// The space's display name.
-    pub space_name: String,
+    /// The space's handle.
+    pub space_handle: String,
     /// Place in the space.
     pub seq: u64,
     /// Who said it.

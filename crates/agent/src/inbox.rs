@@ -100,7 +100,7 @@ fn describe(waiting: &Waiting) -> String {
     let kind = waiting.event.kind.as_str();
     match (&waiting.event.data, &waiting.said) {
         (_, Some(said)) => {
-            format!("{kind} from {} in {}", quoted(&said.sender_name), quoted(&said.space_name))
+            format!("{kind} from {} in {}", quoted(&said.sender_name), said.space_handle)
         }
         (EventData::Service { name, .. }, _) => format!("{kind} {}", quoted(name)),
         (EventData::Plan { name, .. }, _) => format!("{kind} {}", quoted(name)),
@@ -120,7 +120,7 @@ fn shown_size(waiting: &Waiting) -> usize {
     let text = |text: &str| cut(quote::size(text));
     let body = match (&event.data, &waiting.said) {
         (EventData::Said { .. }, Some(said)) => {
-            let names = [&said.space_name, &said.sender_name, &said.sender_handle];
+            let names = [&said.space_handle, &said.sender_name, &said.sender_handle];
             text(&said.text) + names.iter().map(|name| quote::size(name)).sum::<usize>()
         }
         (EventData::Said { .. }, None) | (EventData::Heartbeat, _) => 0,
@@ -167,7 +167,7 @@ pub fn format_inbox(events: &[Waiting], now: Timestamp, notice: Option<&str>) ->
     let _ = writeln!(out, "[INBOX — {}, now {}]\n", new_events(events.len()), second(now));
     list(&mut out, events, 1, now);
     if events.len() > 1 {
-        out.push_str("You may address these in any order. Consider priorities and how they relate.");
+        out.push_str("Handle these in any order; some may belong together.");
     }
     out.truncate(out.trim_end().len());
     out
@@ -182,7 +182,7 @@ pub fn listed(events: &[Waiting]) -> impl Iterator<Item = u64> {
 pub fn format_injection(events: &[Waiting], first: usize, now: Timestamp) -> String {
     let mut out = format!("[MID-CYCLE UPDATE — {}]\n\n", new_events(events.len()));
     list(&mut out, events, first, now);
-    out.push_str("This came while you were at work. Take it into account before you go on.");
+    out.push_str("This arrived while you were working. Take it into account before you continue.");
     out
 }
 
@@ -197,8 +197,7 @@ pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
         let _ = writeln!(out, "- and {left} more");
     }
     out.push_str(
-        "(These will be fully processed in your next cycle. If any are urgent or change your current task, \
-         adapt accordingly.)",
+        "(You will get these in full in your next activation. If one changes your current task, adapt now.)",
     );
     out
 }
@@ -209,7 +208,7 @@ fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
         (_, Some(said)) => format!(
             "{} in {}, {}: {}",
             sender(said),
-            quoted(&said.space_name),
+            said.space_handle,
             ago(said.at, now),
             quoted(&beginning(&said.text))
         ),
@@ -281,7 +280,7 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
     match &event.data {
         EventData::Said { space, .. } => match &waiting.said {
             Some(said) => said_line(said, event.kind == EventKind::Mention, &event.id.0, now),
-            None => format!("[space | id: {space}] {ago}: (the message is not readable any more)"),
+            None => format!("[space] {ago}: (a message of the space {space} that cannot be read any more)"),
         },
         EventData::Service { name, payload } => {
             format!("[service {}] {ago}: {}", quoted(name), quote::payload(payload, &event.id.0))
@@ -315,9 +314,8 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
 fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String {
     let names_you = if mention { ", mentions you" } else { "" };
     format!(
-        "[space {} | id: {}] {}, {}{names_you}: {}",
-        quoted(&said.space_name),
-        said.space,
+        "[space {}] {}, {}{names_you}: {}",
+        said.space_handle,
         sender(said),
         ago(said.at, now),
         bounded(&said.text, event),
@@ -384,7 +382,7 @@ mod tests {
             said: Some(Said {
                 id: message,
                 space,
-                space_name: "Family".into(),
+                space_handle: "family".into(),
                 seq,
                 sender: EntityId(Uuid::from_u128(sender)),
                 sender_name: format!("P{sender}"),
@@ -400,11 +398,10 @@ mod tests {
     #[test]
     fn an_inbox_reads_as_the_design_shows_it() {
         let text = format_inbox(&[said(1, 1, 5, false, "Tell Muhammad")], at(2_100), None);
-        let id = Uuid::from_u128(5);
         assert_eq!(
             text,
             format!(
-                "[INBOX — 1 new event, now {}]\n\n1. [space \"Family\" | id: {id}] P1 (@p1, human), 2.1 s ago: \"Tell Muhammad\"",
+                "[INBOX — 1 new event, now {}]\n\n1. [space family] P1 (@p1, human), 2.1 s ago: \"Tell Muhammad\"",
                 second(at(0) + jiff::SignedDuration::from_secs(2))
             )
         );

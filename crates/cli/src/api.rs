@@ -43,7 +43,7 @@ pub(crate) fn replies(run: &RunDetail, space: SpaceId) -> Vec<Reply> {
 
 /// What came of a message that was waited for. Scripts rely on the names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Lived {
+pub(crate) struct Exchange {
     /// What was said.
     pub(crate) message_id: MessageId,
     /// The cycle that lived it; none where it is not known (a skipped one leaves no trace).

@@ -9,6 +9,7 @@ use server::api::{Agent, EntityJson, FactsJson, MemberJson, SpaceJson, Whoami};
 
 use crate::client::{Client, segment, typed};
 use crate::errors::{Exit, Failure, Result};
+use crate::world::OWNER;
 
 /// Names shown of a longer list.
 const LISTED: usize = 8;
@@ -106,7 +107,7 @@ pub(crate) async fn place(
             return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
         }
         None => {
-            let sender = sender.unwrap_or("you");
+            let sender = sender.unwrap_or(OWNER);
             let me = members.iter().find(|member| is_called(&member.entity, sender)).map(|m| m.entity.id);
             (Some(sender.to_owned()), me)
         }
@@ -208,15 +209,15 @@ mod tests {
             wake_on: agent::config::WakeOn::All,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         };
-        Place { space, members, sender: Some("you".into()), me: None, admin: true }
+        Place { space, members, sender: Some(OWNER.into()), me: None, admin: true }
     }
 
     #[test]
     fn the_only_agent_needs_no_name() {
-        let place = home(vec![entity(1, "you", EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
+        let place = home(vec![entity(1, OWNER, EntityKind::Human), entity(2, "ada", EntityKind::Agent)]);
         assert_eq!(place.agent(None).unwrap().name, "ada");
         assert_eq!(place.agent(Some("ADA")).unwrap().name, "ada");
-        assert_eq!(place.agent(Some("you")).unwrap_err().exit, Exit::NotFound);
+        assert_eq!(place.agent(Some(OWNER)).unwrap_err().exit, Exit::NotFound);
     }
 
     #[test]

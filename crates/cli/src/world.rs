@@ -1,9 +1,10 @@
-//! The first world: the human `you`, one agent unless there are agent files, one space, and the
+//! The first world: the person `owner`, one agent unless there are agent files, one space, and the
 //! keys that open them.
 
 use agent::config::{AgentConfig, WakeOn};
 use agent::id::{AgentId, CredentialId, EntityId, SpaceId};
 use agent::life::Standing;
+use agent::limits;
 use agent::port::{
     AgentCard, Clock, Credential, CredentialKind, Founding, Ids, NewAgent, NewCredential, NewHuman, NewSpace,
 };
@@ -21,14 +22,11 @@ const CLI_LABEL: &str = "cli";
 
 /// What the first agent is told about itself.
 const INSTRUCTIONS: &str = "\
-You are Ada, who lives here. You are warm, curious and plain-spoken: you answer in a few sentences, in the \
-language you are spoken to, and you say so when you do not know something.
+Be warm, curious and plain-spoken. Answer in a few sentences, in the language of the person you answer, and say \
+so when you do not know something.";
 
-When somebody asks or tells you something, answer with `send_message`. When several messages came while you \
-were busy, read them together and answer them together. When something is worth knowing later (a name, a wish, \
-a promise you made), keep it with `set_memories`. When nothing is meant for you, `skip`. When you have \
-done what was wanted, be `done`.";
-
+/// The handle of the first person.
+pub(crate) const OWNER: &str = "owner";
 /// Names of the first world, for the banner.
 pub(crate) const AGENT: &str = "ada";
 /// The first space.
@@ -48,14 +46,14 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
         ..AgentConfig::default()
     };
     let founding = Founding {
-        human: NewHuman { display_name: "You".to_owned(), ..NewHuman::new(human, "you", at) },
+        human: NewHuman { display_name: login(), ..NewHuman::new(human, OWNER, at) },
         agent: agent
             .map(|id| NewAgent { display_name: "Ada".to_owned(), ..NewAgent::new(id, AGENT, config, at) }),
         space: NewSpace {
             id: SpaceId(ports.ids.uuid()),
             name: SPACE.to_owned(),
             display_name: "Home".to_owned(),
-            description: if with_agent { "where you and Ada talk" } else { "where you are" }.to_owned(),
+            description: "the first space".to_owned(),
             wake_on: WakeOn::All,
             members: std::iter::once(human)
                 .chain(agent.map(AgentId::entity))
@@ -71,6 +69,25 @@ pub(crate) async fn found(ports: &Ports, with_agent: bool, here: &[AgentCard]) -
     };
     let founded = ports.registry.found(founding).await.map_err(unwritten)?;
     Ok(founded.then_some(key))
+}
+
+/// What the first person is called: the name of the login, where it is one of a person.
+fn login() -> String {
+    let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    person(names.into_iter())
+}
+
+fn person(mut logins: impl Iterator<Item = String>) -> String {
+    let plain = |name: &String| !name.is_empty() && name.chars().all(char::is_alphanumeric) && name != "root";
+    let name = logins.find(plain).unwrap_or_else(|| OWNER.to_owned());
+    let mut letters = name.chars();
+    letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .chain(letters)
+        .take(limits::DISPLAY_NAME_MAX_BYTES / 4)
+        .collect()
 }
 
 /// Makes the key of this start for the commands on this machine; the one before is void. `None` where the

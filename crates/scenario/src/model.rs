@@ -254,8 +254,8 @@ impl<'a> Seen<'a> {
     /// The space that it was spoken to in: the first that the inbox names.
     fn place(&self) -> Option<String> {
         let line = self.inbox.lines().find(|line| line.contains(". [space "))?;
-        let (_, rest) = line.split_once(" | id: ")?;
-        rest.split_once(']').map(|(id, _)| id.to_owned())
+        let (_, rest) = line.split_once(". [space ")?;
+        rest.split_once(']').map(|(handle, _)| handle.to_owned())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Plays a scenario in a world: builds its cast, lets its story happen, looks at what was lived.
+//! Plays a scenario in a world: builds its cast, lets its story happen, looks at what was observed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::bounds;
 use crate::clock::since;
-use crate::lived::{Lived, Names};
 use crate::model::model_of;
+use crate::observed::{Names, Observed};
 use crate::scene::{ProviderState, Scenario, Server, StoryEvent, What, When};
 use crate::transcript::{self, Line};
 use crate::verdict::{self, Unmet};
@@ -75,8 +75,8 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     };
     let broken_off = player.perform(scenario, minds).await.err().map(|stopped| stopped.to_string());
     let took = Duration::from_millis(since(begun, player.world.clock().now()));
-    let lived = match Lived::gather(&player.world, &player.names).await {
-        Ok(lived) => lived,
+    let observed = match Observed::gather(&player.world, &player.names).await {
+        Ok(observed) => observed,
         Err(error) => {
             let broken_off = Some(format!("what happened cannot be read: {error}"));
             let (unmet, transcript) = (Vec::new(), Vec::new());
@@ -93,12 +93,12 @@ pub async fn play(scenario: &Scenario, world: World, minds: Minds, patience: Dur
     };
     let unmet = match broken_off {
         Some(_) => Vec::new(),
-        None => verdict::unmet(&scenario.expect, &lived, &player.messages),
+        None => verdict::unmet(&scenario.expect, &observed, &player.messages),
     };
-    let transcript = transcript::of(&lived, &player.happened, begun);
-    let cycles = lived.agents.iter().map(|agent| agent.runs.len() as u64).sum();
-    let tokens = lived.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
-    let runs = lived.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
+    let transcript = transcript::of(&observed, &player.happened, begun);
+    let cycles = observed.agents.iter().map(|agent| agent.runs.len() as u64).sum();
+    let tokens = observed.agents.iter().filter_map(|agent| agent.tokens).reduce(u64::saturating_add);
+    let runs = observed.agents.into_iter().map(|agent| (agent.name, agent.runs)).collect();
     PlayResult { unmet, broken_off, transcript, took, cycles, tokens, runs }
 }
 

@@ -9,7 +9,7 @@ use agent::run::{Ending, Run};
 use jiff::Timestamp;
 
 use crate::clock::since;
-use crate::lived::{AgentLog, Lived};
+use crate::observed::{AgentLog, Observed};
 
 /// One line of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum Deed {
 const SEEN_OTHERWISE: &[&str] = &["send_message", "done", "skip"];
 
 /// The transcript of everything since `begun`.
-pub(crate) fn of(lived: &Lived, happened: &[(Timestamp, String)], begun: Timestamp) -> Vec<Line> {
+pub(crate) fn of(observed: &Observed, happened: &[(Timestamp, String)], begun: Timestamp) -> Vec<Line> {
     let mut lines: Vec<(Timestamp, Line)> = Vec::new();
     let mut add = |at: Timestamp, space: Option<&str>, who: Option<&str>, what: Deed| {
         let since = Duration::from_millis(since(begun, at));
@@ -57,13 +57,13 @@ pub(crate) fn of(lived: &Lived, happened: &[(Timestamp, String)], begun: Timesta
     for (at, what) in happened {
         add(*at, None, None, Deed::Happened(what.clone()));
     }
-    for space in &lived.spaces {
+    for space in &observed.spaces {
         for (who, message) in &space.messages {
             let said = Deed::Said(message.text.clone());
             add(message.at, Some(&space.name), Some(who), said);
         }
     }
-    for agent in &lived.agents {
+    for agent in &observed.agents {
         for entry in &agent.entries {
             for deed in deeds(entry) {
                 add(entry.at, None, Some(&agent.name), deed);

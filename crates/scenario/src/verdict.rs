@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::flaw::FilePosition;
-use crate::lived::{AgentLog, Lived};
+use crate::observed::{AgentLog, Observed};
 use crate::scene::{Amount, Expectation, Expected, TextPattern};
 
 /// Something that was expected and is not so.
@@ -24,11 +24,11 @@ pub struct Unmet {
 /// What of the expectations is not so.
 pub(crate) fn unmet(
     expectations: &[Expectation],
-    lived: &Lived,
+    observed: &Observed,
     ids: &HashMap<String, String>,
 ) -> Vec<Unmet> {
     let unmet = |expectation: &Expectation| {
-        let Gap { wanted, got, nearest } = gap(&expectation.what, lived, ids)?;
+        let Gap { wanted, got, nearest } = gap(&expectation.what, observed, ids)?;
         let sentence = expectation.sentence.clone();
         Some(Unmet { place: expectation.place, sentence, wanted, got, nearest })
     };
@@ -47,11 +47,11 @@ impl Gap {
     }
 }
 
-fn gap(expected: &Expected, lived: &Lived, ids: &HashMap<String, String>) -> Option<Gap> {
-    let log = |agent: &str| lived.agent(agent);
+fn gap(expected: &Expected, observed: &Observed, ids: &HashMap<String, String>) -> Option<Gap> {
+    let log = |agent: &str| observed.agent(agent);
     match expected {
-        Expected::Said { who, space, words, times } => said(who, space, words, *times, lived),
-        Expected::Heard { space, messages } => heard(space, messages, lived),
+        Expected::Said { who, space, words, times } => said(who, space, words, *times, observed),
+        Expected::Heard { space, messages } => heard(space, messages, observed),
         Expected::Called { agent, tool, with, times } => called(log(agent)?, tool, with, *times),
         Expected::Skipped { agent, times } => counted(*times, log(agent)?.skips, "skipped activation"),
         Expected::Cycles { agent, times } => counted(*times, log(agent)?.runs.len() as u64, "cycle"),
@@ -92,8 +92,8 @@ fn counted(wanted: Amount, got: u64, what: &str) -> Option<Gap> {
     (!wanted.fits(got)).then(|| Gap::new(format!("{wanted} {what}s"), format!("{got}")))
 }
 
-fn said(who: &str, space: &str, words: &TextPattern, times: Amount, lived: &Lived) -> Option<Gap> {
-    let there: Vec<&str> = lived
+fn said(who: &str, space: &str, words: &TextPattern, times: Amount, observed: &Observed) -> Option<Gap> {
+    let there: Vec<&str> = observed
         .space(space)?
         .messages
         .iter()
@@ -111,7 +111,7 @@ fn said(who: &str, space: &str, words: &TextPattern, times: Amount, lived: &Live
         count => format!("{count} messages of `{who}` in `{space}`{kind}"),
     };
     let got = match (there.len(), fitting.len()) {
-        (0, _) => elsewhere(who, space, lived),
+        (0, _) => elsewhere(who, space, observed),
         (all, 0) => format!("{all} there, none of them so"),
         (all, some) => format!("{some} such of {all} there"),
     };
@@ -128,12 +128,12 @@ fn said(who: &str, space: &str, words: &TextPattern, times: Amount, lived: &Live
 }
 
 /// Who said nothing here may have said it in the wrong place.
-fn elsewhere(who: &str, space: &str, lived: &Lived) -> String {
-    let spoke = |log: &&crate::lived::SpaceLog| {
+fn elsewhere(who: &str, space: &str, observed: &Observed) -> String {
+    let spoke = |log: &&crate::observed::SpaceLog| {
         log.name != space && log.messages.iter().any(|(sender, _)| sender == who)
     };
     let others: Vec<String> =
-        lived.spaces.iter().filter(spoke).map(|log| format!("`{}`", log.name)).collect();
+        observed.spaces.iter().filter(spoke).map(|log| format!("`{}`", log.name)).collect();
     if others.is_empty() {
         format!("`{who}` said nothing at all")
     } else {
@@ -141,8 +141,8 @@ fn elsewhere(who: &str, space: &str, lived: &Lived) -> String {
     }
 }
 
-fn heard(space: &str, wanted: &[(String, TextPattern)], lived: &Lived) -> Option<Gap> {
-    let there = &lived.space(space)?.messages;
+fn heard(space: &str, wanted: &[(String, TextPattern)], observed: &Observed) -> Option<Gap> {
+    let there = &observed.space(space)?.messages;
     let first_wrong = (0..wanted.len().max(there.len())).find(|index| {
         !matches!((wanted.get(*index), there.get(*index)),
             (Some((who, words)), Some((sender, message))) if who == sender && words.fit(&message.text))

@@ -15,7 +15,7 @@ use crate::typed::{self, Hand};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipArgs {
-    /// Why none of it is yours, in a few words. Operators read it; nobody else does.
+    /// A few words for the operator.
     #[expect(dead_code, reason = "the machine reads it from the call's arguments")]
     reason: Option<String>,
 }
@@ -26,9 +26,8 @@ pub(crate) struct Skip;
 impl Hand for Skip {
     type Args = SkipArgs;
     const NAME: &'static str = "skip";
-    const DESCRIPTION: &'static str = "Says that nothing in the inbox is your business and goes back to sleep. Use it as your only call \
-         and before doing anything else: then nothing of this activation enters your memory. After you have \
-         done something it means the same as done. Do not use it for what someone expects an answer to.";
+    const DESCRIPTION: &'static str =
+        "End this activation because nothing in the inbox is meant for you. Must be your only call.";
 
     async fn act(_args: SkipArgs, _hands: ToolContext<'_>) -> Result<Outcome, ToolError> {
         Ok(typed::done(&json!({"success": true}), Inward::default()))
@@ -64,11 +63,10 @@ impl JsonSchema for EventName {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DoneArgs {
-    /// For your later self: whom you answered about what, what you did, what is still open. Leave it
-    /// out if there was nothing to do.
+    /// One line for your later self: what you did, what is still open.
     #[expect(dead_code, reason = "the machine reads it from the call's arguments")]
     summary: Option<String>,
-    /// Numbers or ids of the inbox events that are dealt with.
+    /// Numbers of the inbox events that you handled.
     addressed: Option<Vec<EventName>>,
 }
 
@@ -78,8 +76,7 @@ pub(crate) struct Done;
 impl Hand for Done {
     type Args = DoneArgs;
     const NAME: &'static str = "done";
-    const DESCRIPTION: &'static str = "Ends this activation after everything you wanted to do. Other calls of the same step are still carried \
-         out. You wake again by yourself when something new arrives, so do not stay awake to wait.";
+    const DESCRIPTION: &'static str = "End this activation; you wake up when something new arrives. Calls in the same response are still carried out.";
 
     async fn act(args: DoneArgs, _hands: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});

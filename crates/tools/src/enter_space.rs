@@ -19,7 +19,7 @@ const DESCRIPTION_SHOWN_BYTES: usize = 512;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnterSpaceArgs {
-    /// Id or handle of one of your spaces.
+    /// Handle or id.
     space: String,
 }
 
@@ -29,16 +29,14 @@ pub(crate) struct EnterSpace;
 impl Hand for EnterSpace {
     type Args = EnterSpaceArgs;
     const NAME: &'static str = "enter_space";
-    const DESCRIPTION: &'static str = "Makes one of your spaces the active one: send_message and read_messages use it until you enter \
-         another, in later wakings too. Returns the members and the newest messages (`total` is how many \
-         there are in all). Not needed to send to a space that you name.";
+    const DESCRIPTION: &'static str = "Make a space the active one, now and in later activations. Returns its members and latest messages. Not needed to send to a space that you name.";
 
     async fn act(args: EnterSpaceArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = place::named(&hands, &args.space).await?;
         let space = &facts.space;
         let mut reply = json!({
             "success": true,
-            "space": {"id": space.id, "name": space.name, "display_name": space.display_name},
+            "space": {"name": space.name, "display_name": space.display_name},
         });
         if !space.description.is_empty() {
             let description = head_and_tail(&space.description, DESCRIPTION_SHOWN_BYTES);
@@ -65,7 +63,6 @@ impl Hand for EnterSpace {
 fn member(member: &Member, hands: &ToolContext<'_>) -> Value {
     let entity = &member.entity;
     let mut line = json!({
-        "id": entity.id,
         "name": entity.name,
         "display_name": entity.display_name,
         "kind": entity.kind,

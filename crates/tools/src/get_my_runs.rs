@@ -23,7 +23,7 @@ const FRAME_BYTES: usize = 256;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GetMyRunsArgs {
-    /// How many runs at most; left out, 10.
+    /// Default 10, at most 50.
     #[schemars(range(min = 1, max = limits::RUNS_SHOWN_MAX))]
     limit: Option<u32>,
 }
@@ -34,8 +34,8 @@ pub(crate) struct GetMyRuns;
 impl Hand for GetMyRuns {
     type Args = GetMyRunsArgs;
     const NAME: &'static str = "get_my_runs";
-    const DESCRIPTION: &'static str = "Lists your latest finished wakings, newest first: when and why you woke, how it ended, steps, \
-         tokens, and your own summary. The present one is not among them. Changes nothing.";
+    const DESCRIPTION: &'static str =
+        "List your latest finished activations, newest first: when, why, how they ended, your summaries.";
 
     async fn act(args: GetMyRunsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);

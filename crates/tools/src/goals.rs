@@ -25,18 +25,18 @@ const NO_PARENT: &str = "none";
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct GoalArg {
-    /// The id of a goal of yours that is to be changed; without it a new one is made.
+    /// The goal to change.
     id: Option<String>,
-    /// A label of your choice, by which other goals of this call can name this one as `parent_id`.
+    /// A label, for `parent_id` of other goals in this call.
     r#ref: Option<String>,
-    /// What you want to reach, at most 1 KiB; a new goal needs it.
+    /// Required for a new goal.
     description: Option<String>,
-    /// How it stands; a new goal is active.
+    /// Default: active.
     status: Option<Stands>,
-    /// From 1 to 10, higher is more important; 5 where none was ever given.
+    /// 1 to 10 (most important); default 5.
     #[schemars(range(min = 1, max = limits::GOAL_PRIORITY_MAX))]
     priority: Option<i32>,
-    /// The goal that this one serves: the id of a goal of yours, or a `ref` of this call; `none` makes it a goal of its own.
+    /// Id or `ref` of the parent goal, or `none`.
     parent_id: Option<String>,
 }
 
@@ -75,10 +75,8 @@ pub(crate) struct SetGoals;
 impl Hand for SetGoals {
     type Args = SetGoalsArgs;
     const NAME: &'static str = "set_goals";
-    const DESCRIPTION: &'static str = "Makes and changes goals: what you pursue over many wakings. You see them as a tree with their ids in \
-         every activation. With an `id` a goal is changed, and what you leave out stays as it is; without one it is \
-         made. To make a goal together with its sub-goals, give it a `ref` and name that as their `parent_id`. \
-         Set `status` when a goal is over: it leaves your view and is kept. Returns the ids of the goals.";
+    const DESCRIPTION: &'static str =
+        "Create or change goals; you see them in every activation. With `id`, only the given fields change.";
 
     async fn act(args: SetGoalsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = kept(&hands);
@@ -195,9 +193,8 @@ pub(crate) struct DeleteGoals;
 impl Hand for DeleteGoals {
     type Args = DeleteGoalsArgs;
     const NAME: &'static str = "delete_goals";
-    const DESCRIPTION: &'static str = "Deletes goals by their ids, each with all its sub-goals. For what was never meant or is of no interest \
-         any more; of a goal that you reached or gave up set the `status` with set_goals. Returns the ids that \
-         were deleted, those of sub-goals among them, and those that were not found.";
+    const DESCRIPTION: &'static str =
+        "Delete goals and their sub-goals. If one was reached or given up, set its `status` instead.";
 
     async fn act(args: DeleteGoalsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let before = kept(&hands);

@@ -19,10 +19,10 @@ use crate::typed::{Hand, done, put_listed};
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct Note {
-    /// What it is about, such as `about:husam`; at most 120 bytes. An existing key is overwritten.
+    /// What the note is about.
     #[schemars(length(min = 1))]
     key: String,
-    /// The note, at most 8 KiB.
+    /// The note.
     value: String,
 }
 
@@ -41,9 +41,8 @@ pub(crate) struct SetMemories;
 impl Hand for SetMemories {
     type Args = SetMemoriesArgs;
     const NAME: &'static str = "set_memories";
-    const DESCRIPTION: &'static str = "Writes notes that you keep for good and see in every activation, each under a key; an existing key is \
-         overwritten. For lasting facts about people and your work, not for what was just said: that you \
-         remember anyway. Returns the keys that were set and how many notes you keep now.";
+    const DESCRIPTION: &'static str =
+        "Save notes by key; you see them in every activation. An existing key is overwritten.";
 
     async fn act(args: SetMemoriesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let mut keys = kept(&hands);
@@ -88,8 +87,7 @@ pub(crate) struct DeleteMemories;
 impl Hand for DeleteMemories {
     type Args = DeleteMemoriesArgs;
     const NAME: &'static str = "delete_memories";
-    const DESCRIPTION: &'static str = "Forgets notes by their keys, for good. Returns the keys that were deleted and those that were not \
-         found. To change a note use set_memories.";
+    const DESCRIPTION: &'static str = "Delete notes by key.";
 
     async fn act(args: DeleteMemoriesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let mut keys = kept(&hands);

@@ -17,7 +17,7 @@ const COUNT_DEFAULT: u32 = 5;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeekInboxArgs {
-    /// How many events at most, the oldest first; left out, 5.
+    /// Default 5, at most 10.
     #[schemars(range(min = 1, max = limits::PEEK_MAX))]
     count: Option<u32>,
 }
@@ -28,8 +28,8 @@ pub(crate) struct PeekInbox;
 impl Hand for PeekInbox {
     type Args = PeekInboxArgs;
     const NAME: &'static str = "peek_inbox";
-    const DESCRIPTION: &'static str = "Shows the oldest events that wait for you now, in full and right behind this step. You have then \
-         taken them: deal with them in this activation, they do not come again. If nothing is shown, nothing waits.";
+    const DESCRIPTION: &'static str =
+        "Take the oldest waiting events into this activation. They are shown next and do not come again.";
 
     async fn act(args: PeekInboxArgs, _hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);

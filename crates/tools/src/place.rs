@@ -33,8 +33,8 @@ pub(crate) async fn named<'a>(hands: &ToolContext<'a>, name: &str) -> Result<Cow
     let wanted = match called {
         0 => format!("wanted one of your spaces, got `{}`", cut(name)),
         // There may be others of that name among those that are not listed.
-        1 => format!("wanted an id or a handle, got the display name `{}`", cut(name)),
-        _ => format!("several of your spaces are called `{}`: give an id or a handle", cut(name)),
+        1 => format!("wanted a handle, got the display name `{}`", cut(name)),
+        _ => format!("several of your spaces are called `{}`: give a handle", cut(name)),
     };
     Err(ToolError::new(format!("{wanted}; {}", spaces(facts))))
 }
@@ -86,7 +86,7 @@ pub(crate) async fn members(
             let place = quoted(&space.space.display_name);
             let list = listed(space.members.iter().map(shown));
             return Err(ToolError::new(format!(
-                "wanted the id or handle of a member of {place}, got `{}`; its members: {list}",
+                "wanted the handle of a member of {place}, got `{}`; its members: {list}",
                 cut(name)
             )));
         };
@@ -119,7 +119,7 @@ fn spaces(facts: &Facts) -> String {
     }
     let each = facts.spaces.iter().map(|facts| {
         let space = &facts.space;
-        format!("`{}` ({}, id {})", space.name, quoted(&space.display_name), space.id)
+        format!("`{}` ({})", space.name, quoted(&space.display_name))
     });
     let more = match facts.more_spaces {
         0 => String::new(),
@@ -130,13 +130,7 @@ fn spaces(facts: &Facts) -> String {
 
 fn shown(member: &Member) -> String {
     let entity = &member.entity;
-    format!(
-        "`{}` ({}, {}, id {})",
-        entity.name,
-        quoted(&entity.display_name),
-        entity.kind.as_str(),
-        entity.id
-    )
+    format!("`{}` ({}, {})", entity.name, quoted(&entity.display_name), entity.kind.as_str())
 }
 
 /// As many of the items as fit, and how many are left out.

@@ -17,12 +17,12 @@ const FRAME_BYTES: usize = 512;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadMessagesArgs {
-    /// Id or handle of one of your spaces; left out, the active space, or your only one.
+    /// Handle or id; default: the active space.
     space: Option<String>,
-    /// Only messages with a smaller seq: give the `next_before` of an earlier reply to read on.
+    /// For older messages: `next_before` of the previous result.
     #[schemars(range(min = 1))]
     before: Option<u64>,
-    /// How many messages at most; left out, 50.
+    /// Default 50, at most 200.
     #[schemars(range(min = 1, max = limits::READ_MESSAGES_MAX))]
     limit: Option<u32>,
 }
@@ -33,9 +33,7 @@ pub(crate) struct ReadMessages;
 impl Hand for ReadMessages {
     type Args = ReadMessagesArgs;
     const NAME: &'static str = "read_messages";
-    const DESCRIPTION: &'static str = "Reads the newest messages of one of your spaces, oldest first. Long ones are shortened (`bytes` is \
-         their true size) and only as many come back as fit; `total` is how many there are in all, and \
-         `next_before` leads to older ones (null: there are none). Changes nothing.";
+    const DESCRIPTION: &'static str = "Read the newest messages of a space, oldest first.";
 
     async fn act(args: ReadMessagesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
         let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
@@ -45,7 +43,7 @@ impl Hand for ReadMessages {
         let before = args.before.map(|seq| seq.min(i64::MAX.unsigned_abs()));
         let page = told::page(&hands, &facts, before, limit, room).await?;
         let reply = json!({
-            "space": {"id": facts.space.id, "name": facts.space.name},
+            "space": facts.space.name,
             "messages": page.messages,
             "total": page.total,
             "next_before": page.next_before,

@@ -19,12 +19,12 @@ use crate::typed::{Hand, done};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendMessageArgs {
-    /// Id or handle of one of your spaces; left out, the active space, or your only one. Write it before `text`.
+    /// Handle or id; default: the active space. Write it before `text`.
     space: Option<String>,
-    /// What you say, at most 64 KiB.
+    /// The message.
     #[schemars(length(min = 1))]
     text: String,
-    /// Ids or handles of members whom it is meant for besides those you name as @handle in the text.
+    /// Handles of members to notify, if not named as @handle in the text.
     #[schemars(length(max = limits::MENTIONS_MAX))]
     mentions: Option<Vec<String>>,
 }
@@ -35,9 +35,8 @@ pub(crate) struct SendMessage;
 impl Hand for SendMessage {
     type Args = SendMessageArgs;
     const NAME: &'static str = "send_message";
-    const DESCRIPTION: &'static str = "Says something in one of your spaces; every member reads it. This is the only way to be heard: text \
-         outside of calls is yours alone. The space that you name need not be entered, and the active space \
-         stays what it is. Returns the message's id once it is delivered; do not send the same again.";
+    const DESCRIPTION: &'static str =
+        "Post a message to a space you are a member of. All members can read it.";
 
     async fn precheck(arguments: &Value, hands: &ToolContext<'_>) -> Result<(), ToolError> {
         let at =
@@ -91,13 +90,7 @@ impl Hand for SendMessage {
             root: hands.root.clone(),
             hop: hands.hop,
         };
-        let reply = json!({
-            "success": true,
-            "message_id": say.id,
-            "space": space.id,
-            "space_name": space.name,
-            "status": "delivered",
-        });
+        let reply = json!({"status": "delivered", "space": space.name});
         Ok(done(&reply, Inward { says: vec![say], ..Inward::default() }))
     }
 }

@@ -6,7 +6,6 @@
 use agent::call::head_and_tail;
 use agent::entity::EntityKind;
 use agent::event::Said;
-use agent::id::{EntityId, MessageId};
 use agent::life::SpaceFacts;
 use agent::limits;
 use agent::port::{StoreError, ToolContext, ToolError};
@@ -80,7 +79,6 @@ pub(crate) fn unreadable(error: StoreError) -> ToolError {
 /// One message, as the model reads it.
 #[derive(Serialize)]
 struct Line<'a> {
-    id: MessageId,
     /// Its place in the space; what this very step says has none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
@@ -88,7 +86,6 @@ struct Line<'a> {
     sender: Option<&'a str>,
     /// Two may have the same name, and nobody has another's handle.
     handle: Option<&'a str>,
-    sender_id: EntityId,
     kind: EntityKind,
     #[serde(skip_serializing_if = "is_false")]
     you: bool,
@@ -113,12 +110,10 @@ fn is_false(flag: &bool) -> bool {
 
 fn told(said: &Said, own: bool) -> Line<'_> {
     Line {
-        id: said.id,
         seq: Some(said.seq),
         at: said.at,
         sender: Some(&said.sender_name),
         handle: Some(&said.sender_handle),
-        sender_id: said.sender,
         kind: said.sender_kind,
         you: own,
         pending: false,
@@ -129,12 +124,10 @@ fn told(said: &Said, own: bool) -> Line<'_> {
 fn pending<'a>(say: &NewMessage, space: &'a SpaceFacts) -> Line<'a> {
     let own = space.members.iter().find(|member| member.entity.id == say.sender);
     Line {
-        id: say.id,
         seq: None,
         at: say.at,
         sender: own.map(|member| member.entity.display_name.as_str()),
         handle: own.map(|member| member.entity.name.as_str()),
-        sender_id: say.sender,
         kind: EntityKind::Agent,
         you: true,
         pending: true,

@@ -47,11 +47,11 @@ struct Typed<H> {
 
 /// The tool of a hand.
 pub(crate) fn typed<H: Hand>() -> Arc<dyn Tool> {
-    let schema = Arc::new(schema_of::<H::Args>());
+    let schema = schema_of::<H::Args>();
     let spec = ToolSpec {
         name: H::NAME.to_owned(),
         description: H::DESCRIPTION.to_owned(),
-        schema: Arc::clone(&schema),
+        schema: Arc::new(shown(&schema)),
         effect: Effect::Inward,
         visible: false,
         timeout: Duration::from_millis(limits::TOOL_TIMEOUT_MS),
@@ -133,6 +133,30 @@ fn schema_of<A: JsonSchema>() -> Value {
     }
     plain(&mut schema);
     schema
+}
+
+/// The schema as a model is shown it: what is optional need not be `null` as well, and of a bound it is told
+/// when it is passed. Each of these words would be paid for with every request.
+fn shown(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            let kept = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+                ("additionalProperties", Value::Bool(_)) => None,
+                ("minLength" | "minItems" | "maxItems" | "minimum" | "maximum", Value::Number(_)) => None,
+                ("type", Value::Array(types)) if types.len() == 2 && types[1] == "null" => {
+                    Some((key.clone(), types[0].clone()))
+                }
+                ("enum", Value::Array(values)) => {
+                    let values = values.iter().filter(|value| !value.is_null()).cloned().collect();
+                    Some((key.clone(), Value::Array(values)))
+                }
+                _ => Some((key.clone(), shown(value))),
+            };
+            Value::Object(map.iter().filter_map(kept).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(shown).collect()),
+        _ => schema.clone(),
+    }
 }
 
 fn plain(schema: &mut Value) {

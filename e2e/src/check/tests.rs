@@ -30,7 +30,7 @@ fn said(number: u64) -> LedgerItem {
 }
 
 fn words(id: &str, seq: u64, text: String, call: Option<&str>) -> Wording {
-    let sender = if call.is_some() { "a" } else { "you" };
+    let sender = if call.is_some() { "a" } else { "owner" };
     Wording { id: id.into(), seq, sender: sender.into(), text, call: call.map(str::to_owned) }
 }
 
@@ -85,8 +85,7 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
 
 fn story() -> Story {
     let text = |number| format!("note {}", inbox::token(number));
-    let line =
-        |number| format!("1. [space \"Home\" | id: s] You (@you, human), just now: \"{}\"", text(number));
+    let line = |number| format!("1. [space s] Mira (@owner, human), just now: \"{}\"", text(number));
     let service = item(4, Door::Agent("ada".into()), json!({}), "api:1:key-4", None);
     let ledger = Ledger { items: vec![said(1), said(2), said(3), service] };
     let messages = vec![
@@ -249,7 +248,7 @@ fn effects_that_are_not_what_the_log_says_are_seen() {
 #[test]
 fn what_was_lived_wrongly_is_seen() {
     let again = |story: &mut Story| {
-        let line = "3. [space \"Home\" | id: s] You (@you, human), just now: \"note t-000001-t\"";
+        let line = "3. [space s] Mira (@owner, human), just now: \"note t-000001-t\"";
         let text = format!("{}\n{line}", ada(story).log[3].text);
         ada(story).log[3].text = text;
     };

@@ -46,7 +46,7 @@ impl Who {
         setup: Setup,
         awake_before: u64,
     ) -> Self {
-        let system = workspace::system(&entity, &config.instructions, &config.description);
+        let system = workspace::system(&entity, &config.instructions, &config.description, &setup.tools);
         // Plain lengths: this stands on the path of every activation.
         let plain = |text: &str| text.len() + 2;
         let size =

@@ -34,10 +34,8 @@ mod tests {
         let prepared = check(&json!({}), |_| {}, &now);
         assert_eq!(
             prepared.layers,
-            [
-                "[INBOX PREVIEW — 1 new event(s) waiting]\n- service \"jira\": {\"n\":7}\n(These will be fully \
-              processed in your next cycle. If any are urgent or change your current task, adapt accordingly.)"
-            ]
+            ["[INBOX PREVIEW — 1 new event(s) waiting]\n- service \"jira\": {\"n\":7}\n(You will get these \
+              in full in your next activation. If one changes your current task, adapt now.)"]
         );
         let again = check(&json!({}), |s| s.previewed = prepared.previewed, &now);
         assert!(again.layers.is_empty(), "nothing new");

@@ -4,6 +4,7 @@
 mod folder;
 mod vet;
 
+use crate::world::OWNER;
 use agent::config::{AgentConfig, BadConfig, KEYS, nearest};
 use agent::entity::handle;
 use agent::limits;
@@ -30,7 +31,6 @@ const FILE_MAX_BYTES: u64 = limits::INSTRUCTIONS_MAX_BYTES as u64 + 64 * 1024;
 /// The line before and behind the keys.
 const FENCE: &str = "---";
 /// The human of the first world, whose handle no agent can have.
-const YOU: &str = "you";
 
 /// An agent as its file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,8 +180,8 @@ impl Judging<'_> {
             }
         };
         match handle(text) {
-            Ok(name) if name == YOU => {
-                self.problem("name", format!("`{YOU}` is the person here; give the agent another `name`"));
+            Ok(name) if name == OWNER => {
+                self.problem("name", format!("`{OWNER}` is the person here; give the agent another `name`"));
                 None
             }
             Ok(name) => Some(name),

@@ -6,7 +6,7 @@ use server::api::{Agent, ReadyJson};
 use crate::client::{Client, typed};
 use crate::commands::top::tokens_of;
 use crate::errors::{Exit, Result};
-use crate::lived::why_it_rests;
+use crate::exchange::why_it_is_idle;
 use crate::output::{Screen, short_count};
 
 /// Agents listed at most.
@@ -36,7 +36,7 @@ pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
         screen.table(&["NAME", "STATE", "WAITING", "CYCLES", "TOKENS", "MODEL", "LAST"], &table);
     }
     for agent in &agents {
-        if let Some(why) = why_it_rests(agent) {
+        if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
             screen.note(&screen.clean_line(&format!("`{}` rests{until}: {why}", agent.name)));
         }

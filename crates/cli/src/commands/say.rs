@@ -8,11 +8,11 @@ use agent::limits;
 use agent::run::Ending;
 use serde_json::json;
 
-use crate::api::Lived;
+use crate::api::Exchange;
 use crate::args::SayArgs;
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
-use crate::lived::{self, AgentWatch};
+use crate::exchange::{self, AgentWatch};
 use crate::output::{Screen, Style};
 use crate::progress::Progress;
 use crate::target;
@@ -23,9 +23,9 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     let client = Arc::new(client);
     let place =
         target::place(&client, args.space.as_deref(), args.agent.as_deref(), args.sender.as_deref()).await?;
-    let id = lived::fresh_id()?;
+    let id = exchange::fresh_id()?;
     if !args.wait {
-        let message = lived::post(&client, &place, id, &text).await?;
+        let message = exchange::post(&client, &place, id, &text).await?;
         if screen.json {
             screen.json_line(&json!({"message_id": id, "space": place.space.name, "seq": message["seq"]}));
         } else {
@@ -44,31 +44,31 @@ pub(crate) async fn run(client: Client, screen: Screen, args: SayArgs) -> Result
     }
     let agent = place.agent(args.agent.as_deref())?;
     let mut watch = AgentWatch::begin(Arc::clone(&client), agent.id.agent(), &agent.name).await?;
-    lived::post(&client, &place, id, &text).await?;
+    exchange::post(&client, &place, id, &text).await?;
     let waiting = Progress::start(&screen, format!("waiting for {}", agent.display_name));
-    let lived = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await;
+    let exchange = watch.wait(id, place.space.id, Duration::from_secs(args.timeout)).await;
     drop(waiting);
-    let lived = lived?;
-    print(&screen, &agent.display_name, &lived);
-    Ok(if lived.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
+    let exchange = exchange?;
+    print(&screen, &agent.display_name, &exchange);
+    Ok(if exchange.replies.is_empty() { Exit::NoReply } else { Exit::Answered })
 }
 
 /// Prints what came of a message; used by `chat` too.
-pub(crate) fn print(screen: &Screen, agent: &str, lived: &Lived) {
+pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     if screen.json {
         // A value of plain fields always is JSON.
-        screen.json_line(&serde_json::to_value(lived).unwrap_or_default());
+        screen.json_line(&serde_json::to_value(exchange).unwrap_or_default());
         return;
     }
     let name = screen.clean_line(agent);
-    for reply in &lived.replies {
+    for reply in &exchange.replies {
         let said = format!("{}: {}", screen.paint(Style::Cyan, &name), screen.clean(&reply.text));
         said.split('\n').for_each(|line| screen.wrapped(line, 2));
     }
-    if let Some(note) = note(&name, lived) {
+    if let Some(note) = note(&name, exchange) {
         screen.note(&screen.clean_line(&note));
     }
-    if lived.model.as_deref().is_some_and(is_rehearsal) && !lived.replies.is_empty() {
+    if exchange.model.as_deref().is_some_and(is_rehearsal) && !exchange.replies.is_empty() {
         screen.note("(a rehearsal: scripted words, no model)");
     }
 }
@@ -78,10 +78,12 @@ pub(crate) fn is_rehearsal(model: &str) -> bool {
     model.split('/').any(|part| part == "rehearsal")
 }
 
-fn note(name: &str, lived: &Lived) -> Option<String> {
-    let because = lived.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    match lived.ending {
-        Ending::Completed if lived.replies.is_empty() => Some(format!("({name} read it and said nothing)")),
+fn note(name: &str, exchange: &Exchange) -> Option<String> {
+    let because = exchange.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    match exchange.ending {
+        Ending::Completed if exchange.replies.is_empty() => {
+            Some(format!("({name} read it and said nothing)"))
+        }
         Ending::Completed => None,
         Ending::Skipped => Some(format!("({name} let it pass{because})")),
         Ending::Exhausted => Some(format!("({name} was cut off{because})")),
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_json_of_an_answer_has_the_names_that_scripts_rely_on() {
-        let lived = Lived {
+        let exchange = Exchange {
             message_id: MessageId(Uuid::from_u128(1)),
             cycle_id: Some(CycleId(Uuid::from_u128(2))),
             ending: Ending::Completed,
@@ -141,10 +143,10 @@ mod tests {
             model: Some("rehearsal/one".into()),
         };
         assert_eq!(
-            serde_json::to_string(&lived).unwrap(),
+            serde_json::to_string(&exchange).unwrap(),
             r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"completed","replies":[],"reply":null}"#
         );
-        assert_eq!(note("ada", &lived).unwrap(), "(ada read it and said nothing)");
+        assert_eq!(note("ada", &exchange).unwrap(), "(ada read it and said nothing)");
         assert!(is_rehearsal("rehearsal") && is_rehearsal("rehearsal/one") && !is_rehearsal("openai/x"));
     }
 }

@@ -23,13 +23,13 @@ use runtime::Ports;
 
 use crate::agent_file::{AgentFile, Problem};
 use crate::errors::{Exit, Failure, Result};
+use crate::world::OWNER;
 use record::{Known, Record};
 
 pub(crate) use report::Report;
 pub(crate) use watch::Watch;
 
 /// The human who is in each space that a file opens.
-const YOU: &str = "you";
 
 /// What changes agents.
 #[derive(Clone)]
@@ -197,7 +197,7 @@ impl Reconciler {
     }
 
     async fn open(&self, name: &str, id: AgentId) -> Result<()> {
-        let you = self.ports.reader.entity(YOU.to_owned()).await.map_err(failed)?;
+        let you = self.ports.reader.entity(OWNER.to_owned()).await.map_err(failed)?;
         let you = you.filter(|you| you.kind == EntityKind::Human).map(|you| you.id);
         let members = you.into_iter().chain([id.entity()]).collect();
         let new = NewSpace::new(SpaceId(self.ports.ids.uuid()), name, members, self.ports.clock.now());

@@ -89,7 +89,12 @@ impl Reader {
         let _ = writeln!(script, "trap '{keep}' EXIT\n{}", self.as_played(commands));
         let mut bash = Command::new("bash");
         for (name, _) in std::env::vars() {
-            if name.starts_with("VIV_") || name.ends_with("_API_KEY") || name.starts_with("LC_") {
+            if name.starts_with("VIV_")
+                || name.starts_with("USER")
+                || name == "LOGNAME"
+                || name.ends_with("_API_KEY")
+                || name.starts_with("LC_")
+            {
                 bash.env_remove(name);
             }
         }

@@ -58,11 +58,14 @@ fn a_piped_watch_tells_the_past_and_what_happens_then() {
     assert_eq!(server.run(&["say", "--wait", "remember that I like tea"]).code, 0);
     let mut watch = Going::start(&server, &["watch"]);
     let past: Vec<String> = watch.until("completed").iter().map(|line| timeless(line)).collect();
-    assert_eq!(past[0], "you → home: remember that I like tea");
-    assert!(past[1].starts_with("ada → home: ") && past[2].starts_with("ada completed: 2 steps, "), "{past:#?}");
+    assert_eq!(past[0], "owner → home: remember that I like tea");
+    assert!(
+        past[1].starts_with("ada → home: ") && past[2].starts_with("ada completed: 2 steps, "),
+        "{past:#?}"
+    );
     assert_eq!(server.run(&["say", "and coffee"]).code, 0);
     let now: Vec<String> = watch.until("completed").iter().map(|line| timeless(line)).collect();
-    assert_eq!(now[..2], ["you → home: and coffee", "ada thinking"]);
+    assert_eq!(now[..2], ["owner → home: and coffee", "ada thinking"]);
     assert!(now.iter().all(|line| !line.contains('\x1b')), "{now:?}");
     assert_eq!(watch.end(), 0);
 }
@@ -96,9 +99,9 @@ fn agents_that_only_listen_are_one_short_row_each() {
         [(&["watch", "home", "--history", "100"][..], "second"), (&["watch", "--history", "100"], "third")];
     for (subject, text) in subjects {
         let mut watch = Going::start(&server, subject);
-        watch.until("you → home: first");
+        watch.until("owner → home: first");
         assert_eq!(server.run(&["say", "--space", "home", text]).code, 0);
-        watch.until(&format!("you → home: {text}"));
+        watch.until(&format!("owner → home: {text}"));
         // Both answer a person; then each hears the other.
         let told = watch.until("skipped");
         let last = timeless(told.last().unwrap());
@@ -140,7 +143,7 @@ fn a_watch_goes_on_across_a_restart_and_tells_what_it_missed() {
     let server = Server::start();
     let mut watch = Pty::run(&server, &["watch"], 80);
     assert_eq!(server.run(&["say", "--wait", "hello"]).code, 0);
-    watch.until("you → home: hello");
+    watch.until("owner → home: hello");
     watch.until("completed");
     let dir = server.kill();
     watch.until("(no server; looking for it, Ctrl-C ends)");
@@ -148,7 +151,7 @@ fn a_watch_goes_on_across_a_restart_and_tells_what_it_missed() {
     // It may be said before or after the line is found again.
     assert_eq!(server.run(&["say", "still there?"]).code, 0);
     watch.until("(the server is back)");
-    watch.until("you → home: still there?");
+    watch.until("owner → home: still there?");
     watch.until("completed");
     kill_process(Pid::from_child(&watch.child), Signal::INT).unwrap();
     assert_eq!(watch.leaves(), 0);
@@ -162,7 +165,7 @@ fn a_tail_is_one_line_for_each_thing() {
     let lines: Vec<String> = ran.out.lines().map(timeless).collect();
     assert_eq!(
         (ran.code, lines.len(), lines[0].as_str()),
-        (0, 3, "you → home: two lines"),
+        (0, 3, "owner → home: two lines"),
         "{}",
         ran.shown()
     );

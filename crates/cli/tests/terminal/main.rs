@@ -9,6 +9,7 @@ mod live;
 mod manage;
 mod mishaps;
 mod models;
+mod price;
 mod project;
 mod pty;
 mod scenarios;

@@ -22,7 +22,7 @@ fn an_agent_a_person_and_a_space_are_made_used_and_ended() {
         &["entities", "--kind", "human"],
         &["entities", "key", "bob"],
         &["entities", "key", "husam"],
-        &["spaces", "open", "garden", "--members", "you,bob", "--description", "plants"],
+        &["spaces", "open", "garden", "--members", "owner,bob", "--description", "plants"],
         &["spaces", "open", "garden"],
         &["spaces", "add", "garden", "husam", "--role", "gardener"],
         &["spaces", "set", "garden", "wake_on=mention", "description=plants and tools"],

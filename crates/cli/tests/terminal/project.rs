@@ -180,7 +180,7 @@ fn a_start_makes_changes_and_keeps_agents_as_their_files_say() {
         assert_eq!(up.files["created"][0]["spaces"], json!(["ada"]));
         assert_eq!(up.files["created"][1]["spaces"], json!(["garden"]));
         let members = run(dir.path(), &["spaces", "members", "garden"]).out;
-        assert!(members.contains("you") && members.contains("bob"), "{members}");
+        assert!(members.contains("owner") && members.contains("bob"), "{members}");
         assert_eq!(run(dir.path(), &["agents", "set", "bob", "debounce=700"]).code, 0);
     }
     write(dir.path(), "agents/ada.md", &ADA.replace("Be kind.", "Be brief.").replace("first", "second"));

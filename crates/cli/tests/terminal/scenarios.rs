@@ -226,7 +226,7 @@ fn what_an_agent_lived_becomes_a_scenario_that_passes() {
     assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.shown());
     assert!(ran.out.contains("wrote 3 cycles of `ada`"), "{}", ran.shown());
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("you says in home: remember that the code is blue"), "{text}");
+    assert!(text.contains("owner says in home: remember that the code is blue"), "{text}");
     let played = server.run(&["scenario", "run", &file]);
     assert!(played.code == 0 && played.out.contains("1 scenario: 1 passed"), "{}\n{text}", played.shown());
     let again = server.run(&["scenario", "record", "ada", "-o", &file]);

@@ -13,7 +13,7 @@ use crate::stub::Stub;
 use crate::world::{run_with, steady, viv};
 
 const AGENT: &str = "019a0000-0000-7000-8000-0000000000a1";
-const YOU: &str = "019a0000-0000-7000-8000-0000000000b1";
+const OWNER: &str = "019a0000-0000-7000-8000-0000000000b1";
 const SPACE: &str = "019a0000-0000-7000-8000-0000000000c1";
 const RUN: &str = "019a0000-0000-7000-8000-0000000000d1";
 
@@ -40,17 +40,17 @@ fn house() -> Stub {
         (&run_path, detail()),
         ("/v1/spaces", page(json!([space()]))),
         ("/v1/spaces/home", space()),
-        (&messages, page(json!([message(1, YOU, "You", "What grows here? Look it up."), said()]))),
+        (&messages, page(json!([message(1, OWNER, "You", "What grows here? Look it up."), said()]))),
         (
             &members,
             page(
-                json!([{"entity": entity(YOU, "human", "you", "You"), "role": "owner", "since": "2026-01-01T00:00:00Z"},
+                json!([{"entity": entity(OWNER, "human", "owner", "Mira"), "role": "owner", "since": "2026-01-01T00:00:00Z"},
             {"entity": entity(AGENT, "agent", "ada", "Ada"), "role": "member", "since": "2026-01-01T00:00:00Z"}]),
             ),
         ),
         (
             "/v1/entities",
-            page(json!([entity(AGENT, "agent", "ada", "Ada"), entity(YOU, "human", "you", "You")])),
+            page(json!([entity(AGENT, "agent", "ada", "Ada"), entity(OWNER, "human", "owner", "Mira")])),
         ),
     ])
 }
@@ -76,7 +76,7 @@ fn space() -> Value {
 
 fn message(seq: u64, sender: &str, name: &str, text: &str) -> Value {
     json!({"id": format!("019a0000-0000-7000-8000-0000000000e{seq}"), "space": SPACE, "seq": seq, "rev": seq,
-        "sender": sender, "sender_name": name, "sender_kind": if sender == YOU { "human" } else { "agent" },
+        "sender": sender, "sender_name": name, "sender_kind": if sender == OWNER { "human" } else { "agent" },
         "kind": "text", "text": text, "mentions": [], "urgent": false, "at": format!("2026-01-01T12:00:0{seq}Z"),
         "cycle": null, "call": null, "data": null, "root": "m", "hop": 0})
 }

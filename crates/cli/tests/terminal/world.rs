@@ -11,7 +11,12 @@ use tempfile::TempDir;
 pub(crate) fn viv(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_viv"));
     for (name, _) in std::env::vars() {
-        if name.starts_with("VIV_") || name.ends_with("_API_KEY") || name.starts_with("LC_") {
+        if name.starts_with("VIV_")
+            || name.starts_with("USER")
+            || name == "LOGNAME"
+            || name.ends_with("_API_KEY")
+            || name.starts_with("LC_")
+        {
             command.env_remove(name);
         }
     }
@@ -80,8 +85,13 @@ impl Server {
     }
 
     pub(crate) fn start_as(dir: TempDir, model: &[&str]) -> Self {
+        Self::start_with(dir, model, &[])
+    }
+
+    /// With something in its environment.
+    pub(crate) fn start_with(dir: TempDir, model: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = viv(dir.path(), &["up", "--json", "--listen", "127.0.0.1:0"]);
-        command.args(model);
+        command.args(model).envs(settings.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

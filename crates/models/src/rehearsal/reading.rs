@@ -38,7 +38,7 @@ pub(super) struct ReadMessage {
     pub(super) text: String,
 }
 
-/// The lines of an inbox entry: `1. [space "Family" | id: …] Husam (@husam, human), 2.1 s ago: "…"`.
+/// The lines of an inbox entry: `1. [space family] Husam (@husam, human), 2.1 s ago: "…"`.
 pub(super) fn lines(entry: &str) -> Vec<Line> {
     let numbered = |line: &str| {
         let line = line.trim_start();
@@ -64,8 +64,7 @@ fn told(line: &str) -> Option<(String, String)> {
 
 fn said(line: &str) -> Option<ReadMessage> {
     let rest = line.strip_prefix("[space ")?;
-    let (_, rest) = literal(rest)?;
-    let (id, rest) = rest.strip_prefix(" | id: ")?.split_once("] ")?;
+    let (space, rest) = rest.split_once("] ")?;
     let (sender, rest) = match literal(rest) {
         Some((name, rest)) => (name, rest.strip_prefix(' ')?),
         None => rest.split_once(" (").map(|(name, _)| (name.to_owned(), &rest[name.len() + 1..]))?,
@@ -75,7 +74,7 @@ fn said(line: &str) -> Option<ReadMessage> {
     let (when, words) = rest.split_once(": ")?;
     let text = literal(words).map_or_else(|| words.trim_matches('"').to_owned(), |(text, _)| text);
     Some(ReadMessage {
-        space: id.to_owned(),
+        space: space.to_owned(),
         sender,
         by_agent: kind.ends_with(", agent"),
         mentions_me: when.contains("mentions you"),
@@ -93,20 +92,23 @@ fn literal(text: &str) -> Option<(String, &str)> {
     Some((value, &text[values.byte_offset()..]))
 }
 
-/// The id of the space where the reader of a workspace stands, else of the first one that is open to it.
+/// The handle of the space where the reader of a workspace stands, else of the first one that is open to it.
 pub(super) fn place(workspace: &str) -> Option<String> {
     let lines = workspace.lines().skip_while(|line| !line.starts_with("Your spaces")).skip(1);
     let mut first = None;
     for line in lines.take_while(|line| !line.is_empty()) {
-        let Some((_, rest)) = line.strip_prefix("- ").and_then(literal) else { continue };
-        let Some((_, rest)) = rest.split_once(" | id: ") else { continue };
-        let id: String = rest.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-').collect();
-        let marks = &rest[id.len()..];
+        let Some(line) = line.strip_prefix("- ") else { continue };
+        let end = line.find([' ', ',', ';']).unwrap_or(line.len());
+        let handle = line[..end].to_owned();
+        let marks = match line[end..].strip_prefix(" (").and_then(literal) {
+            Some((_, rest)) => rest.strip_prefix(')').unwrap_or(rest),
+            None => &line[end..],
+        };
         if marks.starts_with(", active") {
-            return Some(id);
+            return Some(handle);
         }
         if !marks.starts_with(", closed") {
-            first.get_or_insert(id);
+            first.get_or_insert(handle);
         }
     }
     first

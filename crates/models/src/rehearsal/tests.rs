@@ -12,7 +12,7 @@ use agent::prompt::ToolChoice;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-const SPACE: &str = "0192d3e4-0000-7000-8000-000000000001";
+const SPACE: &str = "home";
 
 fn cycle(n: u128) -> CycleId {
     CycleId(Uuid::from_u128(n))
@@ -58,7 +58,7 @@ fn prompt(items: Vec<Item>) -> Prompt {
 }
 
 fn said(who: &str, text: &str) -> String {
-    format!("[space \"Home\" | id: {SPACE}] {who} (@someone, human), 2.1 s ago: {}", json!(text))
+    format!("[space {SPACE}] {who} (@someone, human), 2.1 s ago: {}", json!(text))
 }
 
 #[test]
@@ -74,12 +74,12 @@ fn a_person_is_answered_where_they_spoke_and_told_that_it_is_a_rehearsal() {
 
 #[test]
 fn two_spaces_get_one_answer_each_and_one_space_one_for_all() {
-    let other = said("\"Ann (human), x\"", "b").replace(SPACE, "other-id");
+    let other = said("\"Ann (human), x\"", "b").replace(SPACE, "other");
     let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "a"), &other, &said("Husam", "c")])]));
     assert_eq!(acts.len(), 2);
     let text = acts[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("“a”, then “c”") && text.starts_with("Hello Husam!"), "{text}");
-    assert_eq!(acts[1].arguments["space"], "other-id");
+    assert_eq!(acts[1].arguments["space"], "other");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_note_whose_key_is_its_beginning_is_said_once() {
 
 #[test]
 fn agents_among_themselves_are_skipped_and_one_that_names_it_is_answered() {
-    let chatter = format!("[space \"Home\" | id: {SPACE}] Bot (@bot, agent), just now: \"hello all\"");
+    let chatter = format!("[space {SPACE}] Bot (@bot, agent), just now: \"hello all\"");
     assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&chatter])]))[0].tool, "skip");
     let naming = chatter.replace("just now", "just now, mentions you");
     assert_eq!(acts(&prompt(vec![inbox(1, 1, &[&naming])]))[0].tool, "send_message");
@@ -187,8 +187,8 @@ async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is
 fn workspace(marks: &str) -> Item {
     Item::Layer(
         format!(
-            "[WORKSPACE — current facts]\n\nNow: x\n\nYour spaces:\n- \"Old \\\" | id: 0\" | handle: old | id: 0192aaaa, closed\n  \
-             members: x\n- \"Home\" | handle: home | id: 0192bbbb\n  members: x\n- \"Desk\" | handle: desk | id: 0192cccc{marks}\n"
+            "[WORKSPACE — current facts]\n\nNow: x\n\nYour spaces:\n- old (\"Old \\\"), active\"), closed\n  \
+             members: x\n- home\n  members: x\n- desk (\"The desk\"){marks}\n"
         )
         .into(),
     )
@@ -204,10 +204,10 @@ fn what_a_service_told_is_one_line_where_the_agent_stands() {
         (of("space"), of("text"))
     };
     let (space, text) = spoken("", &[event]);
-    assert_eq!(space, "0192bbbb");
+    assert_eq!(space, "home");
     assert!(text.contains("`ops` sent {\"text\":\"deploy: done\"}") && text.contains("rehearsal"), "{text}");
     let (space, text) = spoken(", active", &[event; 5]);
-    assert_eq!((space.as_str(), text.matches("`ops`").count()), ("0192cccc", 3));
+    assert_eq!((space.as_str(), text.matches("`ops`").count()), ("desk", 3));
     assert!(text.contains("; and 2 more."), "{text}");
     let bare = event.replace("{\"text\":\"deploy: done\"}", "null");
     assert!(spoken("", &[&bare]).1.starts_with("An event woke me: `ops`. (A rehearsal"));

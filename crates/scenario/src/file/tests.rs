@@ -280,7 +280,7 @@ fn bytes_that_are_no_text_are_refused_with_their_line() {
 fn an_id_that_nothing_has_is_refused() {
     assert_eq!(
         flaws(&file(HELLO, "  - ada processed ids: [m1]\n")),
-        ["13:21: nothing in the story has the id `m1`"]
+        ["13:25: nothing in the story has the id `m1`"]
     );
 }
 

@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
             let state = match state {
                 stored::RowState::Waiting => EventState::Waiting,
                 stored::RowState::Canceled => EventState::Canceled { reason: None },
-                stored::RowState::Lived => EventState::Processed { cycle, step },
+                stored::RowState::Processed => EventState::Processed { cycle, step },
                 stored::RowState::Skipped => EventState::Skipped { reason: None },
                 stored::RowState::Dead => EventState::Dead { reason: "failed too often".into() },
             };

@@ -176,7 +176,7 @@ impl Node {
                 let said = if self.asks { Entry::Calling } else { Entry::Assistant };
                 changes.kind = Kind::Decide;
                 changes.entries = [Some(Entry::Inbox(open.taken)), Some(said)];
-                changes.settle = Some((open.taken, RowState::Lived));
+                changes.settle = Some((open.taken, RowState::Processed));
                 changes.calls = [self.asks.then_some(Call::Planned); 2];
                 changes.open = self.asks.then_some(Open { lived: true, deaths: 0, ..open });
             }
@@ -204,7 +204,7 @@ impl Node {
                 let shown = (doing == Doing::FinishShowing).then_some(self.sees);
                 changes.kind = Kind::Decide;
                 changes.entries = [shown.map(Entry::Injection), Some(Entry::Assistant)];
-                changes.settle = shown.map(|rows| (rows, RowState::Lived));
+                changes.settle = shown.map(|rows| (rows, RowState::Processed));
             }
             Doing::BreakOff => {
                 let unanswered = open.step == 0 && flaw != Flaw::LeavesCallsOpen;

@@ -73,7 +73,8 @@ fn lived_once(world: &ProtocolState) -> bool {
             _ => false,
         };
         let shown = world.stored.log().filter(shows).count();
-        shown == usize::from(row.state == RowState::Lived) && !(row.taken && row.state != RowState::Waiting)
+        shown == usize::from(row.state == RowState::Processed)
+            && !(row.taken && row.state != RowState::Waiting)
     })
 }
 

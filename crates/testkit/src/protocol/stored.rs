@@ -42,7 +42,7 @@ pub(crate) enum Flaw {
 pub(crate) enum RowState {
     #[default]
     Waiting,
-    Lived,
+    Processed,
     Skipped,
     Canceled,
     Dead,
@@ -253,7 +253,7 @@ impl Stored {
         let open = changes.open.expect("an opening leaves a cycle open");
         self.each(Rows::MAX, |row| row.taken = false);
         let found = open.taken & self.waiting();
-        let state = if flaw == Flaw::DrainFirst { RowState::Lived } else { RowState::Waiting };
+        let state = if flaw == Flaw::DrainFirst { RowState::Processed } else { RowState::Waiting };
         self.each(found, |row| (row.state, row.taken) = (state, true));
         for (row, deaths) in self.rows.iter_mut().zip(changes.tried) {
             row.iter_mut().for_each(|row| row.deaths = deaths.unwrap_or(row.deaths));

@@ -30,7 +30,7 @@ fn every_tool_is_as_the_snapshot_shows_it() {
 }
 
 #[test]
-fn every_schema_is_a_closed_inline_object_whose_fields_are_described() {
+fn every_schema_is_an_inline_object_whose_fields_are_described() {
     let kit = tools::prebuilt();
     for name in kit.names() {
         let tool = kit.tool(&name).unwrap();
@@ -40,7 +40,6 @@ fn every_schema_is_a_closed_inline_object_whose_fields_are_described() {
             assert!(!map.contains_key("$ref") && !map.contains_key("$defs"), "{name}: {map:?}");
             assert!(!map.contains_key("$schema") && !map.contains_key("title"), "{name}: {map:?}");
             if let Some(Value::Object(fields)) = map.get("properties") {
-                assert_eq!(map["additionalProperties"], false, "{name}: {map:?}");
                 for (field, schema) in fields {
                     assert!(schema["description"].is_string(), "{name}.{field} has no description");
                 }

@@ -156,7 +156,7 @@ pub(crate) fn said(space: SpaceId, seq: u64, sender: EntityId, text: &str) -> Sa
     Said {
         id: agent::id::MessageId(Uuid::from_u128(0x1000 + u128::from(seq))),
         space,
-        space_name: "ignored".into(),
+        space_handle: "ignored".into(),
         seq,
         sender,
         sender_name: if sender == HUSAM { "Husam".into() } else { "Scout".into() },

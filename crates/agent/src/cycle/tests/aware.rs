@@ -275,7 +275,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
         waiting.said = Some(crate::event::Said {
             id: message,
             space,
-            space_name: "Team".into(),
+            space_handle: "team".into(),
             seq: 1,
             sender: EntityId(Uuid::from_u128(3)),
             sender_name: "You".into(),

@@ -16,7 +16,7 @@ use super::terminal::{self, Terminal};
 use crate::client::{Client, typed};
 use crate::commands::watch::moment::zone;
 use crate::errors::{Exit, Failure, Result};
-use crate::lived;
+use crate::exchange;
 use crate::output::{Screen, Style, shortened};
 use crate::sse::{self, StreamEvent};
 use crate::target::{self, Place, agent_path};
@@ -348,8 +348,8 @@ fn post_in_order(
     let (outbox, mut lines) = mpsc::channel::<String>(OUTBOX);
     tokio::spawn(async move {
         while let Some(text) = lines.recv().await {
-            let posted = match lived::fresh_id() {
-                Ok(id) => lived::post(&client, &place, id, &text).await,
+            let posted = match exchange::fresh_id() {
+                Ok(id) => exchange::post(&client, &place, id, &text).await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = posted {

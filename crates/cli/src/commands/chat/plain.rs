@@ -11,7 +11,7 @@ use super::command::{HELP, Line};
 use crate::client::Client;
 use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
-use crate::lived::{self, AgentWatch};
+use crate::exchange::{self, AgentWatch};
 use crate::output::Screen;
 use crate::target::Place;
 
@@ -49,11 +49,11 @@ pub(crate) async fn run(
                 continue;
             }
         };
-        let id = lived::fresh_id()?;
-        lived::post(&client, &place, id, text).await?;
+        let id = exchange::fresh_id()?;
+        exchange::post(&client, &place, id, text).await?;
         for (name, watch) in &mut watches {
-            let lived = watch.wait(id, place.space.id, timeout).await?;
-            say::print(&screen, name, &lived);
+            let exchange = watch.wait(id, place.space.id, timeout).await?;
+            say::print(&screen, name, &exchange);
         }
     }
     Ok(Exit::Answered)

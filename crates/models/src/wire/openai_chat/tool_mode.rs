@@ -36,7 +36,8 @@ pub(super) fn response_format(prompt: &Prompt) -> String {
     let mut branches = Vec::new();
     if prompt.choice != ToolChoice::None {
         for tool in prompt.tools.iter() {
-            let arguments = hoisted(&tool.name, &tool.schema, &mut definitions);
+            let mut arguments = hoisted(&tool.name, &tool.schema, &mut definitions);
+            unexplained(&mut arguments);
             branches.push(json!({
                 "type": "object",
                 "properties": {"name": {"const": tool.name}, "arguments": arguments},
@@ -59,6 +60,21 @@ pub(super) fn response_format(prompt: &Prompt) -> String {
     }
     let format = json!({"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}});
     format!(r#","response_format":{format}"#)
+}
+
+/// Without what explains it: that stands in the system layer already.
+fn unexplained(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            // A property may be called so; then it is no text.
+            if fields.get("description").is_some_and(Value::is_string) {
+                fields.remove("description");
+            }
+            fields.values_mut().for_each(unexplained);
+        }
+        Value::Array(items) => items.iter_mut().for_each(unexplained),
+        _ => {}
+    }
 }
 
 /// A tool's schema as a part of a larger one: its definitions move to the root, under its name.

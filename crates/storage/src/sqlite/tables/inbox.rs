@@ -19,7 +19,7 @@ use crate::sqlite::tables::{sums, urgent};
 
 /// Columns of [`event_at`] and [`said_at`].
 pub(crate) const COLUMNS: &str = "e.seq, e.id, e.kind, e.urgent, e.at, e.principal_kind, e.principal, e.channel, e.trust, \
-    e.root, e.hop, e.from_seq, p.name, e.data, s.uuid, s.display_name, m.uuid, m.text, m.at, p.uuid, \
+    e.root, e.hop, e.from_seq, p.name, e.data, s.uuid, s.name, m.uuid, m.text, m.at, p.uuid, \
     p.display_name, p.kind, s.id, e.cites, \
     m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc";
 
@@ -70,7 +70,7 @@ fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
     Ok(Some(Said {
         id: MessageId(message),
         space: SpaceId(space),
-        space_name: row.get(15)?,
+        space_handle: row.get(15)?,
         seq: u64_at(row, 11)?,
         sender: EntityId(sender),
         sender_name: row.get(20)?,

@@ -162,7 +162,7 @@ fn stored(message: &NewMessage, kind: MessageKind, seq: u64, rev: u64, mentions:
 }
 
 /// Columns and joins of [`said_by_name`].
-const SAID: &str = "SELECT m.uuid, s.uuid, s.display_name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
+const SAID: &str = "SELECT m.uuid, s.uuid, s.name, m.seq, p.uuid, p.display_name, p.kind, m.text, m.at, \
     m.uuid, m.kind, m.at, p.uuid, m.mentions, m.text, m.data, m.crc, p.name FROM message m JOIN space s ON s.id = m.space JOIN entity p ON p.id = m.sender";
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
@@ -178,7 +178,7 @@ fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
     Ok(Said {
         id: MessageId(uuid_at(row, 0)?),
         space: SpaceId(uuid_at(row, 1)?),
-        space_name: row.get(2)?,
+        space_handle: row.get(2)?,
         seq: u64_at(row, 3)?,
         sender: EntityId(uuid_at(row, 4)?),
         sender_name: row.get(5)?,

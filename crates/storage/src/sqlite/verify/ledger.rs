@@ -119,7 +119,9 @@ impl Order {
         }
         let before = self.0.insert(speaker, place).unwrap_or(0);
         walk.hold(before <= place, "event", seq, || {
-            format!("it was processed at entry {place}, before an earlier word of its speaker at entry {before}")
+            format!(
+                "it was processed at entry {place}, before an earlier word of its speaker at entry {before}"
+            )
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What was lived in a world, read once at the end: what was said, thought, called, kept.
+//! What happened in a world, read once at the end: messages, replies of models, calls, memories.
 
 use agent::entry::Entry;
 use agent::event::EventState;
@@ -27,9 +27,9 @@ impl Names {
     }
 }
 
-/// Everything that was lived.
+/// Everything that was observed.
 #[derive(Debug)]
-pub(crate) struct Lived {
+pub(crate) struct Observed {
     pub(crate) spaces: Vec<SpaceLog>,
     pub(crate) agents: Vec<AgentLog>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct SpaceLog {
     pub(crate) messages: Vec<(String, Message)>,
 }
 
-/// What an agent lived.
+/// What an agent observed.
 #[derive(Debug)]
 pub(crate) struct AgentLog {
     pub(crate) name: String,
@@ -57,7 +57,7 @@ pub(crate) struct AgentLog {
     pub(crate) tokens: Option<u64>,
 }
 
-impl Lived {
+impl Observed {
     pub(crate) async fn gather(world: &World, names: &Names) -> Result<Self, Stopped> {
         let mut spaces = Vec::with_capacity(names.spaces.len());
         for (name, id) in &names.spaces {

@@ -15,7 +15,7 @@ use server::api::{Agent, LoggedEvent, NewMessageJson, RunDetail};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::api::{self, Lived};
+use crate::api::{self, Exchange};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::sse::{self, StreamEvent};
@@ -87,14 +87,19 @@ impl AgentWatch {
     }
 
     /// Waits until the cycle that lived the message ends.
-    pub(crate) async fn wait(&mut self, message: MessageId, space: SpaceId, most: Duration) -> Result<Lived> {
-        match tokio::time::timeout(most, self.until_lived(message, space)).await {
-            Ok(lived) => lived,
+    pub(crate) async fn wait(
+        &mut self,
+        message: MessageId,
+        space: SpaceId,
+        most: Duration,
+    ) -> Result<Exchange> {
+        match tokio::time::timeout(most, self.until_processed(message, space)).await {
+            Ok(exchange) => exchange,
             Err(_) => Err(self.too_late(message, most).await),
         }
     }
 
-    async fn until_lived(&mut self, message: MessageId, space: SpaceId) -> Result<Lived> {
+    async fn until_processed(&mut self, message: MessageId, space: SpaceId) -> Result<Exchange> {
         let mut ask = tokio::time::interval(ASK_AGAIN);
         loop {
             let look = tokio::select! {
@@ -103,8 +108,10 @@ impl AgentWatch {
             };
             if look {
                 match self.state(message, space).await {
-                    Ok(Some(lived)) if lived.cycle_id.is_none() => return Ok(self.name_cycle(lived).await),
-                    Ok(Some(lived)) => return Ok(lived),
+                    Ok(Some(exchange)) if exchange.cycle_id.is_none() => {
+                        return Ok(self.name_cycle(exchange).await);
+                    }
+                    Ok(Some(exchange)) => return Ok(exchange),
                     Ok(None) => {}
                     // The server restarts; what was accepted is not lost.
                     Err(failure) if passing(&failure) => self.client.refresh(),
@@ -116,9 +123,9 @@ impl AgentWatch {
 
     /// Names the cycle of an event that left no run, from the update that tells of its end; that may
     /// come a moment after the fate is known, or be lost.
-    async fn name_cycle(&mut self, mut lived: Lived) -> Lived {
+    async fn name_cycle(&mut self, mut exchange: Exchange) -> Exchange {
         let _ = tokio::time::timeout(STRAGGLER, async {
-            while self.ended.is_none_or(|(_, ending)| ending != lived.ending) {
+            while self.ended.is_none_or(|(_, ending)| ending != exchange.ending) {
                 let heard = self.updates.recv().await;
                 if heard.is_none() || self.hear(heard).is_err() {
                     return;
@@ -126,8 +133,9 @@ impl AgentWatch {
             }
         })
         .await;
-        lived.cycle_id = self.ended.filter(|(_, ending)| *ending == lived.ending).map(|(cycle, _)| cycle);
-        lived
+        exchange.cycle_id =
+            self.ended.filter(|(_, ending)| *ending == exchange.ending).map(|(cycle, _)| cycle);
+        exchange
     }
 
     /// Whether what was heard is a reason to look at the ledger.
@@ -151,11 +159,11 @@ impl AgentWatch {
         }
     }
 
-    async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Lived>> {
+    async fn state(&self, message: MessageId, space: SpaceId) -> Result<Option<Exchange>> {
         let event: LoggedEvent =
             self.client.get_as(&agent_path(self.agent, &format!("/events/{message}"))).await?;
         let settled = |ending, reason| {
-            let lived = Lived {
+            let exchange = Exchange {
                 message_id: message,
                 cycle_id: None,
                 ending,
@@ -164,7 +172,7 @@ impl AgentWatch {
                 reason,
                 model: None,
             };
-            Ok(Some(lived))
+            Ok(Some(exchange))
         };
         match event.state {
             EventState::Waiting | EventState::Held => Ok(None),
@@ -177,14 +185,14 @@ impl AgentWatch {
     }
 
     /// What the cycle came to; none while it goes on, since a run is written at its end.
-    async fn receipt(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Lived>> {
+    async fn receipt(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Exchange>> {
         let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
             Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
             Err(failure) => return Err(failure),
         };
         let replies = api::replies(&run, space);
-        Ok(Some(Lived {
+        Ok(Some(Exchange {
             message_id: message,
             cycle_id: Some(cycle),
             ending: run.run.ending,
@@ -219,7 +227,7 @@ impl AgentWatch {
 }
 
 /// Why an agent that has work rests: in the words of whoever refused it, where they are known.
-pub(crate) fn why_it_rests(agent: &Agent) -> Option<String> {
+pub(crate) fn why_it_is_idle(agent: &Agent) -> Option<String> {
     let class = agent.reason.clone()?;
     let reason = serde_json::from_value::<RestReason>(Value::String(class)).ok()?;
     Some(agent.why.clone().unwrap_or_else(|| reason.in_words().to_owned()))
@@ -228,7 +236,7 @@ pub(crate) fn why_it_rests(agent: &Agent) -> Option<String> {
 /// That the agent rests, why, and until when; `heard` is what the last update said of it.
 fn rest_of(card: &Agent, heard: Option<&str>, now: Timestamp) -> Option<String> {
     let class = card.reason.as_deref().filter(|_| card.state == AgentState::Sleeping)?;
-    let known = why_it_rests(card);
+    let known = why_it_is_idle(card);
     let why = card.why.as_deref().or(heard).or(known.as_deref()).unwrap_or(class);
     let until =
         card.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();

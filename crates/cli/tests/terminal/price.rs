@@ -1,0 +1,98 @@
+//! What the first message to a fresh agent costs: the shipped binary with its defaults, on every wire, by
+//! layer. A change of any word that models read shows its price here.
+
+use std::fmt::Write as _;
+
+use agent::tokens::estimate;
+use serde_json::Value;
+use testkit::stubs::{Answer, Stub, Vendor};
+
+use crate::world::{Server, run};
+
+/// Tokens of a request whose tools are tools, and of one whose tools are a schema of the reply.
+const NATIVE_MOST: u32 = 1_500;
+const SCHEMA_MOST: u32 = 2_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_message_costs_what_the_snapshot_says_and_is_answered_with_one_request() {
+    let mut table = String::new();
+    for (name, vendor, key, mode, most) in [
+        ("anthropic/claude-sonnet-5", Vendor::Anthropic, "ANTHROPIC_API_KEY", "native", NATIVE_MOST),
+        ("google/gemini-3-flash", Vendor::Gemini, "GEMINI_API_KEY", "native", NATIVE_MOST),
+        ("openai-responses/gpt-5", Vendor::Responses, "OPENAI_API_KEY", "native", NATIVE_MOST),
+        ("openai-compatible/x", Vendor::OpenAi, "OPENAI_COMPATIBLE_API_KEY", "native", NATIVE_MOST),
+        ("llamacpp/small", Vendor::OpenAi, "LLAMACPP_API_KEY", "json_schema", SCHEMA_MOST),
+    ] {
+        let stub = Stub::start(vendor).await;
+        stub.push(match mode {
+            "native" => {
+                let text = r#"{"text":"Hello!"}"#;
+                Answer::new().call("a1", "send_message", text, 99).call("a2", "done", "{}", 9)
+            }
+            _ => Answer::new().text(r#"{"name": "done", "arguments": {}}"#),
+        });
+        let model = ["--model", name, "--base-url", &stub.url(), "--tool-mode", mode];
+        let server =
+            Server::start_with(tempfile::tempdir().unwrap(), &model, &[(key, "sk-canary-0123456789")]);
+        let ran = run(server.dir.path(), &["say", "--wait", "hi"]);
+        let requests = stub.requests();
+        assert_eq!(requests.len(), 1, "{name}: {}", ran.shown());
+        assert!(mode != "native" || ran.out.contains("Hello!"), "{name}: {}", ran.shown());
+        let layers = layers(&requests[0].body);
+        let all: u32 = layers.iter().map(|(_, tokens)| tokens).sum();
+        assert!(all <= most, "{name}: {all} tokens, {layers:?}");
+        let shown: Vec<_> = layers.iter().map(|(layer, tokens)| format!("{layer} {tokens}")).collect();
+        let _ = writeln!(table, "{name} ({mode}): {all} = {}", shown.join(" + "));
+    }
+    insta::assert_snapshot!("price_of_a_first_message", table);
+}
+
+/// The layers of a request, in tokens by our estimate.
+fn layers(body: &Value) -> Vec<(&'static str, u32)> {
+    let of = |names: &[&str]| names.iter().find_map(|name| body.get(name)).unwrap_or(&Value::Null);
+    let turns = of(&["messages", "contents", "input"]).as_array().unwrap();
+    let is_system = |turn: &&Value| turn["role"] == "system" || turn["role"] == "developer";
+    let first = turns.iter().find(is_system).unwrap_or(&Value::Null);
+    let system = texts(of(&["system", "systemInstruction", "instructions"])) + &texts(first);
+    let said: Vec<String> = turns.iter().filter(|turn| !is_system(turn)).map(texts).collect();
+    let json = |value: &Value| if value.is_null() { 0 } else { estimate(&value.to_string()) };
+    let mut layers = vec![
+        ("system", estimate(&system)),
+        ("tools", json(of(&["tools"]))),
+        ("inbox and workspace", estimate(&steady(&said.join("\n")))),
+    ];
+    let schema = of(&["response_format"]);
+    if !schema.is_null() {
+        layers.push(("schema of the reply", json(schema)));
+    }
+    layers
+}
+
+/// All texts of a layer, wherever the vendor wants them.
+fn texts(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(texts).collect(),
+        Value::Object(fields) => {
+            ["content", "parts", "text"].iter().filter_map(|name| fields.get(*name)).map(texts).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+/// With one time for all times, so that the count is the same in each run.
+fn steady(text: &str) -> String {
+    let shown = |word: &str| match word.split_once("T").is_some_and(|(day, _)| day.len() == 10) {
+        true => "2026-01-01T00:00:00Z".to_owned(),
+        false => word.to_owned(),
+    };
+    let text: Vec<String> = text.split(' ').map(shown).collect();
+    let text = text.join(" ");
+    match text.split_once(" s ago: ") {
+        Some((before, after)) => {
+            let before = before.rsplit_once(' ').map_or(before, |(before, _)| before);
+            format!("{before} just now: {after}")
+        }
+        None => text,
+    }
+}
