@@ -47,7 +47,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = house::threads()?;
     let _in = threads.enter();
     let house = House::build(&dir.path().join("data"), |clock| {
-        Arc::new(ModelBook::new(ModelConfig::named("rehearsal"), KeyRing::default(), clock))
+        Arc::new(ModelBook::new(ModelConfig::named("demo"), KeyRing::default(), clock))
     })?;
     let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
     let (address, key) = threads.block_on(house.open_doors(&home))?;
@@ -101,7 +101,7 @@ fn frame(home: &Home) -> Result<Vec<u8>> {
 fn round(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     crowd.listen_for("event: tool.done")?;
     let before = process_cpu_us();
-    house.tell(Topic::Space(home.space), done(home));
+    house.publish(Topic::Space(home.space), done(home));
     crowd.all_heard()?;
     Ok(process_cpu_us() - before)
 }
@@ -112,7 +112,7 @@ fn drafts(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     let before = process_cpu_us();
     for n in 1..=DRAFTS {
         let delta = if n == DRAFTS { "wor!" } else { "word" }.to_owned();
-        house.tell(Topic::Space(space), Update::Draft { space, message, agent, delta, chars: 4 * n });
+        house.publish(Topic::Space(space), Update::Draft { space, message, agent, delta, chars: 4 * n });
         std::thread::sleep(PACE);
     }
     crowd.all_heard()?;

@@ -19,7 +19,7 @@ use runtime::clock::{SystemClock, SystemIds};
 use runtime::{Bounds, Keeper, Ports};
 use server::{Options, keys};
 use storage::sqlite::{Sqlite, Stats};
-use testkit::hands::{Counters, TestToolbox, fire, look, put};
+use testkit::test_tools::{Counters, TestToolbox, fire, look, put};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ use crate::watched::{Marks, Watched, WatchedModels};
 /// Longest wait for anything that must come: a measure ends with a word for what it missed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A house in which agents live.
+/// A server in which agents live.
 pub(crate) struct House {
     /// The store, watched.
     pub(crate) watched: Arc<Watched>,
@@ -137,7 +137,7 @@ impl House {
     }
 
     /// Tells whoever watches the topic.
-    pub(crate) fn tell(&self, topic: Topic, update: Update) {
+    pub(crate) fn publish(&self, topic: Topic, update: Update) {
         self.ports.live.bus().publish(&[topic], Arc::new(update));
     }
 

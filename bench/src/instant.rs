@@ -33,7 +33,7 @@ pub(crate) fn models(
         reasoning_replay: ReasoningReplay::None,
         forced_tool_choice: false,
         price: None,
-        rehearsal: true,
+        demo: true,
     };
     let model = Arc::new(Instant { info, author: Box::new(author) });
     let book = ModelBook::new(ModelConfig::named(NAME), KeyRing::default(), clock);

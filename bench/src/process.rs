@@ -126,7 +126,7 @@ pub(crate) fn viv(bench: &Bench) -> Result<PathBuf> {
 
 /// `viv up` on a directory of its own, ready.
 pub(crate) fn up(viv: &Path, dir: &Path) -> Result<Running> {
-    up_with(viv, &dir.join("data"), &["--model", "rehearsal"])
+    up_with(viv, &dir.join("data"), &["--model", "demo"])
 }
 
 /// `viv up` on that data directory, ready.

@@ -78,7 +78,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![counted, Metric::new("core.step_ms", value, floor, Goal::ValueBelow(goal), note)])
 }
 
-/// What the model does in the cycle in hand: so many steps with that tool.
+/// What the model does in the open cycle: so many steps with that tool.
 #[derive(Default)]
 struct Plan {
     steps: AtomicUsize,

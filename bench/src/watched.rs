@@ -1,4 +1,4 @@
-//! A store and models that notice when something passes them: the stages of a waking, and the
+//! A store and models that notice when something passes them: the stages of an activation, and the
 //! openings held back to prove that no request waits for them. They change nothing else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub(crate) enum Point {
     AcceptAsked,
     /// It is durable.
     Accepted,
-    /// A waking is to be read.
+    /// An activation is to be read.
     WakeAsked,
     /// It is read.
     Woken,

@@ -15,7 +15,7 @@ use crate::world::{AGENTS, SPACES, WorldSpace};
 
 /// Producers at once.
 const PRODUCERS: u64 = 16;
-/// New items of one producer in one life: keeps what must be lived in the end within minutes.
+/// New items of one producer in one life: keeps what must be processed in the end within minutes.
 const EACH_MOST: u64 = 8;
 /// Items of earlier lives that each life sends once more.
 const OLD_ONES: u64 = 5;

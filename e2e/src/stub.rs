@@ -49,17 +49,17 @@ pub struct ReceivedRequest {
 /// How all requests of a life fail, until the stub is told otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mishap {
-    /// 503, come again later than a waking waits for: only behind a decision, so that there is a cycle to
+    /// 503, come again later than an activation waits for: only behind a decision, so that there is a cycle to
     /// park.
     Overloaded,
     /// 429, come again in a second.
     RateLimited,
     /// The history is too long for the model: only of a history that can be cut, in the middle of a cycle.
-    /// Before anything is lived a cut is not written.
+    /// Before anything is processed a cut is not written.
     TooLong,
 }
 
-/// Seconds that no waking sits out: it parks.
+/// Seconds that no activation sits out: it parks.
 const TOO_LATE_S: u64 = agent::limits::BACKOFF_MAX_MS / 1_000 + 1;
 /// Inboxes in a history that can be cut.
 const LONG: usize = 4;

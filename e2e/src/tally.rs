@@ -28,11 +28,11 @@ pub struct Tally {
     pub accepted: u64,
     /// Repeats that were answered as known.
     pub known: u64,
-    /// Events that were lived.
+    /// Events that were processed.
     pub lived: u64,
     /// Events that were skipped.
     pub skipped: u64,
-    /// Events that became dead letters.
+    /// Events that became dead events.
     pub dead: u64,
     /// Cycles.
     pub cycles: u64,

@@ -42,7 +42,7 @@ pub const TOOLS: [&str; 9] = [
 /// whose effects are.
 pub async fn found(client: &Client, counted: bool) -> Result<()> {
     client.make("/v1/entities", &json!({"name": "mia", "display_name": "Mia"})).await?;
-    // How the model fails here says nothing about the events in hand, however often it hits the same
+    // How the model fails here says nothing about the events in progress, however often it hits the same
     // ones. And no inbox is full: that would refuse services.
     let limits = json!({"max_attempts": 100, "inbox_max": 1_000_000});
     let config = json!({"limits": limits, "tools": counted.then_some(TOOLS)});

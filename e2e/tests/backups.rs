@@ -1,4 +1,4 @@
-//! Copies of a house that is in use.
+//! Copies of a server that is in use.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! Deaths that something in the house brings about.
+//! Deaths that something in the server brings about.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;

@@ -28,13 +28,13 @@ use crate::watched::Point;
 const CYCLES: usize = 100;
 /// Words of a message and of its answer.
 const WORDS: usize = 450;
-/// Wakings of each kind.
+/// Activations of each kind.
 const ROUNDS: usize = 12;
 /// Who has the long history, and who wakes before it, so that what all share is there.
 const OLD: &str = "old";
 const OTHER: &str = "other";
 
-/// Where the time of a waking goes, stage by stage.
+/// Where the time of an activation goes, stage by stage.
 const STAGES: [(&str, Point, Point); 4] = [
     ("signal to wake", Point::Accepted, Point::WakeAsked),
     ("wake read", Point::WakeAsked, Point::Woken),
@@ -42,7 +42,7 @@ const STAGES: [(&str, Point, Point); 4] = [
     ("encoding", Point::Asked, Point::Encoded),
 ];
 
-/// Wakings and their floor.
+/// Activations and their floor.
 #[derive(Default)]
 struct Kind {
     stages: [Samples; STAGES.len()],
@@ -87,7 +87,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     ])
 }
 
-/// The old agent and the other one, to be woken in houses that know nothing of them yet.
+/// The old agent and the other one, to be woken in servers that know nothing of them yet.
 struct Old {
     old: house::Home,
     other: house::Home,
@@ -130,7 +130,7 @@ fn live_long(threads: &Runtime, stub: &Stub, data: &Path) -> Result<(Old, f64)> 
 }
 
 impl Old {
-    /// One waking in a house that has just begun.
+    /// One activation in a server that has just begun.
     fn wake(&self, threads: &Runtime, stub: &Stub, data: &Path, cold: bool, kind: &mut Kind) -> Result<()> {
         let house = build(threads, stub, data)?;
         let (mut first, mut ears) = (house.listen(self.other.agent), house.listen(self.old.agent));
@@ -169,7 +169,7 @@ impl Kind {
 /// Reads and parses the entries once, over a connection that has just been opened, in microseconds.
 fn read(data: &Path, row: &i64, cold: bool) -> Result<f64> {
     let db = Connection::open(data.join("vivarium.db"))?;
-    // The schema is read before, as it is in a house.
+    // The schema is read before, as it is in a server.
     let sql = "SELECT message FROM entry WHERE agent = ? ORDER BY seq";
     let mut entries = db.prepare(sql)?;
     if cold {

@@ -1,5 +1,5 @@
 //! How many living agents fit on one small machine: what those who sleep weigh, what a start and a
-//! waking cost among very many, and what a long life and a busy neighbour add. One module per group.
+//! activation cost among very many, and what a long life and a busy neighbour add. One module per group.
 
 pub(crate) mod accepts;
 pub(crate) mod hibernated;

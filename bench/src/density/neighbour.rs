@@ -1,4 +1,4 @@
-//! A quiet agent beside one that is flooded: how much longer its wakings take.
+//! A quiet agent beside one that is flooded: how much longer its activations take.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::report::{Goal, Metric};
 const FLOODERS: usize = 4;
 /// Rounds of each kind, in turns; the first pair warms up.
 const ROUNDS: usize = 9;
-/// Wakings of one round.
+/// Activations of one round.
 const WAKES: usize = 100;
 /// What the quiet one is called.
 const QUIET: &str = "quiet";

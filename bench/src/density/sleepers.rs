@@ -1,5 +1,5 @@
 //! A million agents in one data directory, of whom almost all sleep: making them, what they weigh, a
-//! start among them, a waking among them, and ten thousand wakings at once. The server is the process
+//! start among them, an activation among them, and ten thousand activations at once. The server is the process
 //! `viv up`; the models behind it answer at once, and with `skip`, so that histories stay empty.
 
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const FEW: usize = 100;
 const STARTS: usize = 9;
 /// Processes whose memory is looked at.
 const LOOKS: usize = 3;
-/// Wakings that are timed, one at a time.
+/// Activations that are timed, one at a time.
 const WAKES: usize = 300;
 /// Agents that are due at once, and those that come before them where memory is compared.
 const RUSH: usize = 10_000;
@@ -171,7 +171,7 @@ fn asleep(scene: &SleeperStore, made: &str) -> Result<Metric> {
     Ok(Metric::new("density.sleeping_bytes", (bytes, "B"), ERLANG_PROCESS, Goal::RatioAtMost(0.2), note))
 }
 
-/// A waking of a random agent among all against one among few.
+/// An activation of a random agent among all against one among few.
 fn wake_among(scene: &SleeperStore) -> Result<Metric> {
     let mut wakes = [Samples::default(), Samples::default()];
     let mut bells = [Bells::at(scene, &scene.few, FEW)?, Bells::at(scene, &scene.all, ALL)?];

@@ -64,7 +64,7 @@ fn hello(line: &Line, home: &Home, key: &str) -> Vec<u8> {
     line.post(&format!("/v1/spaces/{}/messages", home.space), key, &body)
 }
 
-/// A house that dies in the middle of many cycles; who had nothing to do then, and how soon it is served in
+/// A server that dies in the middle of many cycles; who had nothing to do then, and how soon it is served in
 /// peace.
 fn die(data: &Path) -> Result<(Home, Duration)> {
     let threads = house::threads()?;

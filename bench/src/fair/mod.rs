@@ -63,7 +63,7 @@ impl Models for Paced {
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: false,
             price: None,
-            rehearsal: true,
+            demo: true,
         };
         Ok(Arc::new(PacedModel { info, thought: thought.map(answer), asked: self.asked.clone() }))
     }

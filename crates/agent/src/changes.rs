@@ -224,9 +224,9 @@ pub struct Changes {
     pub layers: Vec<Layer>,
     /// A new view row.
     pub view: Option<View>,
-    /// The receipt.
+    /// The run.
     pub run: Option<Run>,
-    /// Tokens for the agent's totals besides those of `run`: a skipped cycle has no receipt, and what it
+    /// Tokens for the agent's totals besides those of `run`: a skipped cycle has no run, and what it
     /// used is kept all the same.
     pub usage: Usage,
     /// What these cost, in micro-dollars; `None` where that is not known.

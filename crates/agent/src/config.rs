@@ -50,7 +50,7 @@ pub struct AgentConfig {
     pub model_timeouts: ModelTimeouts,
     /// When a cycle ends besides the natural end.
     pub stop: Stop,
-    /// Milliseconds to wait for more before waking, 0 to 60 000.
+    /// Milliseconds to wait for more before activation, 0 to 60 000.
     pub debounce: u64,
     /// Which agents' messages wake it.
     pub wake_on: WakeOn,
@@ -132,9 +132,9 @@ pub struct Limits {
     pub consecutive_mistake_limit: u32,
     /// Attempts that content may fail before it is given up, 1 to 100.
     pub max_attempts: u32,
-    /// Retries of a model call within one waking, 0 to 20.
+    /// Retries of a model call within one activation, 0 to 20.
     pub model_retries: u32,
-    /// Events that one waking takes, 1 to 1 000.
+    /// Events that one activation takes, 1 to 1 000.
     pub events_per_cycle: u32,
     /// Events that may wait, 10 to 1 000 000.
     pub inbox_max: u32,

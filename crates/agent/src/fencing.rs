@@ -26,7 +26,7 @@ pub struct LifeRow {
     pub epoch: u64,
     /// Commits so far.
     pub commit_n: u64,
-    /// Cycles in which something was lived.
+    /// Cycles in which something was processed.
     pub cycles: u64,
     /// Cycles that were skipped.
     pub skips: u64,

@@ -49,7 +49,7 @@ uuid_id!(
     MessageId
 );
 uuid_id!(
-    /// One waking, from taking the events to rest. Its receipt, the run, has the same id.
+    /// One activation, from taking the events to rest. Its run, the run, has the same id.
     CycleId
 );
 uuid_id!(

@@ -1,4 +1,4 @@
-//! The inbox as the agent meets it: which waiting events one waking takes, and how they are shown.
+//! The inbox as the agent meets it: which waiting events one activation takes, and how they are shown.
 //!
 //! Names and texts are data: they are rendered as JSON strings, so that no message can forge a
 //! header, a sender or an outcome.
@@ -23,7 +23,7 @@ const REMARK_MAX_BYTES: usize = 96;
 /// What a slot of a plan takes.
 const SLOT_MAX_BYTES: usize = 24;
 
-/// What one waking takes, and what follows from it for the cycle. The default is nothing.
+/// What one activation takes, and what follows from it for the cycle. The default is nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// The taken events, oldest first.

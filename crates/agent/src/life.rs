@@ -1,4 +1,4 @@
-//! The state of one living agent as its rows tell it: what a waking reads.
+//! The state of one living agent as its rows tell it: what an activation reads.
 
 use std::sync::Arc;
 
@@ -157,10 +157,10 @@ pub struct OpenCycle {
     /// Tokens of generations that were aborted, which nobody reports: estimated.
     #[serde(default, skip_serializing_if = "Usage::is_none")]
     pub estimated: Usage,
-    /// What the step in hand has used in vain so far.
+    /// What the step in progress has used in vain so far.
     #[serde(default, skip_serializing_if = "InVain::is_none")]
     pub vain: InVain,
-    /// Whether only agents caused it, as far as is lived.
+    /// Whether only agents caused it, as far as is processed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_agents: bool,
     /// Events lived besides the taken ones: shown in the middle of the cycle.
@@ -190,10 +190,10 @@ pub struct OpenCycle {
     /// Whether a step failed that had been shown something new, or may have been: nothing more is shown.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspect: bool,
-    /// Milliseconds of its wakings; what lies between them is not lived.
+    /// Milliseconds of its activations; what lies between them is not processed.
     #[serde(default)]
     pub awake_ms: u64,
-    /// The waking that opened it or took it over, by the id that a cycle of its own would have had: tells
+    /// The activation that opened it or took it over, by the id that a cycle of its own would have had: tells
     /// an opening that is sent again from one of somebody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<CycleId>,
@@ -242,7 +242,7 @@ impl OpenCycle {
         }
     }
 
-    /// Receipts that get rows of their own with the decision that added the newest one: they change no more. A short
+    /// Runs that get rows of their own with the decision that added the newest one: they change no more. A short
     /// cycle needs no rows, and what is kept with a long one does not grow.
     pub fn receipts_due(&self) -> &[StepReceipt] {
         let (rows, kept) = parted(&self.steps);
@@ -289,7 +289,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Receipts that have rows of their own, and those that have not.
+/// Runs that have rows of their own, and those that have not.
 fn parted(steps: &[StepReceipt]) -> (&[StepReceipt], &[StepReceipt]) {
     steps.split_at(steps.len().saturating_sub(1) / RECEIPTS_KEPT_MAX * RECEIPTS_KEPT_MAX)
 }
@@ -325,7 +325,7 @@ pub struct Life {
     pub commit_n: u64,
     /// Last entry of the log.
     pub head_seq: u64,
-    /// Cycles in which something was lived.
+    /// Cycles in which something was processed.
     pub cycles: u64,
     /// Whether it may live.
     pub standing: Standing,
@@ -456,7 +456,7 @@ pub struct Facts {
     pub goals: Vec<Goal>,
     /// Its pending plans, next first.
     pub plans: Vec<Plan>,
-    /// Its calls that go on beyond their cycles, as of the waking.
+    /// Its calls that go on beyond their cycles, as of the activation.
     pub pending: Vec<PendingCall>,
 }
 
@@ -503,7 +503,7 @@ impl Facts {
     }
 }
 
-/// Everything that a waking reads, as of one moment.
+/// Everything that an activation reads, as of one moment.
 #[derive(Clone, Debug)]
 pub struct Activation {
     /// The life row.

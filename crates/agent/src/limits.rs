@@ -18,7 +18,7 @@ pub const SPACE_MEMBERS_MAX: usize = 256;
 /// Mentions of one message.
 pub const MENTIONS_MAX: usize = 64;
 
-/// Events one waking takes (default of `limits.events_per_cycle`).
+/// Events one activation takes (default of `limits.events_per_cycle`).
 pub const EVENTS_PER_CYCLE: u32 = 100;
 /// Events that may wait for one agent (default of `limits.inbox_max`).
 pub const INBOX_MAX: u32 = 10_000;
@@ -40,13 +40,13 @@ pub const DEEP_FROM: u32 = 256;
 /// Waiting events, from the oldest on, among which a look for urgent ones searches for those that are not found by
 /// the index. Once so many wait, all are.
 pub const URGENT_LOOK_MAX: u32 = 4 * DEEP_FROM;
-/// What waits, in bytes of texts and payloads, that one waking reads, and one look of each of its two lists. It is
+/// What waits, in bytes of texts and payloads, that one activation reads, and one look of each of its two lists. It is
 /// room for whole batches of messages, and for a few of the largest payloads.
 pub const WAITING_READ_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Generations of one cycle that news may abort; after that it is shown at the next step.
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 
-/// Receipts of steps that are kept with an open cycle; those before them have rows of their own.
+/// Runs of steps that are kept with an open cycle; those before them have rows of their own.
 pub const RECEIPTS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
@@ -65,7 +65,7 @@ pub const ALONE_AFTER_DEATHS: u32 = 2;
 /// Deaths of the process, the last ones alone, after which an event or a cycle is given up. One more may have
 /// gone uncounted: the first, while its opening was not on disk yet.
 pub const DEATHS_MAX: u32 = 19;
-/// Retries of a model call within one waking (default of `limits.model_retries`).
+/// Retries of a model call within one activation (default of `limits.model_retries`).
 pub const MODEL_RETRIES: u32 = 3;
 /// Nudges of `require_tool` per cycle.
 pub const NUDGES_MAX: u32 = 2;
@@ -161,7 +161,7 @@ pub const MODEL_FIRST_BYTE_MS: u64 = 120_000;
 pub const MODEL_IDLE_MS: u64 = 60_000;
 /// A whole generation (default of `model_timeouts.total`).
 pub const MODEL_TOTAL_MS: u64 = 600_000;
-/// Times that one waking cuts what it sends to half, where a vendor finds it too long.
+/// Times that one activation cuts what it sends to half, where a vendor finds it too long.
 pub const TOO_LONG_CUTS: u32 = 3;
 /// Activations in a row that failed, the last with what a server does in an outage and at a request it cannot
 /// digest alike, from which on the request is blamed.
@@ -183,7 +183,7 @@ pub const BREAKER_SPREAD_MAX_MS: u64 = 30_000;
 pub const STORE_RETRIES: u32 = 8;
 /// First pause between two attempts; doubled each time.
 pub const BACKOFF_BASE_MS: u64 = 1_000;
-/// Longest pause between two attempts within one waking.
+/// Longest pause between two attempts within one activation.
 pub const BACKOFF_MAX_MS: u64 = 30_000;
 /// Longest pause of an agent whose surroundings fail.
 pub const PARK_MAX_MS: u64 = 5 * 60 * 1000;
@@ -220,7 +220,7 @@ pub const WARM_FRAGMENTS_MIN_BYTES: usize = 16 * 1024;
 pub const WARM_HEAD_BYTES: usize = 24 * 1024;
 /// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
 pub const SIGNALS_MAX: usize = 65_536;
-/// First pause of an agent whose waking broke, or was refused what it had thought; doubled each time in a row.
+/// First pause of an agent whose activation broke, or was refused what it had thought; doubled each time in a row.
 pub const FAULT_PAUSE_MS: u64 = 1_000;
 /// The longest of these pauses.
 pub const FAULT_PAUSE_MAX_MS: u64 = 60_000;
@@ -234,7 +234,7 @@ pub const DUE_PAGES: u32 = 8;
 pub const SWEEP_MS: u64 = 5_000;
 /// Least time between two such looks for a time that has come.
 pub const SWEEP_LEAST_MS: u64 = 50;
-/// Time that a graceful stop gives to the steps in hand.
+/// Time that a graceful stop gives to the steps in progress.
 pub const DRAIN_MS: u64 = 10_000;
 /// Characters of a call's arguments that watchers are shown.
 pub const ARGUMENTS_SHOWN_CHARS: usize = 160;
@@ -248,7 +248,7 @@ pub const BREAKER_GRANTS_MAX: usize = 1_024;
 pub const RECENT_AGENTS_MAX: usize = 32;
 /// Updates that one slow listener may lag behind before it loses some.
 pub const BUS_BUFFER: usize = 1_024;
-/// Of [`DRAIN_MS`], what a generation or a tool in hand may use before it is given up in good order.
+/// Of [`DRAIN_MS`], what a generation or a tool in progress may use before it is given up in good order.
 pub const STEP_GRACE_MS: u64 = 7_000;
 /// Agents that may have been the cause of one crash and are awake at once; of two crashes, one at a time.
 pub const SUSPECTS_AT_ONCE: usize = 16;

@@ -13,7 +13,7 @@ use crate::tool::ToolSpec;
 /// One element of the transcript, in the order it is sent.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// Something lived (or, at the very end, about to be lived by the decision asked for).
+    /// Something lived (or, at the very end, about to be processed by the decision asked for).
     Entry(Arc<Entry>),
     /// Something shown and not kept: the workspace, a summary. Sent with the user's role.
     Layer(Arc<str>),
@@ -42,7 +42,7 @@ pub struct Prompt {
     pub items: Vec<Item>,
     /// Whether tools may be called.
     pub choice: ToolChoice,
-    /// The cycle in hand; reasoning of earlier cycles is not sent unless the model demands it.
+    /// The cycle in progress; reasoning of earlier cycles is not sent unless the model demands it.
     pub cycle: CycleId,
     /// Reasoning of entries below this seq is never sent.
     pub reasoning_from: u64,

@@ -1,4 +1,4 @@
-//! Receipts: why a cycle woke, what it cost, how it ended. Read-only facts, not a unit of scheduling.
+//! Runs: why a cycle woke, what it cost, how it ended. Read-only facts, not a unit of scheduling.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl Usage {
     }
 }
 
-/// What one call did, for the receipt. Times are unknown of what never ran, and of what ran in a
+/// What one call did, for the run. Times are unknown of what never ran, and of what ran in a
 /// process that died.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallReceipt {
@@ -87,7 +87,7 @@ pub struct CallReceipt {
     pub repaired: Option<String>,
 }
 
-/// What one step did, for the receipt.
+/// What one step did, for the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReceipt {
     /// Which step.
@@ -195,7 +195,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// What a receipt says that the cycle took.
+    /// What a run says that the cycle took.
     pub fn of(run: &Run) -> Self {
         let ms = run.ended_at.as_millisecond().saturating_sub(run.opened_at.as_millisecond());
         Self {
@@ -207,14 +207,14 @@ impl Spent {
     }
 }
 
-/// The receipt of one cycle.
+/// The run of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The cycle.
     pub id: CycleId,
     /// Whose.
     pub agent: AgentId,
-    /// 1 for the first cycle in which something was lived, then counting.
+    /// 1 for the first cycle in which something was processed, then counting.
     pub ordinal: u64,
     /// In words: `2 events: space_message from Husam in "Family", …`.
     pub woke_for: String,

@@ -47,8 +47,8 @@ pub fn cut(view: &View, window: &[Arc<Entry>], budget: Budget, cycle: Option<Cyc
 }
 
 /// A view of half of what the present one shows, for a request that the vendor found too long whatever
-/// was estimated; `None` where nothing more can be left out. `cycle` is the one in hand, if something of
-/// it is lived; else all of the log may go.
+/// was estimated; `None` where nothing more can be left out. `cycle` is the one in progress, if something of
+/// it is processed; else all of the log may go.
 pub fn halve(view: &View, window: &[Arc<Entry>], cycle: Option<CycleId>) -> Option<View> {
     let (first, last) = (window.first()?.seq, window.last()?.seq);
     let room = window.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>() / 2;
@@ -77,9 +77,9 @@ fn within_cycle(
     if cycle.is_some_and(|cycle| cycle != inbox.cycle) {
         return None;
     }
-    let told = |entry: &&Arc<Entry>| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection);
+    let was_shown = |entry: &&Arc<Entry>| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection);
     let own = window.iter().filter(|entry| entry.seq >= inbox.seq);
-    let (kept, done): (Vec<_>, Vec<_>) = own.cloned().partition(|entry| told(&entry));
+    let (kept, done): (Vec<_>, Vec<_>) = own.cloned().partition(|entry| was_shown(&entry));
     let room = room.saturating_sub(kept.iter().map(|entry| u64::from(entry.tokens)).sum());
     // A step begins with its assistant entry.
     let tail = newest(&done, room, most, |entry| entry.kind == EntryKind::Assistant)

@@ -216,7 +216,7 @@ fn lines<'a>(all: impl Iterator<Item = &'a str>, first: usize) -> Vec<(Line, Opt
 }
 
 /// Whether a line says exactly what the event is.
-fn tells(read: &(Line, Option<String>), waiting: &Waiting) -> bool {
+fn matches_event(read: &(Line, Option<String>), waiting: &Waiting) -> bool {
     let (line, cited) = read;
     let event = &waiting.event;
     let says = match (line, &event.data, &waiting.said) {
@@ -400,11 +400,11 @@ fn now() -> Timestamp {
 }
 
 /// Each line in its place tells of its event, and no event is left.
-fn all_told(read: &[(Line, Option<String>)], events: &[Waiting]) {
+fn all_match(read: &[(Line, Option<String>)], events: &[Waiting]) {
     assert_eq!(read.len(), events.len());
     for (read, seq) in read.iter().zip(listed(events)) {
         let waiting = events.iter().find(|waiting| waiting.seq == seq).unwrap();
-        assert!(tells(read, waiting), "{read:?}\nis not\n{waiting:?}");
+        assert!(matches_event(read, waiting), "{read:?}\nis not\n{waiting:?}");
     }
 }
 
@@ -439,7 +439,7 @@ proptest! {
             let closing = "Handle these in any order; some may belong together.";
             prop_assert_eq!(rest[end], closing);
         }
-        all_told(&lines(rest[2..end].iter().copied(), 1), &events);
+        all_match(&lines(rest[2..end].iter().copied(), 1), &events);
     }
 
     #[test]
@@ -458,7 +458,7 @@ proptest! {
         prop_assert_eq!(rest[0], format!("[MID-CYCLE UPDATE — {} new {many}]", events.len()));
         let end = rest.len() - 1;
         prop_assert_eq!(rest[end], "This arrived while you were working. Take it into account before you continue.");
-        all_told(&lines(rest[2..end].iter().copied(), first), &events);
+        all_match(&lines(rest[2..end].iter().copied(), first), &events);
     }
 
     #[test]

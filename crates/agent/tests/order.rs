@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn what_breaks_in_is_of_each_sender_what_was_said_first(all in backlog(), place in place(), taken in 0u32..8) {
-        // What the cycle took is the oldest of what waited, as every waking takes it.
+        // What the cycle took is the oldest of what waited, as every activation takes it.
         let batch = take(&all, taken.max(1), None, usize::MAX).filter(|_| taken > 0);
         let in_hand: Vec<u64> = batch.iter().flat_map(|batch| &batch.events).map(|word| word.seq).collect();
         let waits = look(&all[in_hand.len()..], &[requester(place.asker)]);

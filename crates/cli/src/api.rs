@@ -6,7 +6,7 @@ use agent::space::{MessageKind, Spoken};
 use serde::{Deserialize, Serialize};
 use server::api::{RunDetail, RunJson};
 
-/// The recent past of the house.
+/// The recent past of the server.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Recent {
     /// What happened, oldest first.

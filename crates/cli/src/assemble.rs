@@ -1,4 +1,4 @@
-//! Puts the house together: the only place that sees two adapters at once.
+//! Puts the server together: the only place that sees two adapters at once.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::errors::{Exit, Failure, Result};
 
-/// A house in which agents live.
+/// A server in which agents live.
 pub(crate) struct LocalServer {
     store: Sqlite,
     keeper: Keeper,
@@ -45,8 +45,8 @@ impl LocalServer {
         Self { store, keeper, ports, options }
     }
 
-    /// Serves on the listener until the house is stopped.
-    pub(crate) fn open_doors(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
+    /// Serves on the listener until the server is stopped.
+    pub(crate) fn serve_api(&self, listener: TcpListener) -> JoinHandle<std::io::Result<()>> {
         let router = server::router(self.ports.clone(), self.keeper.node().clone(), self.options.clone());
         tokio::spawn(server::serve(listener, router, self.options.shutdown.clone()))
     }
@@ -56,7 +56,7 @@ impl LocalServer {
         self.store.broken().await
     }
 
-    /// Shuts the doors, lets the steps in hand end, closes the store.
+    /// Shuts the doors, lets the steps in progress end, closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
         self.options.shutdown.cancel();
         self.keeper.stop().await;

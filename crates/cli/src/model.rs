@@ -1,13 +1,13 @@
 //! Which model is the default, and why: the one named, else one that there is a key for, else one
-//! that runs on this machine, else the rehearsal.
+//! that runs on this machine, else the demo model.
 
 use std::sync::Arc;
 
 use agent::port::{Clock, ModelError, ModelInfo, Models};
 use models::catalog;
+use models::demo;
 use models::local::{self, LocalServer};
 use models::model_book::{KeyRing, ModelBook, ModelConfig};
-use models::rehearsal;
 
 use crate::errors::{Exit, Failure, Result};
 use crate::secrets;
@@ -33,11 +33,11 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     let said = |name: &str, default: bool| settings.model(name, default, |name| secrets.named(name));
     let wanted = settings.get("model.name");
     let (config, why) = match wanted.value.as_str() {
-        Some(rehearsal::NAME) if settings.says_how_the_model_is() => {
-            return Err(Failure::usage("a rehearsal has no address, tool mode or window")
+        Some(demo::NAME) if settings.says_how_the_model_is() => {
+            return Err(Failure::usage("the demo model has no address, tool mode or window")
                 .hint("leave these out, or name a PROVIDER/MODEL"));
         }
-        Some(rehearsal::NAME) => (ModelConfig::named(rehearsal::NAME), why(&wanted.origin)),
+        Some(demo::NAME) => (ModelConfig::named(demo::NAME), why(&wanted.origin)),
         Some(name) => (probed(said(name, true)?).await, why(&wanted.origin)),
         None if !settings.get("model.base_url").value.is_null() => {
             return Err(Failure::usage("`--base-url` says where a model is, but not which")
@@ -48,7 +48,7 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
                 Some(found) => found,
                 None => on_this_machine(local::probe().await),
             };
-            let real = found.name != rehearsal::NAME;
+            let real = found.name != demo::NAME;
             (if real { over(said(&found.name, true)?, found) } else { found }, why)
         }
     };
@@ -63,7 +63,7 @@ pub(crate) async fn choose(settings: &Settings, clock: Arc<dyn Clock>) -> Result
     let models: Arc<dyn Models> = Arc::new(book);
     let info =
         models.model(None).map_err(|error| unusable(&name, base_url.as_deref(), error))?.info().clone();
-    let window_known = stated || info.rehearsal || is_in_catalog(&info);
+    let window_known = stated || info.demo || is_in_catalog(&info);
     let provider = name.split('/').next().and_then(catalog::provider);
     let usual = provider.and_then(|provider| provider.base_url);
     let address = base_url.or_else(|| usual.map(str::to_owned)).unwrap_or_default();
@@ -105,7 +105,7 @@ async fn probed(config: ModelConfig) -> ModelConfig {
     }
 }
 
-/// What is said stands above what was found.
+/// What is said overrides what was found.
 fn over(said: ModelConfig, found: ModelConfig) -> ModelConfig {
     ModelConfig {
         base_url: said.base_url.or(found.base_url),
@@ -131,7 +131,7 @@ fn on_this_machine(found: Vec<LocalServer>) -> (ModelConfig, String) {
         }
     }
     let why = "no key and no model server found".to_owned();
-    (ModelConfig::named(rehearsal::NAME), why)
+    (ModelConfig::named(demo::NAME), why)
 }
 
 /// The catalog prices what it knows; of what it does not know it assumes a window.
@@ -149,9 +149,8 @@ pub(crate) fn unusable(name: &str, base_url: Option<&str>, error: ModelError) ->
         ModelError::NoModel(why) => {
             Failure::new(Exit::Usage, "bad_model", format!("cannot use `{name}`: {why}"))
         }
-        ModelError::Auth(why) => Failure::new(Exit::Usage, "key_missing", why).hint(
-            keyless(name, base_url).unwrap_or("or try without a key: `viv up --model rehearsal`".into()),
-        ),
+        ModelError::Auth(why) => Failure::new(Exit::Usage, "key_missing", why)
+            .hint(keyless(name, base_url).unwrap_or("or try without a key: `viv up --model demo`".into())),
         other => Failure::new(Exit::Failed, "model_unusable", format!("cannot use `{name}`: {other}")),
     }
 }
@@ -177,10 +176,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rehearsal_is_named_as_one() {
-        let chosen = choose_named(&["--model", "rehearsal"]).await.unwrap();
-        assert!(chosen.info.rehearsal && chosen.window_known);
-        let failure = choose_named(&["--model", "rehearsal", "--base-url", "http://h"]).await.err().unwrap();
+    async fn the_demo_model_is_named_as_one() {
+        let chosen = choose_named(&["--model", "demo"]).await.unwrap();
+        assert!(chosen.info.demo && chosen.window_known);
+        let failure = choose_named(&["--model", "demo", "--base-url", "http://h"]).await.err().unwrap();
         assert_eq!(failure.exit, Exit::Usage);
     }
 
@@ -203,9 +202,9 @@ mod tests {
         let hint = async |line: &[&str]| choose_named(line).await.err().unwrap().hint.unwrap();
         let own = ["--model", "openai/x", "--base-url", "http://127.0.0.1:1/v1"];
         assert_eq!(hint(&own).await, "where that server wants no key, name it `openai-compatible/x`");
-        assert!(hint(&["--model", "mistral/x"]).await.contains("rehearsal"));
+        assert!(hint(&["--model", "mistral/x"]).await.contains("demo"));
         let other = ["--model", "anthropic/x", "--base-url", "http://127.0.0.1:1/v1"];
-        assert!(hint(&other).await.contains("rehearsal"));
+        assert!(hint(&other).await.contains("demo"));
     }
 
     #[tokio::test]
@@ -220,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_model_that_the_file_sets_up_must_be_one() {
-        let text = "[model]\nname = \"rehearsal\"\n[models.\"opnai/x\"]\nmax_output = 5\n";
+        let text = "[model]\nname = \"demo\"\n[models.\"opnai/x\"]\nmax_output = 5\n";
         let failure = choose(&settings(text, vec![]), Arc::new(SystemClock::new())).await.err().unwrap();
         assert!(failure.message.contains("vivarium.toml:4") && failure.code == "bad_model", "{failure}");
         let text = "[model]\nname = \"vllm/x\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
@@ -231,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn without_key_and_server_it_is_the_rehearsal() {
+    fn without_key_and_server_it_is_the_demo() {
         let (config, why) = on_this_machine(Vec::new());
-        assert_eq!((config.name.as_str(), why.as_str()), ("rehearsal", "no key and no model server found"));
+        assert_eq!((config.name.as_str(), why.as_str()), ("demo", "no key and no model server found"));
         for (variable, expected) in
             [("OPENAI_API_KEY", "openai/gpt-6.1-terra"), ("GOOGLE_API_KEY", "google/gemini-3.8-flash")]
         {

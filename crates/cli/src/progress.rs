@@ -59,7 +59,7 @@ impl Drop for Progress {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // A picture in hand is finished before this gets the lock, and none is drawn after it.
+        // A picture in progress is finished before this gets the lock, and none is drawn after it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended = true;
         if state.drawn {

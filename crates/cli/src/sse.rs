@@ -38,7 +38,7 @@ pub(crate) enum StreamEvent {
     Refused(Failure),
 }
 
-/// Where things stand, of a space, an agent or the house; absent fields belong to the others.
+/// Where things stand, of a space, an agent or the server; absent fields belong to the others.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Snapshot {
@@ -46,7 +46,7 @@ pub(crate) struct Snapshot {
     pub(crate) head_seq: u64,
     /// Messages being written.
     pub(crate) drafts: Vec<DraftNow>,
-    /// Agents at work in the space, or in the house.
+    /// Agents at work in the space, or in the server.
     pub(crate) agents: Vec<AgentNow>,
     /// Agents that cannot think just now, though something of the space waits for them.
     pub(crate) resting: Vec<RestingNow>,
@@ -147,7 +147,7 @@ async fn reconnect(
         client.refresh();
         match client.open_stream(path, last_id).await {
             Ok(response) => return Ok(response),
-            // Just after a restart the key in hand may be the old one: look once more.
+            // Just after a restart the key in progress may be the old one: look once more.
             Err(failure) if failure.exit == Exit::Unreachable || failure.code == "key_invalid" => {}
             Err(failure) => return Err(failure),
         }

@@ -93,8 +93,8 @@ impl Tool for Counted {
     fn call<'a>(
         &'a self,
         arguments: Value,
-        hands: ToolContext<'a>,
+        context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        Box::pin(self.act(arguments, &hands.call.0))
+        Box::pin(self.act(arguments, &context.call.0))
     }
 }

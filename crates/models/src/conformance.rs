@@ -118,7 +118,7 @@ pub struct Finding {
 
 impl Finding {
     /// What happened, and what follows where that is not as it should be.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.verdict {
             Verdict::Ok | Verdict::Untried => self.why.clone(),
             Verdict::Partly | Verdict::No => format!("{}; {}", self.why, self.check.otherwise()),

@@ -1,4 +1,4 @@
-//! All models of a server: from a name such as `anthropic/claude-…` or `rehearsal` to a model that
+//! All models of a server: from a name such as `anthropic/claude-…` or `demo` to a model that
 //! can be asked.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use agent::port::{Clock, Model, ModelError, ModelInfo, Models, Price};
 use crate::bounds::VOICES_MAX;
 use crate::catalog::{self, Provider, Speaks};
 use crate::client::{Address, Clients, VendorModel};
-use crate::rehearsal::{self, Rehearsal};
+use crate::demo::{self, DemoModel};
 use crate::secret::Secret;
 use crate::wire::Wire;
 use crate::wire::anthropic::{Anthropic, AnthropicThinking};
@@ -37,7 +37,7 @@ pub enum Reasoning {
 /// One model as an operator sets it up. Only the name is needed.
 #[derive(Clone, Debug, Default)]
 pub struct ModelConfig {
-    /// `provider/model`, or `rehearsal`.
+    /// `provider/model`, or `demo`.
     pub name: String,
     /// Where the server is, instead of the provider's own address.
     pub base_url: Option<String>,
@@ -129,7 +129,7 @@ pub struct ModelBook {
 }
 
 impl ModelBook {
-    /// A book whose default model is `default`. The clock paces the rehearsal.
+    /// A book whose default model is `default`. The clock paces the demo model.
     pub fn new(default: ModelConfig, keys: KeyRing, clock: Arc<dyn Clock>) -> Self {
         let name = default.name.clone();
         Self {
@@ -155,8 +155,8 @@ impl ModelBook {
     }
 
     fn make(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        if name == rehearsal::NAME {
-            return Ok(Arc::new(Rehearsal::new(Arc::clone(&self.clock))));
+        if name == demo::NAME {
+            return Ok(Arc::new(DemoModel::new(Arc::clone(&self.clock))));
         }
         let config = self.configs.get(name).cloned().unwrap_or_else(|| ModelConfig::named(name));
         let (provider, model) = split(name)?;
@@ -215,11 +215,11 @@ fn shared(provider: &Provider, base_url: &str, key: Option<&Secret>) -> String {
 fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
     let known = || {
         let names = catalog::PROVIDERS.iter().map(|provider| provider.name);
-        names.chain([rehearsal::NAME]).collect::<Vec<_>>().join("`, `")
+        names.chain([demo::NAME]).collect::<Vec<_>>().join("`, `")
     };
     let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
         return Err(ModelError::NoModel(format!(
-            "wanted `rehearsal` or `provider/model`, got `{name}`; providers are `{}`",
+            "wanted `demo` or `provider/model`, got `{name}`; providers are `{}`",
             known()
         )));
     };
@@ -291,7 +291,7 @@ fn set_up(
         reasoning_replay: wire.replay(),
         forced_tool_choice,
         price: config.price.or(facts.price),
-        rehearsal: false,
+        demo: false,
     };
     (info, wire)
 }

@@ -1,4 +1,4 @@
-//! A model that says what it was told to: for tests, scenarios and the rehearsal. It never guesses,
+//! A model that says what it was told to: for tests, scenarios and the demo model. It never guesses,
 //! never waits by itself, and remembers every prompt it was given.
 
 use std::collections::VecDeque;
@@ -234,7 +234,7 @@ impl Scripted {
                 reasoning_replay: ReasoningReplay::Cycle,
                 forced_tool_choice: true,
                 price: None,
-                rehearsal: false,
+                demo: false,
             },
             queue: Mutex::new(scripts.into_iter().collect()),
             author: None,

@@ -101,8 +101,8 @@ async fn a_server_without_tools_may_still_be_good_enough_with_a_schema() {
     let native = all(trial(&stub, "llamacpp/tiny", ToolMode::Native), ToolMode::Native).await;
     use Verdict::{No, Ok};
     assert_eq!(verdicts(&native), [Ok, No, No, No, Ok]);
-    assert!(native.findings[1].told().contains("--jinja"), "{native:?}");
-    assert!(native.findings[3].told().ends_with("costs stay unknown"), "{native:?}");
+    assert!(native.findings[1].describe().contains("--jinja"), "{native:?}");
+    assert!(native.findings[3].describe().ends_with("costs stay unknown"), "{native:?}");
 
     let json = |text: &str| Answer::new().say(pieces(text)).usage(30, 0, 12);
     stub.demand(Some(Demands { alternate: true, ..Demands::default() }));
@@ -179,7 +179,7 @@ async fn behind_a_question_that_ran_out_of_time_nothing_more_is_asked() {
             .await;
     let (no, untried) = (Verdict::No, Verdict::Untried);
     assert_eq!(verdicts(&column), [no, untried, untried, untried, untried]);
-    assert!(column.findings[0].is_silence() && column.findings[1].told().starts_with("not tried: "));
+    assert!(column.findings[0].is_silence() && column.findings[1].describe().starts_with("not tried: "));
     assert!(stub.requests().len() <= 1 && column.verdict() == Verdict::No);
     assert_eq!(advice(&[column]).text, "not good enough: native: no word within 9 s");
 }
@@ -190,5 +190,5 @@ async fn a_stream_that_breaks_is_no_stream() {
     stub.push(Answer::new().say(pieces("one, two, three")).cut_at(200));
     let found = trial(&stub, "llamacpp/tiny", ToolMode::Native).run(Check::Stream).await;
     assert_eq!((found.verdict, found.hopeless()), (Verdict::No, None));
-    assert!(found.told().contains("cut"), "{found:?}");
+    assert!(found.describe().contains("cut"), "{found:?}");
 }

@@ -31,8 +31,8 @@ fn a_missing_key_names_the_variable_and_the_file() {
 #[test]
 fn a_name_that_means_nothing_says_what_would() {
     assert!(refused("antropic/claude").contains("did you mean `anthropic`?"));
-    assert!(refused("gpt-5").contains("wanted `rehearsal` or `provider/model`"));
-    assert!(refused("openai/").contains("wanted `rehearsal` or `provider/model`"));
+    assert!(refused("gpt-5").contains("wanted `demo` or `provider/model`"));
+    assert!(refused("openai/").contains("wanted `demo` or `provider/model`"));
     assert!(refused("openai-compatible/x").contains("set `base_url`"));
     let keys = KeyRing::default();
     let config = ModelConfig { base_url: Some("localhost:1".into()), ..ModelConfig::named("vllm/x") };
@@ -118,12 +118,12 @@ fn voices_are_made_once_and_know_themselves() {
     assert_eq!((hosted.info().context_window, hosted.info().price), (128_000, None));
     let priced = book.model(Some("anthropic/claude-opus-5-5")).unwrap();
     assert_eq!(priced.info().price.unwrap().output, 20_000_000);
-    assert!(book.model(Some("rehearsal")).unwrap().info().rehearsal);
+    assert!(book.model(Some("demo")).unwrap().info().demo);
 }
 
 #[test]
 fn a_scripted_model_can_stand_under_any_name() {
     let scripted = Arc::new(Scripted::new([Script::new().text("hi")]));
-    let book = book("rehearsal", KeyRing::default()).with_model("scripted/one", scripted);
+    let book = book("demo", KeyRing::default()).with_model("scripted/one", scripted);
     assert_eq!(book.model(Some("scripted/one")).unwrap().info().name, "scripted");
 }

@@ -1,4 +1,4 @@
-//! Two messages in one stream: nothing of either is lived, since nobody knows what belongs together.
+//! Two messages in one stream: nothing of either is processed, since nobody knows what belongs together.
 
 use agent::port::{ModelError, Reply, ReplyPart};
 use models::wire::Decoder;

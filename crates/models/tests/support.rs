@@ -56,7 +56,7 @@ impl Life {
         Self { prompt, memo: Memo::default(), seq: 0, step: 0 }
     }
 
-    /// A new waking: the layers of the one before are gone.
+    /// A new activation: the layers of the one before are gone.
     pub(crate) fn wake(&mut self, n: u128, inbox: &str, workspace: &str) {
         self.prompt.items.retain(|item| matches!(item, Item::Entry(_)));
         self.prompt.cycle = cycle(n);
@@ -220,7 +220,7 @@ pub(crate) fn wired(wire: impl Wire + 'static, url: &str) -> VendorModel {
         reasoning_replay: wire.replay(),
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     };
     let address = Address { base_url: url.into(), key: None, headers: Vec::new() };
     VendorModel::new(info, Arc::new(wire), address, Arc::new(Clients::default()))

@@ -135,7 +135,7 @@ impl Pass<'_> {
         self.probe = false;
     }
 
-    /// There was no reply. `again` is the pause before the next attempt of this waking, where one is of
+    /// There was no reply. `again` is the pause before the next attempt of this activation, where one is of
     /// use. Says how long to wait for it, or why to give up now.
     pub(crate) fn failed(
         &mut self,

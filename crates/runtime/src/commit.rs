@@ -76,7 +76,7 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, ec
     live.bus().publish(&[Topic::Agent(agent)], Arc::new(Update::Commit { agent, n, cycle, step, kind }));
 }
 
-/// Shows watchers that a waking is over, and how.
+/// Shows watchers that an activation is over, and how.
 pub(crate) fn publish_rest(
     live: &Live,
     agent: AgentId,

@@ -67,7 +67,7 @@ impl DetachedCalls {
     /// Keeps a call at work that has taken longer than its cycle waits.
     pub(crate) fn adopt(self: &Arc<Self>, work: Work, place: OwnedSemaphorePermit) {
         let (context, row) = (work.context.clone(), work.row.clone());
-        context.tell_done(&row, OutcomeStatus::Pending, "", work.span());
+        context.publish_done(&row, OutcomeStatus::Pending, "", work.span());
         self.run(context, row, async move {
             let ended = bounded(work, Duration::from_millis(limits::LATE_MS)).await;
             drop(place);
@@ -88,8 +88,8 @@ impl DetachedCalls {
         let (me, there, call) = (Arc::downgrade(self), context.clone(), row.clone());
         let task = tokio::spawn(async move {
             let (outcome, span) = work.await;
-            there.tell_done(&call, outcome.status, &outcome.text, span);
-            told(&me, &call, outcome).await;
+            there.publish_done(&call, outcome.status, &outcome.text, span);
+            deliver(&me, &call, outcome).await;
             if let Some(me) = me.upgrade() {
                 let ended = me.lock().remove(&call.id);
                 me.over.notify_waiters();
@@ -104,7 +104,7 @@ impl DetachedCalls {
     pub(crate) fn drop_call(&self, call: &CallId) {
         let Some(gone) = self.lock().remove(call) else { return };
         let now = self.ports.clock.now();
-        gone.context.tell_done(&gone.row, OutcomeStatus::Canceled, "", Span { at: now, ms: 0 });
+        gone.context.publish_done(&gone.row, OutcomeStatus::Canceled, "", Span { at: now, ms: 0 });
         self.over.notify_waiters();
     }
 
@@ -175,14 +175,14 @@ async fn bounded(mut work: Work, most: Duration) -> (Outcome, Span) {
 
 /// Writes the answer down, where nobody was first, and tells of it. What cannot be written stays detached,
 /// and is taken up again.
-async fn told(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome) {
+async fn deliver(detached: &Weak<DetachedCalls>, row: &CallRow, outcome: Outcome) {
     let mut attempt = 1;
     loop {
         let Some(me) = detached.upgrade() else { return };
         let answer = FinishedCall { id: row.id.clone(), outcome: outcome.clone(), at: me.ports.clock.now() };
         let error = match me.ports.calls.finish(answer).await {
             Ok(Finish::Late(agent, echo) | Finish::Awaited(agent, echo)) => {
-                me.node.tell(echo);
+                me.node.notify(echo);
                 return me.node.look(agent);
             }
             Ok(Finish::Already) | Err(CallError::Unknown(_)) => return,

@@ -66,7 +66,7 @@ struct Working {
 }
 
 impl DraftStream {
-    /// The stage of the step in hand.
+    /// The stage of the step in progress.
     pub(crate) fn of(cycle: &Cycle, agent: AgentId, live: &Arc<Live>) -> Self {
         Self {
             agent,

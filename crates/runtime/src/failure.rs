@@ -3,14 +3,14 @@
 //! `tests/living/ambiguous.rs` what it fails with again and again, in `tests/living/garbage.rs` what is
 //! wrong with a reply.
 //!
-//! | class | within the waking | the provider's breaker | afterwards |
+//! | class | within the activation | the provider's breaker | afterwards |
 //! |---|---|---|---|
 //! | rate limited, overloaded | again after `retry-after` or a growing pause | opens at once | parks; counts nothing |
 //! | network, connect time-out | again after a growing pause | opens at once | parks; counts nothing |
 //! | auth | — | opens at once | parks; counts nothing |
 //! | first-byte, idle, total time-out | again after a growing pause | stays closed | parks; counts nothing |
 //! | cut stream, failed server | again after a growing pause | stays closed | parks; counts nothing |
-//! | the same, in the eighth waking in a row and later | again after a growing pause | stays closed | counts; tried alone, then dead |
+//! | the same, in the eighth activation in a row and later | again after a growing pause | stays closed | counts; tried alone, then dead |
 //! | no such model, unsupported | — | stays closed | parks; counts nothing |
 //! | behind an open breaker | not asked | is open | parks until then; counts nothing |
 //! | garbage | again after a growing pause | stays closed | counts; tried alone, then dead |
@@ -21,9 +21,9 @@
 //! | too many calls | — | — | those above the bound get an error outcome |
 //! | duplicate call ids | — | — | our own ids are sent back |
 //! | refused by policy | — | — | an error outcome; commits again without that call |
-//! | store busy | again after a growing pause | — | the waking ends; the sweep finds it |
-//! | record damaged | — | — | the agent is set apart until an operator resumes it; others live on |
-//! | store full, broken | — | — | the waking ends; the operator is told |
+//! | store busy | again after a growing pause | — | the activation ends; the sweep finds it |
+//! | record damaged | — | — | the agent is quarantined until an operator resumes it; others live on |
+//! | store full, broken | — | — | the activation ends; the operator is told |
 //!
 //! Whatever parks may be asked of the models under `fallback` before.
 
@@ -35,7 +35,7 @@ use agent::port::{Ids, ModelError, StoreError, TimeoutKind};
 /// How a class of failure is met, as the table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
-    /// Whether the very same request is sent again within the waking.
+    /// Whether the very same request is sent again within the activation.
     pub(crate) again: bool,
     /// Whether it would meet everybody, so that the breaker of its provider opens. What one request may
     /// cause never opens it.
@@ -55,14 +55,14 @@ pub(crate) fn behaviour(error: &ModelError) -> Behaviour {
     Behaviour { again: error.retryable(), opens }
 }
 
-/// The pause before attempt number `attempt + 1`, or `None` where another attempt within this waking
+/// The pause before attempt number `attempt + 1`, or `None` where another attempt within this activation
 /// is of no use. `attempt` counts from 1.
 pub(crate) fn retry_model(error: &ModelError, attempt: u32, retries: u32, ids: &dyn Ids) -> Option<Duration> {
     if !behaviour(error).again || attempt > retries {
         return None;
     }
     match error.retry_after() {
-        // A long wait is slept through, not sat out with the lease in hand.
+        // A long wait is slept through, not sat out with the lease in progress.
         Some(after) if after > Duration::from_millis(limits::BACKOFF_MAX_MS) => None,
         Some(after) => Some(after + jitter(ids, limits::BACKOFF_BASE_MS / 4)),
         None => Some(growing(attempt, ids)),

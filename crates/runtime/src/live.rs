@@ -125,7 +125,7 @@ impl Live {
         if all.waits.begin(agent, wait)
             && let Some(wait) = all.waits.of(agent)
         {
-            self.tell_asleep(agent, &BTreeSet::new(), Some(wait.words()), None);
+            self.publish_asleep(agent, &BTreeSet::new(), Some(wait.words()), None);
         }
     }
 
@@ -204,7 +204,7 @@ impl Live {
         let mut all = self.lock();
         let Some(activity) = all.activities.remove(&agent) else { return };
         self.void(&mut all, agent);
-        self.tell_asleep(agent, &activity.spaces, reason, None);
+        self.publish_asleep(agent, &activity.spaces, reason, None);
     }
 
     /// The agent cannot think, and sleeps though it has work: the spaces that wait for it are told,
@@ -215,10 +215,10 @@ impl Live {
         spaces.extend(all.activities.remove(&agent).into_iter().flat_map(|activity| activity.spaces));
         self.void(&mut all, agent);
         all.remember(agent, rest.until, &reason);
-        self.tell_asleep(agent, &spaces, Some(reason), Some(rest));
+        self.publish_asleep(agent, &spaces, Some(reason), Some(rest));
     }
 
-    fn tell_asleep(
+    fn publish_asleep(
         &self,
         agent: AgentId,
         spaces: &BTreeSet<SpaceId>,

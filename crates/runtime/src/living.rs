@@ -33,10 +33,10 @@ use crate::turn::{Turn, Watch};
 use crate::waits::Wait;
 use crate::warm::{Kept, Warm};
 
-/// Why wakings end when the node does.
+/// Why activations end when the node does.
 const STOPPING: &str = "the node stops";
 
-/// What all wakings of a node share.
+/// What all activations of a node share.
 pub(crate) struct NodeContext {
     pub(crate) ports: Ports,
     pub(crate) node: Node,
@@ -50,7 +50,7 @@ pub(crate) struct NodeContext {
     pub(crate) stopping: CancellationToken,
 }
 
-/// How a waking ended.
+/// How an activation ended.
 pub(crate) enum Lived {
     /// Its agent rests.
     Rested(Rested),
@@ -61,7 +61,7 @@ pub(crate) enum Lived {
     Full,
 }
 
-/// That a waking ended by the store.
+/// That an activation ended by the store.
 pub(crate) struct Unwritten {
     pub(crate) error: StoreError,
     /// Whether its opening had been taken.
@@ -74,7 +74,7 @@ impl From<StoreError> for Unwritten {
     }
 }
 
-/// One waking in hand.
+/// One activation in progress.
 struct Driver<'a> {
     node_context: &'a NodeContext,
     agent: AgentId,
@@ -88,7 +88,7 @@ struct Driver<'a> {
     suspected: Option<Watch>,
     /// Whether its opening is committed.
     opened: bool,
-    /// What the cycle took, once its receipt is written.
+    /// What the cycle took, once its run is written.
     spent: Option<Spent>,
     /// When it began, by the clock that never jumps.
     began: u64,
@@ -412,7 +412,7 @@ impl<'a> Driver<'a> {
                 let goes_on = self.cycle.overdue(&call, timeout, place.is_some());
                 match place.filter(|_| goes_on) {
                     Some(place) => self.node_context.detached.adopt(*work, place),
-                    None => work.context.tell_done(
+                    None => work.context.publish_done(
                         &work.row,
                         OutcomeStatus::Error,
                         "it took longer than it may",
@@ -461,7 +461,7 @@ impl<'a> Driver<'a> {
         self.node_context.ports.live.enter(self.agent, self.cycle.id(), state, &self.cycle.spaces());
     }
 
-    /// The waking is over: tell watchers, keep what may be wanted again soon.
+    /// The activation is over: tell watchers, keep what may be wanted again soon.
     fn part(self, rested: Result<Rested, StoreError>) -> Result<Rested, StoreError> {
         let live = &self.node_context.ports.live;
         commit::publish_rest(live, self.agent, &rested, &self.cycle.spaces(), self.spent);
@@ -482,7 +482,7 @@ impl<'a> Driver<'a> {
         &self.node_context.ports
     }
 
-    /// What time it is. The cycle is told besides how long this waking has lasted, by the clock that
+    /// What time it is. The cycle is told besides how long this activation has lasted, by the clock that
     /// never jumps.
     fn now(&mut self) -> jiff::Timestamp {
         let clock = &self.node_context.ports.clock;

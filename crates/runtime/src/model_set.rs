@@ -1,4 +1,4 @@
-//! The models of one waking: the agent's own model, those that its config names besides, and the
+//! The models of one activation: the agent's own model, those that its config names besides, and the
 //! encoded fragments of the one that spoke last. Who speaks when is decided by the machine.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use agent::port::{
     BoxStream, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, Piece, ReasoningReplay,
 };
 
-/// The models of one waking.
+/// The models of one activation.
 pub(crate) struct ModelSet {
     own: Arc<dyn Model>,
     others: Vec<(String, Arc<dyn Model>)>,
@@ -70,7 +70,7 @@ fn mute(name: Option<&str>, error: ModelError) -> Arc<dyn Model> {
         reasoning_replay: ReasoningReplay::None,
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     };
     Arc::new(Mute { info, error })
 }

@@ -151,13 +151,13 @@ impl Node {
     /// Tells what a call that was answered from outside caused: watchers, whoever has something to do now,
     /// and whoever still runs it. Never waits.
     pub fn answered(&self, agent: AgentId, call: CallId, echo: Notifications) {
-        self.tell(echo);
+        self.notify(echo);
         let _ = self.signals.try_send(Signal::Over(call));
         self.look(agent);
     }
 
     /// Tells watchers and sleepers what an answer caused.
-    pub(crate) fn tell(&self, echo: Notifications) {
+    pub(crate) fn notify(&self, echo: Notifications) {
         for message in echo.said {
             let space = Topic::Space(message.space);
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));

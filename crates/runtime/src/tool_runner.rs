@@ -98,7 +98,7 @@ impl CallContext {
             return Err(ToolError::new(format!("the tool `{}` is gone", row.tool)));
         };
         let arguments = tool.check(&row.arguments).map_err(ToolError::new)?;
-        let hands = ToolContext {
+        let context = ToolContext {
             agent: self.agent,
             cycle: self.cycle,
             call: &row.id,
@@ -110,7 +110,7 @@ impl CallContext {
             pending,
             lookup: &*self.ports.lookup as &dyn Lookup,
         };
-        tool.call(arguments, hands).await
+        tool.call(arguments, context).await
     }
 
     /// Runs a call and says when it ran.
@@ -121,7 +121,7 @@ impl CallContext {
         (done, Span { at, ms: clock.monotonic_ms().saturating_sub(began) })
     }
 
-    fn tell_started(&self, row: &CallRow) {
+    fn publish_started(&self, row: &CallRow) {
         let (agent, cycle) = (self.agent, self.cycle);
         let arguments = row.arguments.chars().take(limits::ARGUMENTS_SHOWN_CHARS).collect();
         let (call, tool) = (row.id.clone(), row.tool.clone());
@@ -129,7 +129,7 @@ impl CallContext {
         self.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
     }
 
-    pub(crate) fn tell_done(&self, row: &CallRow, status: OutcomeStatus, text: &str, span: Span) {
+    pub(crate) fn publish_done(&self, row: &CallRow, status: OutcomeStatus, text: &str, span: Span) {
         let (agent, cycle) = (self.agent, self.cycle);
         let (call, tool, ms) = (row.id.clone(), row.tool.clone(), Some(span.ms));
         let update = match status {
@@ -159,7 +159,7 @@ pub(crate) async fn inward(
     let mut results = Vec::with_capacity(rows.len());
     let mut spans = Vec::with_capacity(rows.len());
     for row in rows {
-        context.tell_started(&row);
+        context.publish_started(&row);
         let (there, before) = (context.clone(), pending.clone());
         let traced = trace::tool(step, &row);
         let (row, result) = {
@@ -183,7 +183,7 @@ pub(crate) async fn inward(
             Err(error) => (OutcomeStatus::Error, &error.model),
         };
         trace::done(&traced, status);
-        context.tell_done(&row, status, text, span);
+        context.publish_done(&row, status, text, span);
         if let Some(done) = result.as_ref().ok().filter(|done| !done.outcome.failed()) {
             pending.extend(done.inward.clone());
         }
@@ -212,7 +212,7 @@ impl Work {
         let traced = trace::tool(step, &row);
         let (there, call, ended) = (context.clone(), row.clone(), traced.clone());
         let work = async move {
-            there.tell_started(&call);
+            there.publish_started(&call);
             failpoint::hit!("tool.begins");
             let (result, span) = there.timed(there.work(&call, &Inward::default())).await;
             failpoint::hit!("tool.done");
@@ -283,7 +283,7 @@ impl Outward {
                     ended = work.ended() => ended,
                     () = clock.sleep(timeout) => return Came::Overdue(Box::new(work)),
                 };
-                work.context.tell_done(&work.row, outcome.status, &outcome.text, span);
+                work.context.publish_done(&work.row, outcome.status, &outcome.text, span);
                 Came::Answered(work.row.id, outcome, span)
             });
             self.calls.insert(task.id(), RunningCall { context: context.clone(), row, task, at, began });
@@ -310,7 +310,7 @@ impl Outward {
         let ended = unwanted.map(|(_, running)| {
             running.task.abort();
             let span = span(running.at, running.began, &running.context);
-            running.context.tell_done(&running.row, OutcomeStatus::Canceled, "", span);
+            running.context.publish_done(&running.row, OutcomeStatus::Canceled, "", span);
             (running.row.id, span)
         });
         ended.collect()

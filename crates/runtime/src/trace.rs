@@ -14,19 +14,19 @@ use tracing::field::Empty;
 /// What all spans are filed under.
 pub const TARGET: &str = "telemetry";
 
-/// The spans of a waking that are open.
+/// The spans of an activation that are open.
 pub(crate) struct Trace {
     cycle: Span,
     step: Option<(u32, Span)>,
 }
 
 impl Trace {
-    /// A waking begins.
+    /// An activation begins.
     pub(crate) fn of(agent: AgentId, of: &Cycle) -> Self {
         Self { cycle: cycle(agent, of), step: None }
     }
 
-    /// The span of the step in hand, begun where it is new.
+    /// The span of the step in progress, begun where it is new.
     pub(crate) fn step(&mut self, step: u32) -> Span {
         if self.step.as_ref().is_none_or(|(open, _)| *open != step) {
             self.step = Some((step, begun(&self.cycle, step)));
@@ -34,13 +34,13 @@ impl Trace {
         self.step.as_ref().map_or_else(Span::none, |(_, span)| span.clone())
     }
 
-    /// The cycle's receipt is written.
+    /// The cycle's run is written.
     pub(crate) fn ended(&self, run: &Run) {
         ended(&self.cycle, run);
     }
 }
 
-/// The span of one waking of a cycle; none where nothing was due.
+/// The span of one activation of a cycle; none where nothing was due.
 fn cycle(agent: AgentId, cycle: &Cycle) -> Span {
     let Some(occasion) = cycle.occasion() else { return Span::none() };
     tracing::info_span!(

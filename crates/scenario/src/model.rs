@@ -23,7 +23,7 @@ use crate::scene::{Act, Condition, Rule, Scenario};
 const STEP_TAKES: Duration = Duration::from_millis(100);
 /// All scripts stand behind one provider, so that they fail together.
 const PROVIDER: &str = "script";
-/// Why a waking is let pass that the script does not know.
+/// Why an activation is let pass that the script does not know.
 const NO_RULE: &str = "no rule of its script fits";
 
 /// The name of an agent's script among the models.
@@ -71,7 +71,7 @@ impl Scripted {
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: true,
             price: None,
-            rehearsal: false,
+            demo: false,
         };
         Self { info, rules, clock }
     }
@@ -189,9 +189,9 @@ fn usage_of(prompt: &Prompt, parts: &[ReplyPart]) -> Usage {
 /// What a script looks at in a prompt.
 struct Seen<'a> {
     entries: Vec<&'a Entry>,
-    /// Steps that the cycle in hand has thought.
+    /// Steps that the open cycle has thought.
     step: usize,
-    /// What the cycle in hand began with.
+    /// What the open cycle began with.
     inbox: String,
     /// Which lived cycle it is, from 1 on.
     cycle: u64,
@@ -259,7 +259,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Injections and previews of the cycle in hand. The workspace is what is shown first, behind the inbox.
+/// Injections and previews of the open cycle. The workspace is what is shown first, behind the inbox.
 fn shown_meanwhile(prompt: &Prompt) -> Vec<(usize, String)> {
     let mut shown = Vec::new();
     let mut step = None;

@@ -124,7 +124,7 @@ pub enum When {
     Quiet,
     /// So long after the beginning of the story.
     At(Duration),
-    /// So long after what stands above.
+    /// So long after what overrides.
     After(Duration),
 }
 
@@ -246,21 +246,21 @@ pub enum Expected {
         /// How many calls must be so.
         times: Amount,
     },
-    /// Wakings were skipped.
+    /// Activations were skipped.
     Skipped {
         /// By whom.
         agent: String,
         /// How many.
         times: Amount,
     },
-    /// So many cycles were lived.
+    /// So many cycles were processed.
     Cycles {
         /// By whom.
         agent: String,
         /// How many.
         times: Amount,
     },
-    /// The cycles that were lived, one by one.
+    /// The cycles that ran, one by one.
     CycleList {
         /// By whom.
         agent: String,

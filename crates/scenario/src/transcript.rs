@@ -97,7 +97,7 @@ fn deeds(entry: &Entry) -> Vec<Deed> {
     entry.message.parts.iter().filter_map(deed).collect()
 }
 
-/// Skipped wakings leave no trace but the fate of their events; those of one moment are one.
+/// Skipped activations leave no trace but the fate of their events; those of one moment are one.
 fn skips(agent: &AgentLog) -> Vec<(Timestamp, Option<String>)> {
     let mut skips: Vec<(Timestamp, Option<String>)> = Vec::new();
     for row in &agent.inbox {

@@ -21,7 +21,7 @@ use crate::witness::Witness;
 
 /// The keeper's pause between two looks for due work, while nothing else is to be done.
 const SWEEP: Duration = Duration::from_millis(agent::limits::SWEEP_MS);
-/// Simulated time that is lived moment by moment before it is asked whether anybody is awake.
+/// Simulated time that is processed moment by moment before it is asked whether anybody is awake.
 const STRIDE: Duration = SWEEP;
 
 /// A running world. Its methods stop with the reason when the world does not do what it must:

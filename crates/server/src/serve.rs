@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::stream::{Opened, SocketTakeover};
 
-/// Serves until `shutdown`; then takes no more connections, lets requests in hand end for a bounded
+/// Serves until `shutdown`; then takes no more connections, lets requests in progress end for a bounded
 /// time, and returns.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));

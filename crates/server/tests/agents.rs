@@ -19,7 +19,7 @@ async fn an_agent_is_made_with_defaults_and_changed_by_merging() {
     let made = world.post("/v1/agents", body).await;
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!((&made.json["state"], &made.json["config_rev"]), (&json!("sleeping"), &json!(1)));
-    assert_eq!(made.json["model"], "rehearsal");
+    assert_eq!(made.json["model"], "demo");
     assert_eq!(made.json["config"]["limits"]["max_steps"], 20);
     let patch = json!({"display_name": "Helper", "config": {"limits": {"max_steps": 3}}});
     let amended = world.ask(Method::PATCH, "/v1/agents/helper", ADMIN, Some(patch)).await;

@@ -60,7 +60,7 @@ async fn the_server_says_what_it_is_without_a_key() {
     let health = world.ask(Method::GET, "/v1/health", "", None).await;
     assert_eq!((health.status, &health.json["status"]), (200, &json!("ok")));
     let ready = world.ask(Method::GET, "/v1/ready", "", None).await;
-    assert_eq!(ready.json["model"]["rehearsal"], true, "{ready:?}");
+    assert_eq!(ready.json["model"]["demo"], true, "{ready:?}");
     assert_eq!(ready.json["totals"]["agents"], 1);
     assert_eq!(ready.headers["x-content-type-options"], "nosniff");
 }

@@ -24,7 +24,7 @@ use scenario::clock::{SimClock, SimIds};
 use serde_json::{Value, json};
 use server::{Options, keys, router};
 use storage::sqlite::Sqlite;
-use testkit::hands::{Counters, EmptyToolbox, TestToolbox};
+use testkit::test_tools::{Counters, EmptyToolbox, TestToolbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -76,21 +76,21 @@ impl Model for StubModel {
     }
 }
 
-/// Knows `rehearsal` and has a bug.
+/// Knows `demo` and has a bug.
 struct OneModel;
 
 impl Models for OneModel {
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, ModelError> {
-        match name.unwrap_or("rehearsal") {
-            "rehearsal" => Ok(Arc::new(StubModel(ModelInfo {
-                name: "rehearsal".to_owned(),
-                provider: "rehearsal".to_owned(),
+        match name.unwrap_or("demo") {
+            "demo" => Ok(Arc::new(StubModel(ModelInfo {
+                name: "demo".to_owned(),
+                provider: "demo".to_owned(),
                 context_window: 8_192,
                 max_output: 1_024,
                 reasoning_replay: ReasoningReplay::None,
                 forced_tool_choice: true,
                 price: None,
-                rehearsal: true,
+                demo: true,
             }))),
             "bug" => panic!("a bug in a model"),
             other => Err(ModelError::NoModel(format!("`{other}` is not known"))),

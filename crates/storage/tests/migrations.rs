@@ -1,5 +1,5 @@
 //! Stores of every version are brought up to date, judged, and lived on. A fixture is a store in which
-//! something was lived, as SQL. Whoever adds a migration adds the fixture of the version that it makes, by
+//! something was processed, as SQL. Whoever adds a migration adds the fixture of the version that it makes, by
 //! running this with `VIV_WRITE_FIXTURE` set, and never changes that of a version that was released.
 
 use std::path::{Path, PathBuf};

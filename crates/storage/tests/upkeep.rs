@@ -14,7 +14,7 @@ use storage::sqlite::{self, Flaw, OpenError, Sqlite, UpkeepError, verify};
 
 use crate::promises::on_a_file;
 
-/// A directory with a store in which something was lived, at rest.
+/// A directory with a store in which something was processed, at rest.
 pub(crate) async fn lived() -> Arc<tempfile::TempDir> {
     let dir = Arc::new(tempfile::tempdir().unwrap());
     let backend = testkit::contract::lived::lived(on_a_file::open(&dir).unwrap()).await;
@@ -49,7 +49,7 @@ async fn a_store_that_was_lived_in_has_no_flaw() {
     assert_eq!((figures.agents, figures.spaces, figures.messages, figures.entries), (2, 2, 4, 6));
 }
 
-/// What husam said later in a space is lived in the step before what he said first.
+/// What husam said later in a space is processed in the step before what he said first.
 const OUT_OF_ORDER: &str = "UPDATE event SET step = 1 WHERE seq = 1 AND agent = @ada; \
     DELETE FROM waiting WHERE seq = 7 AND agent = @ada; UPDATE event SET state = 2, step = 0, \
     cycle = (SELECT cycle FROM event WHERE seq = 1 AND agent = @ada) WHERE seq = 7 AND agent = @ada";

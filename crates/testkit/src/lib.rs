@@ -2,7 +2,7 @@
 //! each effect with counters. A dev-dependency of `tests/` folders only.
 
 pub mod contract;
-pub mod hands;
 mod protocol;
 #[cfg(feature = "stubs")]
 pub mod stubs;
+pub mod test_tools;

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::typed::{self, Hand};
+use crate::typed::{self, PrebuiltTool};
 
 /// Arguments of `skip`.
 #[derive(Deserialize, JsonSchema)]
@@ -23,13 +23,13 @@ pub(crate) struct SkipArgs {
 /// `skip`.
 pub(crate) struct Skip;
 
-impl Hand for Skip {
+impl PrebuiltTool for Skip {
     type Args = SkipArgs;
     const NAME: &'static str = "skip";
     const DESCRIPTION: &'static str =
         "End this activation because nothing in the inbox is meant for you. Must be your only call.";
 
-    async fn act(_args: SkipArgs, _hands: ToolContext<'_>) -> Result<Outcome, ToolError> {
+    async fn act(_args: SkipArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         Ok(typed::done(&json!({"success": true}), Inward::default()))
     }
 }
@@ -73,12 +73,12 @@ pub(crate) struct DoneArgs {
 /// `done`.
 pub(crate) struct Done;
 
-impl Hand for Done {
+impl PrebuiltTool for Done {
     type Args = DoneArgs;
     const NAME: &'static str = "done";
     const DESCRIPTION: &'static str = "End this activation; you wake up when something new arrives. Calls in the same response are still carried out.";
 
-    async fn act(args: DoneArgs, _hands: ToolContext<'_>) -> Result<Outcome, ToolError> {
+    async fn act(args: DoneArgs, _context: ToolContext<'_>) -> Result<Outcome, ToolError> {
         let mut reply = json!({"success": true});
         if let Some(addressed) = args.addressed.filter(|addressed| !addressed.is_empty()) {
             reply["addressed"] = json!(addressed);

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::typed::{Hand, done, fitting, written};
-use crate::{place, told};
+use crate::typed::{PrebuiltTool, done, fitting, written};
+use crate::{message_lines, place};
 
 /// A space's description is shown up to this size.
 const DESCRIPTION_SHOWN_BYTES: usize = 512;
@@ -26,13 +26,13 @@ pub(crate) struct EnterSpaceArgs {
 /// `enter_space`.
 pub(crate) struct EnterSpace;
 
-impl Hand for EnterSpace {
+impl PrebuiltTool for EnterSpace {
     type Args = EnterSpaceArgs;
     const NAME: &'static str = "enter_space";
     const DESCRIPTION: &'static str = "Make a space the active one, now and in later activations. Returns its members and latest messages. Not needed to send to a space that you name.";
 
-    async fn act(args: EnterSpaceArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = place::named(&hands, &args.space).await?;
+    async fn act(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let facts = place::named(&context, &args.space).await?;
         let space = &facts.space;
         let mut reply = json!({
             "success": true,
@@ -45,12 +45,12 @@ impl Hand for EnterSpace {
         if space.closed {
             reply["space"]["closed"] = json!(true);
         }
-        let members = facts.members.iter().map(|each| member(each, &hands));
+        let members = facts.members.iter().map(|each| member(each, &context));
         reply["members"] = Value::Array(fitting(members, limits::LISTED_MAX_BYTES));
         reply["members_total"] = json!(facts.members.len() + facts.more_members);
         // What the frame does not use of the bytes that the model is shown is for the messages.
         let room = limits::OUTCOME_SHOWN_MAX_BYTES.saturating_sub(written(&reply).len() + 256);
-        let page = told::page(&hands, &facts, None, limits::ENTER_HISTORY, room).await?;
+        let page = message_lines::page(&context, &facts, None, limits::ENTER_HISTORY, room).await?;
         reply["messages"] = Value::Array(page.messages);
         reply["total"] = json!(page.total);
         reply["next_before"] = json!(page.next_before);
@@ -60,7 +60,7 @@ impl Hand for EnterSpace {
 }
 
 /// A member as the model reads it; the agent itself is marked.
-fn member(member: &Member, hands: &ToolContext<'_>) -> Value {
+fn member(member: &Member, context: &ToolContext<'_>) -> Value {
     let entity = &member.entity;
     let mut line = json!({
         "name": entity.name,
@@ -70,7 +70,7 @@ fn member(member: &Member, hands: &ToolContext<'_>) -> Value {
     if !member.role.is_empty() && member.role != Member::ROLE {
         line["role"] = json!(head_and_tail(&member.role, limits::DISPLAY_NAME_MAX_BYTES));
     }
-    if entity.id == hands.agent.entity() {
+    if entity.id == context.agent.entity() {
         line["you"] = json!(true);
     }
     line

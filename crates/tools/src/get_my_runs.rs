@@ -1,4 +1,4 @@
-//! `get_my_runs`: the agent's own receipts: when it woke, why, how it ended, what it cost.
+//! `get_my_runs`: the agent's own runs: when it woke, why, how it ended, what it cost.
 
 use agent::call::head_and_tail;
 use agent::changes::Inward;
@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::told::unreadable;
-use crate::typed::{Hand, done, fitting};
+use crate::message_lines::unreadable;
+use crate::typed::{PrebuiltTool, done, fitting};
 
 /// Runs where the model names no number.
 const RUNS_DEFAULT: u32 = 10;
@@ -31,15 +31,15 @@ pub(crate) struct GetMyRunsArgs {
 /// `get_my_runs`.
 pub(crate) struct GetMyRuns;
 
-impl Hand for GetMyRuns {
+impl PrebuiltTool for GetMyRuns {
     type Args = GetMyRunsArgs;
     const NAME: &'static str = "get_my_runs";
     const DESCRIPTION: &'static str =
         "List your latest finished activations, newest first: when, why, how they ended, your summaries.";
 
-    async fn act(args: GetMyRunsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
+    async fn act(args: GetMyRunsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
         let limit = args.limit.unwrap_or(RUNS_DEFAULT).min(limits::RUNS_SHOWN_MAX);
-        let runs = hands.lookup.runs(hands.agent, limit).await.map_err(unreadable)?;
+        let runs = context.lookup.runs(context.agent, limit).await.map_err(unreadable)?;
         let shown = fitting(runs.iter().map(summary), limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES);
         let left_out = runs.len() - shown.len();
         let mut reply = json!({"runs": shown});

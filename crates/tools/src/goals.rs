@@ -1,5 +1,5 @@
 //! `set_goals` and `delete_goals`: standing intentions, as a tree that the agent finds with its ids
-//! in its workspace in every waking. A call changes all that it names or nothing.
+//! in its workspace in every activation. A call changes all that it names or nothing.
 
 use std::collections::HashMap;
 
@@ -15,17 +15,15 @@ use serde_json::{Value, json};
 
 use crate::arguments::cut;
 use crate::place::listed;
-use crate::typed::{Hand, done, put_listed};
+use crate::typed::{PrebuiltTool, done, put_listed};
 
 /// What stands as `parent_id` where a goal is to have none.
 const NO_PARENT: &str = "none";
 
-/// One goal to make or to change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct GoalArg {
-    /// The goal to change.
     id: Option<String>,
     /// A label, for `parent_id` of other goals in this call.
     r#ref: Option<String>,
@@ -64,7 +62,6 @@ impl From<Stands> for GoalStatus {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetGoalsArgs {
-    /// The goals to make or to change.
     #[schemars(length(min = 1, max = limits::GOALS_PER_CALL))]
     goals: Vec<GoalArg>,
 }
@@ -72,15 +69,15 @@ pub(crate) struct SetGoalsArgs {
 /// `set_goals`.
 pub(crate) struct SetGoals;
 
-impl Hand for SetGoals {
+impl PrebuiltTool for SetGoals {
     type Args = SetGoalsArgs;
     const NAME: &'static str = "set_goals";
     const DESCRIPTION: &'static str =
         "Create or change goals; you see them in every activation. With `id`, only the given fields change.";
 
-    async fn act(args: SetGoalsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let before = kept(&hands);
-        let batch = Batch::read(&args.goals, &hands, &before).map_err(unset)?;
+    async fn act(args: SetGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let before = kept(&context);
+        let batch = Batch::read(&args.goals, &context, &before).map_err(unset)?;
         let mut changes = Vec::with_capacity(args.goals.len());
         for (arg, id) in args.goals.iter().zip(&batch.ids) {
             let so_far = goals::amended(&before, &changes);
@@ -123,7 +120,7 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// New goals get ids that follow from the call, so that a repeat makes the same ones.
-    fn read(args: &'a [GoalArg], hands: &ToolContext<'_>, known: &[Goal]) -> Result<Self, String> {
+    fn read(args: &'a [GoalArg], context: &ToolContext<'_>, known: &[Goal]) -> Result<Self, String> {
         let mut batch = Self { ids: Vec::with_capacity(args.len()), labels: HashMap::new() };
         for (index, arg) in args.iter().enumerate() {
             let id = match given(arg.id.as_ref()) {
@@ -132,7 +129,7 @@ impl<'a> Batch<'a> {
                     let yours = yours(known);
                     format!("no goal of yours has the id `{text}` (leave `id` out to make a goal); {yours}")
                 })?,
-                None => GoalId::of_call(hands.call, index),
+                None => GoalId::of_call(context.call, index),
             };
             if let Some(label) = given(arg.r#ref.as_ref())
                 && batch.labels.insert(label, id).is_some()
@@ -182,7 +179,6 @@ impl<'a> Batch<'a> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteGoalsArgs {
-    /// The ids of the goals to delete.
     #[schemars(length(min = 1, max = limits::GOALS_MAX))]
     ids: Vec<String>,
 }
@@ -190,14 +186,14 @@ pub(crate) struct DeleteGoalsArgs {
 /// `delete_goals`.
 pub(crate) struct DeleteGoals;
 
-impl Hand for DeleteGoals {
+impl PrebuiltTool for DeleteGoals {
     type Args = DeleteGoalsArgs;
     const NAME: &'static str = "delete_goals";
     const DESCRIPTION: &'static str =
         "Delete goals and their sub-goals. If one was reached or given up, set its `status` instead.";
 
-    async fn act(args: DeleteGoalsArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let before = kept(&hands);
+    async fn act(args: DeleteGoalsArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let before = kept(&context);
         let (mut deleted, mut not_found): (Vec<GoalId>, Vec<String>) = (Vec::new(), Vec::new());
         for text in &args.ids {
             let Some(id) = find(&before, text) else {
@@ -228,8 +224,8 @@ impl Hand for DeleteGoals {
 }
 
 /// The agent's goals, changes of the calls before this one included.
-fn kept(hands: &ToolContext<'_>) -> Vec<Goal> {
-    goals::amended(&hands.facts.goals, &hands.pending.goals)
+fn kept(context: &ToolContext<'_>) -> Vec<Goal> {
+    goals::amended(&context.facts.goals, &context.pending.goals)
 }
 
 /// The goal of that id.

@@ -11,11 +11,11 @@ mod get_my_runs;
 mod goals;
 mod kit;
 mod memories;
+mod message_lines;
 mod peek_inbox;
 mod place;
 mod read_messages;
 mod send_message;
-mod told;
 mod typed;
 
 pub use kit::{BadTool, ToolKit, prebuilt};

@@ -1,5 +1,5 @@
 //! `set_memories` and `delete_memories`: keyed notes that the agent finds in its workspace in every
-//! waking. A call changes all that it names or nothing.
+//! activation. A call changes all that it names or nothing.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,14 @@ use serde_json::json;
 
 use crate::arguments::cut;
 use crate::place::listed;
-use crate::typed::{Hand, done, put_listed};
+use crate::typed::{PrebuiltTool, done, put_listed};
 
-/// One note.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct Note {
-    /// What the note is about.
     #[schemars(length(min = 1))]
     key: String,
-    /// The note.
     value: String,
 }
 
@@ -30,7 +27,6 @@ pub(crate) struct Note {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetMemoriesArgs {
-    /// The notes to write.
     #[schemars(length(min = 1, max = limits::MEMORIES_MAX))]
     memories: Vec<Note>,
 }
@@ -38,14 +34,14 @@ pub(crate) struct SetMemoriesArgs {
 /// `set_memories`.
 pub(crate) struct SetMemories;
 
-impl Hand for SetMemories {
+impl PrebuiltTool for SetMemories {
     type Args = SetMemoriesArgs;
     const NAME: &'static str = "set_memories";
     const DESCRIPTION: &'static str =
         "Save notes by key; you see them in every activation. An existing key is overwritten.";
 
-    async fn act(args: SetMemoriesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let mut keys = kept(&hands);
+    async fn act(args: SetMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let mut keys = kept(&context);
         let mut set = Vec::new();
         let mut memories = Vec::with_capacity(args.memories.len());
         for Note { key, value } in args.memories {
@@ -76,7 +72,6 @@ impl Hand for SetMemories {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteMemoriesArgs {
-    /// The keys of the notes to forget.
     #[schemars(length(min = 1, max = limits::MEMORIES_MAX))]
     keys: Vec<String>,
 }
@@ -84,13 +79,13 @@ pub(crate) struct DeleteMemoriesArgs {
 /// `delete_memories`.
 pub(crate) struct DeleteMemories;
 
-impl Hand for DeleteMemories {
+impl PrebuiltTool for DeleteMemories {
     type Args = DeleteMemoriesArgs;
     const NAME: &'static str = "delete_memories";
     const DESCRIPTION: &'static str = "Delete notes by key.";
 
-    async fn act(args: DeleteMemoriesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let mut keys = kept(&hands);
+    async fn act(args: DeleteMemoriesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let mut keys = kept(&context);
         let (mut deleted, mut not_found) = (Vec::new(), Vec::new());
         for key in args.keys {
             let key = key.trim().to_owned();
@@ -122,9 +117,9 @@ impl Hand for DeleteMemories {
 }
 
 /// The keys that the agent keeps, changes of the calls before this one included.
-fn kept(hands: &ToolContext<'_>) -> BTreeSet<String> {
-    let mut keys: BTreeSet<_> = hands.facts.memories.iter().map(|memory| memory.key.clone()).collect();
-    for change in &hands.pending.memories {
+fn kept(context: &ToolContext<'_>) -> BTreeSet<String> {
+    let mut keys: BTreeSet<_> = context.facts.memories.iter().map(|memory| memory.key.clone()).collect();
+    for change in &context.pending.memories {
         match change {
             MemoryChange::Set { key, .. } => keys.insert(key.clone()),
             MemoryChange::Delete { key } => keys.remove(key),

@@ -1,4 +1,4 @@
-//! `peek_inbox`: a look at what waits, in the middle of a cycle. What is shown is lived by the step that
+//! `peek_inbox`: a look at what waits, in the middle of a cycle. What is shown is processed by the step that
 //! shows it; the machine does that, here it is only asked for.
 
 use agent::changes::Inward;
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::typed::{Hand, done};
+use crate::typed::{PrebuiltTool, done};
 
 /// Events where the model names no number.
 const COUNT_DEFAULT: u32 = 5;
@@ -25,13 +25,13 @@ pub(crate) struct PeekInboxArgs {
 /// `peek_inbox`.
 pub(crate) struct PeekInbox;
 
-impl Hand for PeekInbox {
+impl PrebuiltTool for PeekInbox {
     type Args = PeekInboxArgs;
     const NAME: &'static str = "peek_inbox";
     const DESCRIPTION: &'static str =
         "Take the oldest waiting events into this activation. They are shown next and do not come again.";
 
-    async fn act(args: PeekInboxArgs, _hands: ToolContext<'_>) -> Result<Done, ToolError> {
+    async fn act(args: PeekInboxArgs, _context: ToolContext<'_>) -> Result<Done, ToolError> {
         let peek = args.count.unwrap_or(COUNT_DEFAULT).min(limits::PEEK_MAX);
         let reply = json!({"success": true, "shown_next": format!("at most {peek} of the events that wait; none where nothing waits")});
         Ok(done(&reply, Inward { peek, ..Inward::default() }))

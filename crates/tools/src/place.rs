@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::arguments::cut;
-use crate::told::unreadable;
+use crate::message_lines::unreadable;
 use agent::entity::Member;
 use agent::id::{EntityId, SpaceId};
 use agent::life::{Facts, SpaceFacts};
@@ -16,17 +16,20 @@ use agent::quote::quoted;
 
 /// The space that is meant where none is named, changes of this step included: the active one, or
 /// the only one where none is active.
-pub(crate) fn here(hands: &ToolContext<'_>) -> Option<SpaceId> {
-    hands.facts.here(hands.pending.active_space.or(hands.active_space))
+pub(crate) fn here(context: &ToolContext<'_>) -> Option<SpaceId> {
+    context.facts.here(context.pending.active_space.or(context.active_space))
 }
 
 /// The space of that id, handle or display name.
-pub(crate) async fn named<'a>(hands: &ToolContext<'a>, name: &str) -> Result<Cow<'a, SpaceFacts>, ToolError> {
-    let (facts, name) = (hands.facts, name.trim());
+pub(crate) async fn named<'a>(
+    context: &ToolContext<'a>,
+    name: &str,
+) -> Result<Cow<'a, SpaceFacts>, ToolError> {
+    let (facts, name) = (context.facts, name.trim());
     if let Some(found) = facts.find_space(name) {
         return Ok(Cow::Borrowed(found));
     }
-    if let Some(found) = unlisted(hands, name.to_owned()).await? {
+    if let Some(found) = unlisted(context, name.to_owned()).await? {
         return Ok(Cow::Owned(found));
     }
     let called = facts.spaces.iter().filter(|facts| same_text(&facts.space.display_name, name)).count();
@@ -42,36 +45,36 @@ pub(crate) async fn named<'a>(hands: &ToolContext<'a>, name: &str) -> Result<Cow
 /// The named space, or the one that is meant where none is named ([`here`]). Membership is looked at again: an active
 /// space is remembered for longer than a membership may last.
 pub(crate) async fn named_or_here<'a>(
-    hands: &ToolContext<'a>,
+    context: &ToolContext<'a>,
     name: Option<&str>,
 ) -> Result<Cow<'a, SpaceFacts>, ToolError> {
     if let Some(name) = name.filter(|name| !name.trim().is_empty()) {
-        return named(hands, name).await;
+        return named(context, name).await;
     }
     let hint = "name a `space` or call enter_space first";
-    let Some(id) = here(hands) else {
-        return Err(ToolError::new(format!("you are in no space: {hint}; {}", spaces(hands.facts))));
+    let Some(id) = here(context) else {
+        return Err(ToolError::new(format!("you are in no space: {hint}; {}", spaces(context.facts))));
     };
-    if let Some(found) = hands.facts.space(id) {
+    if let Some(found) = context.facts.space(id) {
         return Ok(Cow::Borrowed(found));
     }
-    unlisted(hands, id.to_string()).await?.map(Cow::Owned).ok_or_else(|| {
+    unlisted(context, id.to_string()).await?.map(Cow::Owned).ok_or_else(|| {
         let gone = format!("you are no member of the space that you were in (id {id})");
-        ToolError::new(format!("{gone}: {hint}; {}", spaces(hands.facts)))
+        ToolError::new(format!("{gone}: {hint}; {}", spaces(context.facts)))
     })
 }
 
 /// One of the spaces that the facts do not have, by id or handle.
-async fn unlisted(hands: &ToolContext<'_>, name: String) -> Result<Option<SpaceFacts>, ToolError> {
-    if hands.facts.more_spaces == 0 {
+async fn unlisted(context: &ToolContext<'_>, name: String) -> Result<Option<SpaceFacts>, ToolError> {
+    if context.facts.more_spaces == 0 {
         return Ok(None);
     }
-    hands.lookup.space(hands.agent, name).await.map_err(unreadable)
+    context.lookup.space(context.agent, name).await.map_err(unreadable)
 }
 
 /// The members that are meant, each once, in the order given.
 pub(crate) async fn members(
-    hands: &ToolContext<'_>,
+    context: &ToolContext<'_>,
     space: &SpaceFacts,
     names: &[String],
 ) -> Result<Vec<EntityId>, ToolError> {
@@ -79,7 +82,7 @@ pub(crate) async fn members(
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         if member(&space, name).is_none() && space.more_members > 0 {
-            let all = hands.lookup.space(hands.agent, space.space.id.to_string()).await;
+            let all = context.lookup.space(context.agent, space.space.id.to_string()).await;
             space = all.map_err(unreadable)?.map_or(space, Cow::Owned);
         }
         let Some(member) = member(&space, name) else {

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::typed::{Hand, done};
-use crate::{place, told};
+use crate::typed::{PrebuiltTool, done};
+use crate::{message_lines, place};
 
 /// Bytes kept free for what stands around the messages of a reply.
 const FRAME_BYTES: usize = 512;
@@ -30,18 +30,18 @@ pub(crate) struct ReadMessagesArgs {
 /// `read_messages`.
 pub(crate) struct ReadMessages;
 
-impl Hand for ReadMessages {
+impl PrebuiltTool for ReadMessages {
     type Args = ReadMessagesArgs;
     const NAME: &'static str = "read_messages";
     const DESCRIPTION: &'static str = "Read the newest messages of a space, oldest first.";
 
-    async fn act(args: ReadMessagesArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
+    async fn act(args: ReadMessagesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let facts = place::named_or_here(&context, args.space.as_deref()).await?;
         let limit = args.limit.unwrap_or(limits::PAGE_DEFAULT).min(limits::READ_MESSAGES_MAX);
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
         // No seq is larger than what a store can hold.
         let before = args.before.map(|seq| seq.min(i64::MAX.unsigned_abs()));
-        let page = told::page(&hands, &facts, before, limit, room).await?;
+        let page = message_lines::page(&context, &facts, before, limit, room).await?;
         let reply = json!({
             "space": facts.space.name,
             "messages": page.messages,

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::place;
-use crate::typed::{Hand, done};
+use crate::typed::{PrebuiltTool, done};
 
 /// Arguments of `send_message`. `space` comes first, so that watchers can be shown the text where it
 /// belongs while it is still being written.
@@ -21,7 +21,6 @@ use crate::typed::{Hand, done};
 pub(crate) struct SendMessageArgs {
     /// Handle or id; default: the active space. Write it before `text`.
     space: Option<String>,
-    /// The message.
     #[schemars(length(min = 1))]
     text: String,
     /// Handles of members to notify, if not named as @handle in the text.
@@ -32,13 +31,13 @@ pub(crate) struct SendMessageArgs {
 /// `send_message`.
 pub(crate) struct SendMessage;
 
-impl Hand for SendMessage {
+impl PrebuiltTool for SendMessage {
     type Args = SendMessageArgs;
     const NAME: &'static str = "send_message";
     const DESCRIPTION: &'static str =
         "Post a message to a space you are a member of. All members can read it.";
 
-    async fn precheck(arguments: &Value, hands: &ToolContext<'_>) -> Result<(), ToolError> {
+    async fn precheck(arguments: &Value, context: &ToolContext<'_>) -> Result<(), ToolError> {
         let at =
             |name: &str| arguments.as_object().and_then(|given| given.keys().position(|key| key == name));
         let (Some(space), Some(text)) = (at("space"), at("text")) else { return Ok(()) };
@@ -47,8 +46,8 @@ impl Hand for SendMessage {
         }
         // The text was shown there already while it was written: it cannot end elsewhere.
         let name = arguments["space"].as_str();
-        let meant = place::named_or_here(hands, name).await?.space.id;
-        if place::here(hands) == Some(meant) {
+        let meant = place::named_or_here(context, name).await?.space.id;
+        if place::here(context) == Some(meant) {
             return Ok(());
         }
         let text = "`space` came after `text` and is not the active space; nothing was sent: \
@@ -56,8 +55,8 @@ impl Hand for SendMessage {
         Err(ToolError::new(text))
     }
 
-    async fn act(args: SendMessageArgs, hands: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_here(&hands, args.space.as_deref()).await?;
+    async fn act(args: SendMessageArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
+        let facts = place::named_or_here(&context, args.space.as_deref()).await?;
         let space = &facts.space;
         if space.closed {
             let name = &space.name;
@@ -72,23 +71,23 @@ impl Hand for SendMessage {
                 format!("wanted a `text` of at most {max} bytes, got {got}: say it in several messages");
             return Err(ToolError::new(text));
         }
-        let mentions = place::members(&hands, &facts, args.mentions.as_deref().unwrap_or_default()).await?;
-        let sender = hands.agent.entity();
+        let mentions = place::members(&context, &facts, args.mentions.as_deref().unwrap_or_default()).await?;
+        let sender = context.agent.entity();
         let say = NewMessage {
-            id: MessageId::of_call(hands.call),
+            id: MessageId::of_call(context.call),
             space: space.id,
             sender,
             text: args.text,
             mentions,
             urgent: false,
-            at: hands.now,
-            cycle: Some(hands.cycle),
-            call: Some(hands.call.clone()),
+            at: context.now,
+            cycle: Some(context.cycle),
+            call: Some(context.call.clone()),
             data: None,
             principal: Principal::Entity(sender),
             trust: Trust::Agent,
-            root: hands.root.clone(),
-            hop: hands.hop,
+            root: context.root.clone(),
+            hop: context.hop,
         };
         let reply = json!({"status": "delivered", "space": space.name});
         Ok(done(&reply, Inward { says: vec![say], ..Inward::default() }))

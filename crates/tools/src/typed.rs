@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::arguments::Checker;
 
 /// What differs from one prebuilt tool to the next.
-pub(crate) trait Hand: Send + Sync + 'static {
+pub(crate) trait PrebuiltTool: Send + Sync + 'static {
     /// What it takes; the model sees the schema of this type and the docs of its fields.
     type Args: DeserializeOwned + JsonSchema + Send;
     /// What it is called.
@@ -30,12 +30,15 @@ pub(crate) trait Hand: Send + Sync + 'static {
     /// What a schema cannot say; sees the arguments in the order in which they were written.
     fn precheck(
         _arguments: &Value,
-        _hands: &ToolContext<'_>,
+        _context: &ToolContext<'_>,
     ) -> impl Future<Output = Result<(), ToolError>> + Send {
         std::future::ready(Ok(()))
     }
     /// Does it.
-    fn act(args: Self::Args, hands: ToolContext<'_>) -> impl Future<Output = Result<Done, ToolError>> + Send;
+    fn act(
+        args: Self::Args,
+        context: ToolContext<'_>,
+    ) -> impl Future<Output = Result<Done, ToolError>> + Send;
 }
 
 /// The tool around a [`Hand`].
@@ -46,7 +49,7 @@ struct Typed<H> {
 }
 
 /// The tool of a hand.
-pub(crate) fn typed<H: Hand>() -> Arc<dyn Tool> {
+pub(crate) fn typed<H: PrebuiltTool>() -> Arc<dyn Tool> {
     let schema = schema_of::<H::Args>();
     let spec = ToolSpec {
         name: H::NAME.to_owned(),
@@ -62,7 +65,7 @@ pub(crate) fn typed<H: Hand>() -> Arc<dyn Tool> {
     Arc::new(Typed::<H> { spec, checker, hand: PhantomData })
 }
 
-impl<H: Hand> Tool for Typed<H> {
+impl<H: PrebuiltTool> Tool for Typed<H> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -74,15 +77,15 @@ impl<H: Hand> Tool for Typed<H> {
     fn call<'a>(
         &'a self,
         arguments: Value,
-        hands: ToolContext<'a>,
+        context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async move {
-            H::precheck(&arguments, &hands).await?;
+            H::precheck(&arguments, &context).await?;
             let args = serde_json::from_value(arguments).map_err(|e| ToolError {
                 model: format!("the arguments of `{}` do not fit its schema", H::NAME),
                 operator: Some(e.to_string()),
             })?;
-            H::act(args, hands).await
+            H::act(args, context).await
         })
     }
 }

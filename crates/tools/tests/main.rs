@@ -1,6 +1,6 @@
 //! Every prebuilt tool against a small world in memory.
 
-mod hands {
+mod prebuilt {
     mod ending;
     mod enter_space;
     mod get_my_runs;

@@ -195,7 +195,7 @@ pub(super) fn notes(agent: &Lived, found: &mut Found) {
     }
 }
 
-/// One receipt for each cycle of the log, numbered without gaps, with all that it lived.
+/// One run for each cycle of the log, numbered without gaps, with all that it lived.
 pub(super) fn runs(agent: &Lived, found: &mut Found) {
     let name = &agent.name;
     found.gapless(&format!("{name}: runs"), agent.runs.iter().rev().map(|run| run.ordinal));

@@ -15,7 +15,7 @@ pub enum Awareness {
     /// A glimpse of what waits, not kept.
     #[serde(rename = "preview")]
     Preview,
-    /// Urgent events in full, lived by the step that is shown them.
+    /// Urgent events in full, processed by the step that is shown them.
     #[serde(rename = "inject")]
     Inject,
     /// Both.
@@ -231,7 +231,7 @@ impl Route {
     }
 }
 
-/// What is decided of a waking before a model is asked.
+/// What is decided of an activation before a model is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Triage {

@@ -43,7 +43,7 @@ impl Acting {
             };
             row.state = CallState::Done;
             row.outcome = Some(outcome);
-            *row = as_told(row.clone());
+            *row = as_reported(row.clone());
             self.running.retain(|running| *running != id);
             self.arrived.retain(|(arrived, _)| *arrived != id);
         }
@@ -96,15 +96,15 @@ impl Acting {
     }
 
     /// What the model reads of the calls: a `done` whose step had calls that failed was in vain.
-    fn told(&self) -> Vec<CallRow> {
+    fn reported(&self) -> Vec<CallRow> {
         let vain = self.vain_done();
-        let told = |row: &CallRow| {
+        let reported = |row: &CallRow| {
             let vain = vain.as_ref().filter(|_| row.tool == names::DONE);
             let outcome = vain.cloned().or_else(|| self.outcome_of(row));
             let outcome = outcome.unwrap_or_else(|| Outcome::error("no outcome"));
             CallRow { outcome: Some(outcome), ..row.clone() }
         };
-        self.calls.iter().map(told).collect()
+        self.calls.iter().map(reported).collect()
     }
 
     /// What a `done` among the calls is told, where others of them failed.
@@ -238,15 +238,15 @@ impl Cycle {
 
     /// All outcomes of the step are known.
     fn settle(&mut self, acting: Acting, now: Timestamp) -> Next {
-        let told = acting.told();
-        let rows: Vec<&CallRow> = told.iter().collect();
+        let reported = acting.reported();
+        let rows: Vec<&CallRow> = reported.iter().collect();
         let entry = self.entry(1, EntryKind::Outcomes, outcomes(&rows), now);
         let mut changes = self.changes(CommitKind::Settle, now);
         changes.call_changes = acting.arrivals();
         let mut open = self.open.clone();
         open.tokens = open.tokens.saturating_add(u64::from(entry.tokens));
         self.note_calls(&mut open, &acting, &changes.call_changes);
-        let outcomes = told.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
+        let outcomes = reported.iter().filter_map(|row| Some((row.tool.as_str(), row.outcome.as_ref()?)));
         step_over(&mut open, outcomes);
         if acting.vain_done().is_some() {
             acting.go_on_after_all(&mut open);
@@ -275,7 +275,7 @@ impl Cycle {
 
 /// A row as the cycle's outcomes entry tells it: of a call that nobody waits for the answer comes as an
 /// event, however soon it came.
-pub(super) fn as_told(row: CallRow) -> CallRow {
+pub(super) fn as_reported(row: CallRow) -> CallRow {
     if row.awaited || row.state != CallState::Done {
         return row;
     }

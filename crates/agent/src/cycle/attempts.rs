@@ -3,7 +3,7 @@
 //!
 //! | what happened since the opening | counts | for |
 //! |---|---|---|
-//! | the model's reply failed by its content | an attempt | each taken event; the step, once something is lived |
+//! | the model's reply failed by its content | an attempt | each taken event; the step, once something is processed |
 //! | the activation panicked | an attempt | the same |
 //! | the process died | a death | the same |
 //! | it died while a model was waited for, and that was noted | a death, until the event is tried alone; never more | each taken event |

@@ -1,4 +1,4 @@
-//! Replies that cannot be lived, or not as they are: what a model sends is bounded before any of it
+//! Replies that cannot be processed, or not as they are: what a model sends is bounded before any of it
 //! may enter the log, where it would be sent again and again.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::limits;
 use crate::message::Native;
 use crate::port::{ModelError, Reply, ReplyPart, StopReason};
 
-/// Why nothing of the reply may be lived.
+/// Why nothing of the reply may be processed.
 pub(super) fn unusable(reply: &Reply) -> Option<ModelError> {
     if reply.parts.is_empty() {
         return Some(match &reply.stop {

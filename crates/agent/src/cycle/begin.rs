@@ -150,7 +150,7 @@ struct Left {
     waiting: Vec<Waiting>,
 }
 
-/// A cycle of which something is lived goes on.
+/// A cycle of which something is processed goes on.
 fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<Opening>) {
     let end = End::of(&open, left.died, setup.panicked);
     match end {
@@ -162,7 +162,7 @@ fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<O
     open.suspect |= end != End::Blameless && left.calls.is_empty();
     open.asked = false;
     open.opening = Some(setup.fresh);
-    let mut acting = Acting::of(left.calls.into_iter().map(acting::as_told).collect());
+    let mut acting = Acting::of(left.calls.into_iter().map(acting::as_reported).collect());
     for row in &acting.calls {
         if row.state == CallState::Started && row.effect == Effect::Unsafe && !left.canceled {
             // One that nobody waits for was begun: whoever takes it up tells what is known of it.
@@ -208,7 +208,7 @@ fn anew(
     (open, opening)
 }
 
-/// A cycle at its first step, over these events, of which nothing is lived yet.
+/// A cycle at its first step, over these events, of which nothing is processed yet.
 fn fresh(setup: &Setup, config_rev: u64, opened_at: Timestamp, batch: &Batch) -> OpenCycle {
     OpenCycle {
         taken: batch.events.iter().map(|waiting| waiting.seq).collect(),

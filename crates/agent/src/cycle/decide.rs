@@ -229,7 +229,7 @@ impl Cycle {
         (changes, rested)
     }
 
-    /// Tokens, usage and the step's receipt.
+    /// Tokens, usage and the step's run.
     fn count_up(&self, step: &Step, decision: &Decision, entries: &[Entry], open: &mut OpenCycle) {
         let usage = decision.model_reply.reply.usage;
         for entry in entries {

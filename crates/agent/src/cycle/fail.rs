@@ -60,7 +60,7 @@ impl Cycle {
         let unproven = !self.outside.answers && !self.open.lived;
         match fault_after(error, self.row.failures, unproven) {
             Fault::Surroundings if self.outside.fallen < self.who.config.fallback.len() => {
-                // The config names who is asked instead; the receipt says who answered.
+                // The config names who is asked instead; the run says who answered.
                 self.outside.fallen += 1;
                 State::Ready(step)
             }
@@ -95,7 +95,7 @@ impl Cycle {
         State::Committing(Box::new(changes), After::Rest(rested, at))
     }
 
-    /// Before anything was lived: the events wait, and one that fails alone as often as it may is dead.
+    /// Before anything was processed: the events wait, and one that fails alone as often as it may is dead.
     fn give_back(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
         let attempts = step.taken.iter().map(|event| event.attempts).max().unwrap_or(0).saturating_add(1);
         if step.taken.len() <= 1 && attempts >= self.who.config.limits.max_attempts {
@@ -104,7 +104,7 @@ impl Cycle {
         self.back_off(step, error, attempts, now)
     }
 
-    /// After something was lived: the cycle is retried from its last commit, up to the bound.
+    /// After something was processed: the cycle is retried from its last commit, up to the bound.
     fn retry_or_break_off(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
         // What was refused as invalid, rebuilt and refused again would be sent once more as it was; but for
         // what the step was shown besides, which it is tried without.

@@ -20,7 +20,7 @@ pub(super) struct Log {
     /// How many of these, the first ones, the store has.
     stored: usize,
     /// View and window as they stand in the store, where less of them is sent as long as nothing of the
-    /// cycle is lived.
+    /// cycle is processed.
     pub(super) full: Option<(View, Vec<Arc<Entry>>)>,
     /// Times in this activation that a vendor refused what was sent as too long, and whether it was rebuilt.
     pub(super) cuts: u32,
@@ -44,7 +44,7 @@ impl Log {
         }
     }
 
-    /// Sends less of the log. As long as nothing is lived the view in the store stays as it is: the
+    /// Sends less of the log. As long as nothing is processed the view in the store stays as it is: the
     /// decision writes this one, and an activation that comes to nothing leaves no trace. Says how many
     /// entries are left out.
     pub(super) fn adopt(&mut self, view: View) -> u32 {

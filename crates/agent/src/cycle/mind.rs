@@ -20,7 +20,7 @@ pub struct ContextPreview {
     pub window: Vec<Arc<Entry>>,
     /// A summary of what the view does not show.
     pub summary: Option<String>,
-    /// The entry that would be lived next; not counted yet.
+    /// The entry that would be processed next; not counted yet.
     pub inbox: Option<Arc<Entry>>,
     /// Events in it.
     pub events: usize,

@@ -1,4 +1,4 @@
-//! Receipts: what a step and a cycle took in time, tokens and money. Display only: nothing is decided by
+//! Runs: what a step and a cycle took in time, tokens and money. Display only: nothing is decided by
 //! it.
 
 use jiff::Timestamp;
@@ -37,7 +37,7 @@ impl Cycle {
         })
     }
 
-    /// The receipt of a decision; of calls that are still open it names the tool.
+    /// The run of a decision; of calls that are still open it names the tool.
     pub(super) fn step_receipt(&self, step: &Step, decision: &Decision) -> StepReceipt {
         let model_reply = &decision.model_reply;
         let calls = decision.calls.iter().map(|call| CallReceipt {
@@ -70,7 +70,7 @@ impl Cycle {
         }
     }
 
-    /// A step that ends with its cycle and was never decided has a receipt where anything was spent on it, by
+    /// A step that ends with its cycle and was never decided has a run where anything was spent on it, by
     /// this activation (`step`) or by those before it.
     pub(super) fn note_undecided(&self, open: &mut OpenCycle, step: Option<&Step>, now: Timestamp) {
         if !open.vain.is_none() {
@@ -80,7 +80,7 @@ impl Cycle {
         }
     }
 
-    /// Brings the newest receipt to what is known of the calls. What an earlier activation noted of them
+    /// Brings the newest run to what is known of the calls. What an earlier activation noted of them
     /// stays.
     pub(super) fn note_calls(&self, open: &mut OpenCycle, acting: &Acting, changes: &[CallChange]) {
         let Some(receipt) = open.steps.last_mut() else { return };
@@ -172,7 +172,7 @@ impl Cycle {
         open.steps.iter().try_fold(0, add).filter(|_| !open.steps.is_empty())
     }
 
-    /// Tokens and money of a cycle that has no receipt.
+    /// Tokens and money of a cycle that has no run.
     pub(super) fn charge_totals(&self, changes: &mut Changes, step: &Step, usage: Usage) {
         let mut all = usage;
         all.add(&self.open.usage);
@@ -183,7 +183,7 @@ impl Cycle {
     }
 }
 
-/// What the step in hand has used in vain.
+/// What the step in progress has used in vain.
 fn in_vain(open: &OpenCycle) -> StepReceipt {
     let InVain { interrupts, aborted, discarded } = open.vain;
     StepReceipt { step: open.step, interrupts, aborted, discarded, ..StepReceipt::default() }

@@ -10,7 +10,7 @@ use crate::id::MessageId;
 use crate::space::{NewMessage, tool_data, tool_text};
 
 impl Cycle {
-    /// Names of the tools that may be called in the step in hand: a call of any other is refused, whatever
+    /// Names of the tools that may be called in the step in progress: a call of any other is refused, whatever
     /// its arguments are.
     pub fn callable_tools(&self) -> Vec<String> {
         let gated = |name: &str| self.step_now().is_some_and(|step| step.gated(name).is_some());

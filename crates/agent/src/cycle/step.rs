@@ -24,7 +24,7 @@ pub(super) struct Step {
     pub(super) taken: Vec<Waiting>,
     /// Events that are shown besides them.
     pub(super) injected: Vec<Waiting>,
-    /// Entries that the decision appends before its own: the inbox entry where nothing is lived yet,
+    /// Entries that the decision appends before its own: the inbox entry where nothing is processed yet,
     /// injections.
     pub(super) entries: Vec<Arc<Entry>>,
     /// What messages of the step descend from, where an injection changed it.
@@ -112,7 +112,7 @@ impl Cycle {
         step.entries = vec![Arc::new(entry)];
     }
 
-    /// How the step is asked; as long as nothing is lived, with as little of the log as fits.
+    /// How the step is asked; as long as nothing is processed, with as little of the log as fits.
     pub(super) fn prepare_narrowed(&mut self, step: &mut Step, now: Timestamp) -> Prepared {
         let mut prepared = self.prepare(step, now);
         while let Some(view) = prepared.view.take_if(|_| !self.open.lived) {
@@ -190,7 +190,7 @@ impl Cycle {
         step.cause = (!more.by_agents || deeper).then_some(more);
     }
 
-    /// Events left before they could be lived: the step is thought again without them. Where the activation
+    /// Events left before they could be processed: the step is thought again without them. Where the activation
     /// is about one of them, it is out of date.
     pub(super) fn without(&mut self, mut step: Box<Step>, gone: &[u64], now: Timestamp) -> State {
         let left = |waiting: &Waiting| !gone.contains(&waiting.seq);
@@ -249,7 +249,7 @@ impl Cycle {
         self.who.config.limits.events_per_cycle.saturating_sub(shown)
     }
 
-    /// Everything that the step was shown is lived by its decision, and what was shown beside it is
+    /// Everything that the step was shown is processed by its decision, and what was shown beside it is
     /// kept for whoever continues the cycle.
     pub(super) fn live_shown(&self, step: &Step, changes: &mut Changes, open: &mut OpenCycle) {
         changes.settle = step.settled(&EventState::Processed { cycle: open.id, step: open.step });

@@ -33,11 +33,11 @@ pub enum Next {
     Outward(Vec<CallRow>),
     /// Wait for the next outcome of the started calls (or for a signal).
     Await,
-    /// The waking is over.
+    /// The activation is over.
     Rest(Rested),
 }
 
-/// How a waking ended.
+/// How an activation ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rested {
     /// Nothing was due after all; nothing was written.
@@ -51,7 +51,7 @@ pub enum Rested {
         /// Why, where the ending does not say it all.
         reason: Option<String>,
     },
-    /// The waking was given up for now: before anything was lived, or parked in the middle.
+    /// The activation was given up for now: before anything was processed, or parked in the middle.
     Parked {
         /// Which cycle.
         cycle: CycleId,
@@ -84,7 +84,7 @@ pub struct ModelReply {
     pub attempts: u32,
 }
 
-/// What the driver hands to a waking besides what the store says.
+/// What the driver hands to an activation besides what the store says.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The tools of the agent, in a stable order.
@@ -99,7 +99,7 @@ pub struct Setup {
     pub panicked: bool,
 }
 
-/// What a waking is about, in numbers.
+/// What an activation is about, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occasion<'a> {
     /// The agent's handle.

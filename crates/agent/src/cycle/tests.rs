@@ -137,7 +137,7 @@ fn begin_after(activation: Activation, panicked: bool) -> Cycle {
         reasoning_replay: ReasoningReplay::Cycle,
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     };
     let window = match &activation.window {
         Window::Loaded(window) => window.clone(),
@@ -345,7 +345,7 @@ fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
     assert!(matches!(next, Next::Think(_)));
 }
 
-/// The waking that a crash leaves behind after these commits.
+/// The activation that a crash leaves behind after these commits.
 fn after_crash(commits: &[Changes], n: u64) -> Activation {
     let mut again = activation(vec![]);
     let mut window = Vec::new();

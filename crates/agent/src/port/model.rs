@@ -52,8 +52,8 @@ pub struct ModelInfo {
     pub forced_tool_choice: bool,
     /// Its price, where known.
     pub price: Option<Price>,
-    /// Scripted: shown as a rehearsal wherever it appears.
-    pub rehearsal: bool,
+    /// Scripted: shown as the demo model wherever it appears.
+    pub demo: bool,
 }
 
 /// The kind of a part that begins to stream.

@@ -55,7 +55,7 @@ pub struct AgentCard {
     pub waiting: u32,
     /// Events held by the bound on agent-to-agent messages.
     pub held: u32,
-    /// Cycles in which something was lived.
+    /// Cycles in which something was processed.
     pub cycles: u64,
     /// Cycles that were skipped.
     pub skips: u64,
@@ -69,19 +69,19 @@ pub struct AgentCard {
     pub active_space: Option<SpaceId>,
     /// `commit_n` of its life.
     pub commit_n: u64,
-    /// What its receipts cost together, in micro-dollars; `None` where none of them has a price.
+    /// What its runs cost together, in micro-dollars; `None` where none of them has a price.
     pub cost_micros: Option<u64>,
-    /// Receipts whose cost is unknown.
+    /// Runs whose cost is unknown.
     pub unpriced: u64,
-    /// Its newest receipt, in short.
+    /// Its newest run, in short.
     pub last: Option<LastRun>,
     /// When its next plan fires.
     pub next_plan: Option<Timestamp>,
-    /// Why it was set apart, where a record of its own cannot be read.
+    /// Why it was quarantined, where a record of its own cannot be read.
     pub damage: Option<String>,
 }
 
-/// The newest receipt of an agent, in short.
+/// The newest run of an agent, in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRun {
     /// The cycle.
@@ -223,8 +223,8 @@ pub trait Reader: Send + Sync {
         rev: u64,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Message>, StoreError>>;
-    /// What happened last, oldest first: at most `limit` messages and receipts after `since`. Of
-    /// certain agents where named: their receipts, and what is said in their spaces.
+    /// What happened last, oldest first: at most `limit` messages and runs after `since`. Of
+    /// certain agents where named: their runs, and what is said in their spaces.
     fn recent(
         &self,
         agents: Option<Vec<AgentId>>,

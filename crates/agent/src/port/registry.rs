@@ -102,7 +102,7 @@ pub struct CanceledCall {
 pub enum SentAgain {
     /// It was dead or held and waits (again), its attempts begin anew.
     Waits(Option<Wakeup>),
-    /// It was lived or skipped: this new event, which cites it, waits.
+    /// It was processed or skipped: this new event, which cites it, waits.
     Anew(EventId, Option<Wakeup>),
     /// The request's key was answered before; nothing was written.
     Before(EventId),

@@ -110,7 +110,7 @@ pub trait Store: Send + Sync {
     /// The earliest time after `now` at which anything becomes due.
     fn next_due(&self, now: Timestamp) -> BoxFuture<'_, Result<Option<Timestamp>, StoreError>>;
 
-    /// Reads everything that a waking needs, as of one moment; writes nothing. `known` is the
+    /// Reads everything that an activation needs, as of one moment; writes nothing. `known` is the
     /// `commit_n` up to which the caller still holds the window. `None` where there is no such agent.
     fn wake(
         &self,

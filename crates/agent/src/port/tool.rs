@@ -28,7 +28,7 @@ pub struct ToolContext<'a> {
     pub root: &'a RootId,
     /// The hop that it carries.
     pub hop: u32,
-    /// Spaces, members, memories as of the waking.
+    /// Spaces, members, memories as of the activation.
     pub facts: &'a Facts,
     /// Changes of the calls before it in this step.
     pub pending: &'a Inward,
@@ -70,8 +70,11 @@ pub trait Tool: Send + Sync {
     /// string counts as `{}`.
     fn check(&self, arguments: &str) -> Result<Value, String>;
     /// Does it. `arguments` have passed `check`.
-    fn call<'a>(&'a self, arguments: Value, hands: ToolContext<'a>)
-    -> BoxFuture<'a, Result<Done, ToolError>>;
+    fn call<'a>(
+        &'a self,
+        arguments: Value,
+        context: ToolContext<'a>,
+    ) -> BoxFuture<'a, Result<Done, ToolError>>;
 }
 
 /// What the tools are that an agent with this list of names has, in a stable order. Without a list it has those

@@ -20,7 +20,7 @@ pub(super) fn gate(situation: &Situation<'_>, prepared: &mut Prepared) {
         WantedChoice::Auto | WantedChoice::None => ToolChoice::Auto,
     };
     if gate.from == situation.step && (restricts(&gate) || situation.step > 0) {
-        prepared.layers.push(told(&gate));
+        prepared.layers.push(describe(&gate));
     }
     prepared.gate = Some(gate);
 }
@@ -29,7 +29,7 @@ fn restricts(gate: &Gate) -> bool {
     gate.active_tools.is_some() || gate.tool_choice != WantedChoice::Auto
 }
 
-fn told(gate: &Gate) -> String {
+fn describe(gate: &Gate) -> String {
     let ends = format!("{} and {}", names::SKIP, names::DONE);
     let steps = gate.steps();
     let mut text = match (&gate.active_tools, gate.tool_choice) {

@@ -42,7 +42,7 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
     }
 }
 
-/// Before anything is lived the batch is what the step is about; only an interruption adds to it.
+/// Before anything is processed the batch is what the step is about; only an interruption adds to it.
 fn wanted(situation: &Situation<'_>) -> bool {
     let awareness = situation.config.awareness;
     if situation.suspect {
@@ -54,7 +54,7 @@ fn wanted(situation: &Situation<'_>) -> bool {
     awareness.injects() || situation.held_back
 }
 
-/// Whether something urgent waits that is not in hand.
+/// Whether something urgent waits that is not in progress.
 pub fn is_news(waits: &Unread, in_hand: &[u64]) -> bool {
     waits.urgent.iter().any(|waiting| waiting.event.urgent && !in_hand.contains(&waiting.seq))
 }

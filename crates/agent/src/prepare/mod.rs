@@ -25,7 +25,7 @@ use crate::view::Budget;
 
 pub use inject::is_news;
 
-/// What waits beside the events that are in hand, as last seen.
+/// What waits beside the events that are in progress, as last seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unread {
     /// How many.
@@ -50,7 +50,7 @@ pub struct Situation<'a> {
     pub config: &'a AgentConfig,
     /// The step to prepare, from 0.
     pub step: u32,
-    /// Whether something of the cycle is lived already.
+    /// Whether something of the cycle is processed already.
     pub lived: bool,
     /// Whether an urgent event is to be shown whatever the config says: a call was held back for it.
     pub held_back: bool,
@@ -66,7 +66,7 @@ pub struct Situation<'a> {
     pub fallback: Option<&'a str>,
     /// What waits.
     pub waits: &'a Unread,
-    /// Seqs of events in hand: taken or shown, and not settled yet.
+    /// Seqs of events in progress: taken or shown, and not settled yet.
     pub in_hand: &'a [u64],
     /// Who asked for what the cycle does.
     pub requesters: &'a [Requester],
@@ -78,7 +78,7 @@ pub struct Situation<'a> {
     pub view: &'a View,
     /// Entries that it shows.
     pub window: &'a [Arc<Entry>],
-    /// The cycle in hand, where something of it is lived.
+    /// The cycle in progress, where something of it is processed.
     pub cycle: Option<CycleId>,
     /// Which model answered last in this cycle (`None` inside: the agent's own).
     pub last_model: Option<&'a Option<String>>,
@@ -101,7 +101,7 @@ impl Situation<'_> {
 /// How the step is prepared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prepared {
-    /// Events to show in full, oldest first: lived by the step's decision, kept in the log.
+    /// Events to show in full, oldest first: processed by the step's decision, kept in the log.
     pub inject: Vec<Waiting>,
     /// Texts to show at the end and not to keep.
     pub layers: Vec<String>,

@@ -30,8 +30,6 @@ pub(crate) const FILE_KEYS: [(&str, &str, &str, &str); 3] = [
 const FILE_MAX_BYTES: u64 = limits::INSTRUCTIONS_MAX_BYTES as u64 + 64 * 1024;
 /// The line before and behind the keys.
 const FENCE: &str = "---";
-/// The human of the first world, whose handle no agent can have.
-
 /// An agent as its file says.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentFile {
@@ -181,7 +179,10 @@ impl Judging<'_> {
         };
         match handle(text) {
             Ok(name) if name == OWNER => {
-                self.problem("name", format!("`{OWNER}` is the person here; give the agent another `name`"));
+                self.problem(
+                    "name",
+                    format!("`{OWNER}` is the first person of the server; give the agent another `name`"),
+                );
                 None
             }
             Ok(name) => Some(name),
@@ -344,8 +345,8 @@ mod tests {
             &["agents/ada.md:2: `limits.max_steps` must be 1 to 1000, got 0"],
         );
         wrong(
-            "---\nname: you\n---\nx",
-            &["agents/ada.md:2: `you` is the person here; give the agent another `name`"],
+            "---\nname: owner\n---\nx",
+            &["agents/ada.md:2: `owner` is the first person of the server; give the agent another `name`"],
         );
         assert!(read("---\nname: two words\n---\nx").is_err());
     }

@@ -9,21 +9,21 @@ use super::Cli;
 pub(crate) const WELCOME: &str = "\
 viv: a runtime for living agents
 
-  viv up        start a server here; without a key a rehearsal plays
-  viv chat      talk, in a second terminal
-  viv doctor    see what stands in the way
+  viv up        start a server here; without a key it uses the demo model
+  viv chat      talk to the agent, in a second terminal
+  viv doctor    find out what is wrong
 
 `viv --help` lists everything, `viv COMMAND --help` explains one.";
 
 /// The commands by what people want. One that is in no group stands under the last heading.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Begin", &["init", "up", "doctor", "models", "config"]),
+    ("Start", &["init", "up", "doctor", "models", "config"]),
     ("Talk", &["chat", "say", "event", "cancel"]),
-    ("Look", &["ps", "top", "watch", "tail", "show"]),
+    ("Observe", &["ps", "top", "watch", "tail", "show"]),
     ("Manage", &["agents", "spaces", "entities", "keys", "dead"]),
-    ("Keep safe", &["backup", "restore", "verify", "export", "import"]),
-    ("Try out", &["scenario"]),
-    ("Besides", &["open", "completions", "man", "version"]),
+    ("Data", &["backup", "restore", "verify", "export", "import"]),
+    ("Test", &["scenario"]),
+    ("More", &["open", "completions", "man", "version"]),
 ];
 
 /// An example for each command, by the words that name it.
@@ -36,7 +36,7 @@ const EXAMPLES: [(&[&str], &str); 57] = [
     (&["show", "agent"], "viv show agent ada"),
     (&["show", "run"], "viv show run\n  viv show run ada --json"),
     (&["show", "inbox"], "viv show inbox ada --state waiting"),
-    (&["show", "mind"], "viv show mind ada --layers"),
+    (&["show", "context"], "viv show context ada --layers"),
     (&["doctor"], "viv doctor --model anthropic/claude-sonnet-4-5"),
     (&["agents"], "viv agents --state suspended"),
     (&["agents", "create"], "viv agents create bob -f bob.txt --space home"),
@@ -51,7 +51,7 @@ const EXAMPLES: [(&[&str], &str); 57] = [
     (&["dead", "retry"], "viv dead retry 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["dead", "drop"], "viv dead drop 0199a1b2-0000-7000-8000-000000000001 --agent ada"),
     (&["spaces"], "viv spaces --all"),
-    (&["spaces", "open"], "viv spaces open garden --members you,ada"),
+    (&["spaces", "open"], "viv spaces open garden --members owner,ada"),
     (&["spaces", "close"], "viv spaces close garden"),
     (&["spaces", "add"], "viv spaces add garden bob --role reviewer"),
     (&["spaces", "remove"], "viv spaces remove garden bob"),
@@ -136,7 +136,7 @@ fn template(command: &Command) -> String {
         groups.push('\n');
     }
     format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{heading}Everywhere:{heading:#}\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{heading}Global options:{heading:#}\n{{options}}{{after-help}}"
     )
 }
 
@@ -151,7 +151,7 @@ mod tests {
             let entry = format!("\n  {} ", command.get_name());
             assert_eq!(page.matches(&entry).count(), 1, "`{}` in {page}", command.get_name());
         }
-        assert!(page.contains("Look:\n  ps"), "{page}");
+        assert!(page.contains("Observe:\n  ps"), "{page}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The command line of single events: dead letters, and taking back what waits.
+//! The command line of single events: dead events, and taking back what waits.
 
 use clap::{Args, Subcommand};
 
@@ -8,19 +8,19 @@ use clap::{Args, Subcommand};
 pub(crate) struct DeadArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<DeadVerb>,
-    /// Only those of this agent, by handle or id [default: of all]
+    /// Only events of this agent, by handle or id [default: all agents]
     #[arg(value_name = "AGENT")]
     pub(crate) agent: Option<String>,
 }
 
-/// What can be done with a dead letter.
+/// What can be done with a dead event.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadVerb {
-    /// Show one in full: what it says, where it comes from, why it was given up
+    /// Show one in full: its content, its source, why it failed
     Show(OneEvent),
-    /// Send events again: a dead one waits again, a lived or skipped one is sent as a new event
+    /// Retry events: a dead one waits again, a processed or skipped one is sent as a new event
     Retry(Events),
-    /// Give dead events up for good; their rows stay in the inbox
+    /// Drop dead events; their rows stay in the inbox
     Drop(Events),
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct OneEvent {
     /// The event, by id or by its SEQ in the inbox
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// Whose, by handle or id [default: the only agent that was sent it]
+    /// Its agent, by handle or id [default: the only agent that has it]
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
 }
 
-/// Events or calls to take back.
+/// Events or calls to cancel.
 #[derive(Debug, Args)]
 pub(crate) struct Canceled {
     /// Events, by id or by their SEQ in the inbox; calls, by id
@@ -52,7 +52,7 @@ pub(crate) struct Events {
     /// The events, by id or by their SEQ in the inbox
     #[arg(required = true, value_name = "EVENT")]
     pub(crate) events: Vec<String>,
-    /// Whose, by handle or id [default: the only agent that was sent it]
+    /// Its agent, by handle or id [default: the only agent that has it]
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The command line of what follows a running house.
+//! The command line of what follows a running server.
 
 use clap::{Args, ValueEnum};
 
@@ -11,17 +11,17 @@ pub(crate) struct WatchArgs {
     /// A space or an agent, by handle or id [default: everything; the only space for a member's key]
     #[arg(value_name = "SPACE|AGENT")]
     pub(crate) subject: Option<String>,
-    /// Everything: all spaces and agents
+    /// Follow all spaces and agents
     #[arg(long, conflicts_with = "subject")]
     pub(crate) all: bool,
-    /// Things to show of the past
+    /// Number of past lines to show
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=200))]
     pub(crate) history: u32,
-    /// Show the past since then, at most 200 things: `90s`, `10m`, `2h`, `1d` or a time such as
+    /// Show the past since then, at most 200 lines: `90s`, `10m`, `2h`, `1d` or a time such as
     /// `2026-11-21T14:03:05Z`
     #[arg(long, value_name = "WHEN", conflicts_with = "history")]
     pub(crate) since: Option<String>,
-    /// Show also what the model writes to itself (one agent only)
+    /// Also show the model's private text (one agent only)
     #[arg(long, requires = "subject")]
     pub(crate) thoughts: bool,
 }
@@ -32,13 +32,13 @@ pub(crate) struct WatchArgs {
     after_help = "Example:\n  viv tail -n 50 --no-follow\n\nOne line for each message and each cycle that ended."
 )]
 pub(crate) struct TailArgs {
-    /// Only these agents, by handle or id, and what is said in their spaces [default: all]
+    /// Only these agents, by handle or id, and the messages of their spaces [default: all]
     #[arg(value_name = "AGENT")]
     pub(crate) agents: Vec<String>,
-    /// Things to show of the past
+    /// Number of past lines to show
     #[arg(short = 'n', long = "lines", default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=200))]
     pub(crate) lines: u32,
-    /// Print the past and end
+    /// Print the past, then exit
     #[arg(long)]
     pub(crate) no_follow: bool,
 }
@@ -49,10 +49,10 @@ pub(crate) struct TailArgs {
     Keys: Up/Down choose, Enter opens, o sorts, r reverses, / filters, c cancels the cycle,\n\
     s suspends or resumes, ? helps, q leaves. Where output is no terminal, one table is printed.")]
 pub(crate) struct TopArgs {
-    /// Print one table and end
+    /// Print one table, then exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// What stands first
+    /// Sort order
     #[arg(long, default_value = "state", value_name = "COLUMN")]
     pub(crate) sort: SortArg,
     /// Only agents whose name, state or model contains this
@@ -63,7 +63,7 @@ pub(crate) struct TopArgs {
 /// What agents are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortArg {
-    /// Who is at work, then who has something waiting
+    /// Working agents first, then agents with waiting events
     State,
     /// By handle
     Name,
@@ -73,6 +73,6 @@ pub(crate) enum SortArg {
     Tokens,
     /// Most expensive
     Cost,
-    /// Who ended a cycle last
+    /// Most recently active
     Last,
 }

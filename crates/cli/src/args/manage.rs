@@ -19,7 +19,7 @@ pub(crate) struct AgentsArgs {
     /// Only agents in this state
     #[arg(long, value_name = "STATE", value_parser = STATES)]
     pub(crate) state: Option<String>,
-    /// Retired agents too
+    /// Include retired agents
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -33,13 +33,13 @@ pub(crate) enum AgentsVerb {
         /// Only agents in this state
         #[arg(long, value_name = "STATE", value_parser = STATES)]
         state: Option<String>,
-        /// Retired agents too
+        /// Include retired agents
         #[arg(long)]
         all: bool,
     },
-    /// Make an agent
+    /// Create an agent
     Create(CreateArgs),
-    /// Change an agent's config; live at its next cycle
+    /// Change an agent's config; used from its next cycle on
     Set {
         /// The agent, by handle or id
         #[arg(value_name = "NAME|ID")]
@@ -49,20 +49,20 @@ pub(crate) enum AgentsVerb {
         #[arg(required = true, value_name = "KEY=VALUE")]
         values: Vec<String>,
     },
-    /// Let an agent sleep: its events wait, an open cycle parks
+    /// Suspend an agent: its events wait, an open cycle pauses
     Suspend(OneAgent),
-    /// Let a suspended agent live again, and one that rests try at once
+    /// Resume a suspended agent; one that is backing off retries at once
     Resume(OneAgent),
-    /// End an agent for good; its history is kept
+    /// Retire an agent for good; its history is kept
     Retire {
         /// The agent, by handle or id
         #[arg(value_name = "NAME|ID")]
         agent: String,
-        /// Yes, for good
+        /// Required: this cannot be undone
         #[arg(long)]
         yes: bool,
     },
-    /// Cancel the cycle that an agent lives now
+    /// Cancel the running cycle of an agent
     Cancel(OneAgent),
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct CreateArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Who it is and what it does, for the model
+    /// Instructions for the model
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     pub(crate) instructions: Option<String>,
     /// A file with the instructions; `-` reads standard input
@@ -89,10 +89,10 @@ pub(crate) struct CreateArgs {
     /// One sentence for people and other agents
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// Which model thinks, as PROVIDER/MODEL [default: the server's]
+    /// Its model, as PROVIDER/MODEL [default: the server's]
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// A name for people [default: the handle]
+    /// Display name [default: the handle]
     #[arg(long, value_name = "TEXT")]
     pub(crate) display_name: Option<String>,
     /// A space that it joins at once, by handle or id
@@ -105,7 +105,7 @@ pub(crate) struct CreateArgs {
 pub(crate) struct SpacesArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<SpacesVerb>,
-    /// Closed spaces too
+    /// Include closed spaces
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -116,13 +116,13 @@ pub(crate) enum SpacesVerb {
     /// List spaces, as the command alone does
     #[command(hide = true, alias = "ls")]
     List {
-        /// Closed spaces too
+        /// Include closed spaces
         #[arg(long)]
         all: bool,
     },
     /// Open a space
     Open(OpenSpaceArgs),
-    /// Change a space: its names, and which agents' messages wake its agents
+    /// Change a space: display name, description, which messages of agents wake others
     Set {
         /// The space, by handle or id
         #[arg(value_name = "SPACE")]
@@ -132,7 +132,7 @@ pub(crate) enum SpacesVerb {
         #[arg(required = true, value_name = "KEY=VALUE")]
         values: Vec<String>,
     },
-    /// Close a space: it takes no more messages
+    /// Close a space: it accepts no more messages
     Close {
         /// The space, by handle or id
         #[arg(value_name = "SPACE")]
@@ -146,7 +146,7 @@ pub(crate) enum SpacesVerb {
         /// People and agents, by handle or id
         #[arg(required = true, value_name = "MEMBER")]
         members: Vec<String>,
-        /// Their role there, in free words
+        /// Their role there, as free text
         #[arg(long, value_name = "TEXT")]
         role: Option<String>,
     },
@@ -165,7 +165,7 @@ pub(crate) enum SpacesVerb {
         #[arg(value_name = "SPACE")]
         space: String,
     },
-    /// Read what was said in a space
+    /// Read the messages of a space
     Read(ReadArgs),
 }
 
@@ -175,10 +175,10 @@ pub(crate) struct OpenSpaceArgs {
     /// Its handle: a-z, 0-9, `_` and `-`, at most 40 characters
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// First members, by handle or id, with commas between
+    /// First members, by handle or id, comma-separated
     #[arg(long, value_delimiter = ',', value_name = "MEMBER,…")]
     pub(crate) members: Vec<String>,
-    /// A name for people [default: the handle]
+    /// Display name [default: the handle]
     #[arg(long, value_name = "TEXT")]
     pub(crate) display_name: Option<String>,
     /// What the space is for
@@ -196,13 +196,13 @@ pub(crate) struct ReadArgs {
     /// The space, by handle or id [default: the only one]
     #[arg(value_name = "SPACE")]
     pub(crate) space: Option<String>,
-    /// Messages at most, the newest ones
+    /// Maximum number of messages, newest first kept
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
     /// Only messages before this number
     #[arg(long, value_name = "SEQ", conflicts_with = "after")]
     pub(crate) before: Option<u64>,
-    /// Only messages after this number, the oldest of them
+    /// Only messages after this number, oldest first kept
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<u64>,
 }
@@ -232,14 +232,14 @@ pub(crate) enum EntitiesVerb {
         /// A handle: a-z, 0-9, `_` and `-`, at most 40 characters
         #[arg(value_name = "NAME")]
         name: String,
-        /// A name for people [default: the handle]
+        /// Display name [default: the handle]
         #[arg(long, value_name = "TEXT")]
         display_name: Option<String>,
-        /// The person's id in your own accounts
+        /// The person's id in your own system
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
     },
-    /// Make a key with which a person speaks; it is printed this once
+    /// Create a key for a person; it is printed only once
     Key {
         /// The person, by handle or id
         #[arg(value_name = "NAME|ID")]
@@ -253,7 +253,7 @@ pub(crate) enum EntitiesVerb {
 /// `viv keys`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
-    /// Create a new admin key, printed this once; the old one is refused from then on
+    /// Create a new admin key, printed only once; the old one stops working
     Admin {
         /// Required: the old key cannot be shown again, only replaced
         #[arg(long, required = true)]

@@ -26,7 +26,7 @@ pub(crate) use manage::{
 pub(crate) use models::{ModelsArgs, ModelsVerb, TryArgs};
 pub(crate) use project::{ConfigCommand, EventArgs, InitArgs, KeysArgs};
 pub(crate) use scenario::{RecordArgs, ScenarioFiles, ScenarioRunArgs, ScenarioVerb};
-pub(crate) use show::{InboxArg, MindArg, Show};
+pub(crate) use show::{ContextArg, InboxArg, Show};
 pub(crate) use talk::{ChatArgs, SayArgs};
 pub(crate) use up::{ModelArgs, ToolModeArg, UpArgs};
 pub(crate) use upkeep::{
@@ -53,84 +53,83 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
-    /// Where everything is kept; clients find the server's address and key there
+    /// Data directory; commands find the server's address and key there
     /// [env: VIV_DATA_DIR] [default: ./.viv]
-    #[arg(long, global = true, help_heading = "Everywhere", value_name = "DIR")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// The server's settings [env: VIV_CONFIG] [default: ./vivarium.toml, where there is one]
-    #[arg(long, global = true, help_heading = "Everywhere", value_name = "FILE")]
+    /// Settings file of the server [env: VIV_CONFIG] [default: ./vivarium.toml, if it exists]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print JSON, also for errors
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
-    /// Print the answer and errors only: no notes, no progress
-    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    /// Print only results and errors, no notes and no progress
+    #[arg(long, short, global = true, help_heading = "Global options")]
     pub(crate) quiet: bool,
 }
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the server, and keep its agents as their files say
+    /// Start the server and apply the agent files
     Up(UpArgs),
     /// Write a commented project: settings, two agents and a first scenario
     Init(InitArgs),
     /// Show and check the server's settings
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Talk in a space, line by line
+    /// Chat in a space
     Chat(ChatArgs),
-    /// Say one thing, and wait for the answer if you like
+    /// Post one message, and optionally wait for the reply
     Say(SayArgs),
-    /// Tell an agent what happened, as a service would
+    /// Send an event to an agent, as a service would
     Event(EventArgs),
-    /// Take back events that wait, or calls that have no answer yet; a cycle is canceled with
-    /// `viv agents cancel`
+    /// Cancel waiting events or unanswered calls; to cancel a running cycle use `viv agents cancel`
     Cancel(Canceled),
-    /// List agents and what they do
+    /// List agents and their state
     Ps,
-    /// Show an agent, a run, an inbox or a mind
+    /// Show an agent, a run, an inbox or a model's context
     #[command(subcommand)]
     Show(Show),
-    /// List agents; make, set, suspend, resume, retire or cancel one
+    /// List agents; create, change, suspend, resume, retire or cancel one
     Agents(AgentsArgs),
-    /// List events that were given up; show one, send it again or drop it
+    /// List events that failed for good; show, retry or drop one
     Dead(DeadArgs),
     /// List spaces; open, close or read one, add or remove members
     Spaces(SpacesArgs),
-    /// List people and agents; add a person, make a key
+    /// List people and agents; add a person, create a key
     Entities(EntitiesArgs),
     /// Replace the admin key of a data directory whose server is stopped
     #[command(subcommand)]
     Keys(KeysVerb),
     /// Follow a space, an agent or everything as a live log
     Watch(WatchArgs),
-    /// Print what happened last, one line each, and follow
+    /// Print recent activity, one line each, and follow
     Tail(TailArgs),
-    /// Show all agents live: what they do, what waits, what they cost
+    /// Show all agents live: state, inbox, cost
     Top(TopArgs),
-    /// Play, check or record scenarios
+    /// Run, check or record scenario tests
     #[command(subcommand)]
     Scenario(ScenarioVerb),
-    /// Check data, server, key, model and machine
+    /// Check the data, server, key, model and machine
     Doctor(ModelArgs),
-    /// Copy the whole store into one file, while a server runs or not
+    /// Copy the store into one file; the server may be running
     Backup(BackupArgs),
-    /// Put a backup in place as the store of a data directory
+    /// Restore a backup into a data directory
     Restore(RestoreArgs),
-    /// Read the whole store, and list everything that is not as it should be
+    /// Check the whole store and list every flaw
     Verify(VerifyArgs),
-    /// Write an agent with its whole life into a file
+    /// Export an agent with its whole history
     #[command(subcommand)]
     Export(ExportWhat),
-    /// Take an agent in from a file
+    /// Import an agent
     #[command(subcommand)]
     Import(ImportWhat),
-    /// List the models that can be reached, or try one
+    /// List the models that can be reached, or test one
     Models(ModelsArgs),
     /// Print the address of the console
     Open,
-    /// Print the completions of a shell
+    /// Print completions for a shell
     Completions(CompletionsArgs),
     /// Print the man page, or write all of them
     Man(ManArgs),
@@ -155,7 +154,7 @@ mod tests {
     #[test]
     fn the_names_that_scripts_rely_on_are_kept() {
         let cli = parse(
-            "viv up --data-dir d --listen 127.0.0.1:0 --model rehearsal --base-url http://h/v1 \
+            "viv up --data-dir d --listen 127.0.0.1:0 --model demo --base-url http://h/v1 \
              --tool-mode json_schema --context-window 8192 --json",
         );
         assert!(cli.global.json);
@@ -165,10 +164,10 @@ mod tests {
             panic!("not say")
         };
         assert_eq!((say.wait, say.timeout, say.text.join(" ")), (true, 5, "hello there".to_owned()));
-        let Command::Show(Show::Mind(mind)) = parse("viv show mind --json").command else {
-            panic!("not mind")
+        let Command::Show(Show::Context(context)) = parse("viv show context --json").command else {
+            panic!("not context")
         };
-        assert_eq!(mind.agent, None);
+        assert_eq!(context.agent, None);
         let Command::Agents(agents) = parse("viv agents --json create bob --model x/y").command else {
             panic!("not agents")
         };

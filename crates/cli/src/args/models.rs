@@ -11,10 +11,10 @@ pub(crate) struct ModelsArgs {
     /// What to do with one instead of listing them
     #[command(subcommand)]
     pub(crate) verb: Option<ModelsVerb>,
-    /// List what is known of all well-known models, without asking anyone
+    /// List all known models without asking their providers
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only this provider, with all its models
+    /// List all models of this provider
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
 }
@@ -22,23 +22,23 @@ pub(crate) struct ModelsArgs {
 /// What can be done with a model.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelsVerb {
-    /// Find out whether a model and its server are good enough for agents
+    /// Test whether a model and its server are good enough for agents
     Try(TryArgs),
 }
 
 /// `viv models try`.
 #[derive(Debug, Args)]
 pub(crate) struct TryArgs {
-    /// The model, as PROVIDER/MODEL; of a PROVIDER alone its first
+    /// The model, as PROVIDER/MODEL; PROVIDER alone means its first model
     #[arg(value_name = "MODEL")]
     pub(crate) model: String,
     /// Address of the model's API, up to and without `/chat/completions` or `/messages`
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// Try only this way to offer tools [default: every way that the provider knows]
+    /// Test only this way of offering tools [default: every way that the provider supports]
     #[arg(long, value_name = "MODE")]
     pub(crate) tool_mode: Option<ToolModeArg>,
-    /// Seconds to wait for one whole answer; for its first word half of it, or 30 where that is more
+    /// Seconds to wait for a whole reply; for its first token half of that, at least 30
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) timeout: u64,
 }

@@ -7,7 +7,7 @@ use super::UpArgs;
 /// `viv init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Where to write it; made if it is not there
+    /// Directory to write to; created if missing
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: std::path::PathBuf,
 }
@@ -15,15 +15,15 @@ pub(crate) struct InitArgs {
 /// `viv config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print every setting as it holds; takes the flags of `viv up`
+    /// Print every setting in effect; takes the flags of `viv up`
     Show {
-        /// Say where each value comes from
+        /// Show where each value comes from
         #[arg(long)]
         origin: bool,
         #[command(flatten)]
         up: Box<UpArgs>,
     },
-    /// Say what `viv up` would refuse, without starting anything
+    /// Check what `viv up` would refuse, without starting it
     Check {
         #[command(flatten)]
         up: Box<UpArgs>,
@@ -35,10 +35,10 @@ pub(crate) enum ConfigCommand {
 /// `viv config keys`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct KeysArgs {
-    /// Those of an agent file instead of those of vivarium.toml
+    /// Keys of an agent file instead of vivarium.toml
     #[arg(long)]
     pub(crate) agent: bool,
-    /// As a table in Markdown
+    /// Print a Markdown table
     #[arg(long)]
     pub(crate) markdown: bool,
 }
@@ -49,16 +49,16 @@ pub(crate) struct EventArgs {
     /// The agent, by handle or id
     #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
-    /// What reports, such as `deploy`
+    /// Name of the service, such as `deploy`
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
-    /// What it reports, as JSON
+    /// Payload, as JSON
     #[arg(value_name = "JSON")]
     pub(crate) payload: Option<String>,
-    /// Tell it in the middle of what it does
+    /// Show it to the agent at its next step, even in a running cycle
     #[arg(long)]
     pub(crate) urgent: bool,
-    /// Sent twice under one key, it is lived once
+    /// Idempotency key: sent twice with one key, it is accepted once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }

@@ -14,16 +14,15 @@ const CYCLES_MAX: i64 = 100;
 /// `viv scenario`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScenarioVerb {
-    /// Play scenarios and say whether what they expect came true
+    /// Run scenario tests
     ///
-    /// Without --model the agents think what their scripts say, on a simulated clock: hours pass in no
-    /// time, and every run is the same. With --model that model thinks for all of them in real time;
-    /// scripts are not looked at. Times of the story are kept then, but a pause in which nobody has
-    /// anything to do is cut short.
+    /// Without --model the agents use scripted replies and a simulated clock: hours pass in no time, and
+    /// every run is the same. With --model that model replies for all agents in real time and the scripts
+    /// are ignored; pauses in which nobody has anything to do are cut short.
     Run(ScenarioRunArgs),
-    /// Read scenarios without playing them
+    /// Check scenario files without running them
     Check(ScenarioFiles),
-    /// Turn what an agent of a running server lived into a scenario
+    /// Turn what an agent of a running server did into a scenario
     Record(RecordArgs),
 }
 
@@ -42,17 +41,17 @@ pub(crate) struct ScenarioRunArgs {
     pub(crate) files: ScenarioFiles,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Play each scenario so many times; only a real model may answer differently
+    /// Run each scenario this many times; only a real model may reply differently
     #[arg(long, default_value_t = 1, value_name = "N", requires = "model",
         value_parser = clap::value_parser!(u32).range(1..=REPEAT_MAX))]
     pub(crate) repeat: u32,
-    /// Runs that must pass for the whole to pass
+    /// Share of runs that must pass
     #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
     pub(crate) at_least: u8,
-    /// Seconds that one run may take
+    /// Time limit of one run, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Print the transcript of every run, not only of those that fail
+    /// Print the transcript of every run, not only of failed ones
     #[arg(long)]
     pub(crate) transcript: bool,
     /// Print the runs of every agent as `viv show run` draws them
@@ -66,14 +65,14 @@ pub(crate) struct RecordArgs {
     /// The agent, by handle or id [default: the only one]
     #[arg(value_name = "AGENT")]
     pub(crate) agent: Option<String>,
-    /// How many of its newest cycles
+    /// How many of its newest cycles to record
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "run",
         value_parser = clap::value_parser!(u32).range(1..=CYCLES_MAX))]
     pub(crate) cycles: u32,
     /// Only this run, by its id
     #[arg(long, value_name = "ID")]
     pub(crate) run: Option<String>,
-    /// Write into this file, which must not be there yet [default: standard output]
+    /// File to write; must not exist [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

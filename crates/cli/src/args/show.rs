@@ -5,14 +5,14 @@ use clap::{Args, Subcommand};
 /// `viv show`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Show {
-    /// Who an agent is, what it does and knows
+    /// Show an agent: its state, goals, memories
     Agent(AgentArg),
-    /// One run as a waterfall of its steps: by its id, or an agent's newest
+    /// Show a run step by step: by its id, or an agent's newest run
     Run(RunArg),
-    /// What an agent was sent, newest first, and what became of it
+    /// Show an agent's events, newest first, with their states
     Inbox(InboxArg),
-    /// What an agent's model is sent: its consciousness, and tokens per layer
-    Mind(MindArg),
+    /// Show what the agent's model is sent, with tokens per layer
+    Context(ContextArg),
 }
 
 /// An agent, or the only one.
@@ -23,13 +23,13 @@ pub(crate) struct AgentArg {
     pub(crate) agent: Option<String>,
 }
 
-/// A mind.
+/// A context.
 #[derive(Debug, Args)]
-pub(crate) struct MindArg {
+pub(crate) struct ContextArg {
     /// The agent, by handle or id [default: the only one]
     #[arg(value_name = "NAME|ID")]
     pub(crate) agent: Option<String>,
-    /// Only the layers, not the entries
+    /// Print only the layers, not the entries
     #[arg(long)]
     pub(crate) layers: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) struct MindArg {
 /// A run.
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
-    /// The run's id, or an agent whose newest run is meant [default: the only agent]
+    /// A run's id, or an agent for its newest run [default: the only agent]
     #[arg(value_name = "ID|AGENT")]
     pub(crate) run: Option<String>,
 }
@@ -48,10 +48,10 @@ pub(crate) struct InboxArg {
     /// The agent, by handle or id [default: the only one]
     #[arg(value_name = "NAME|ID")]
     pub(crate) agent: Option<String>,
-    /// Only events in this state: waiting, held, lived, skipped, canceled, dead or dropped
+    /// Only events in this state: waiting, held, processed, skipped, canceled, dead or dropped
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
-    /// Events to show at most
+    /// Maximum number of events
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
 }

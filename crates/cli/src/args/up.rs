@@ -8,19 +8,19 @@ use crate::settings::Given;
 /// Which model is the server's default.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
-    /// The model: `rehearsal` or PROVIDER/MODEL, such as `openai/gpt-5` or `ollama/qwen3`
+    /// The model: `demo` or PROVIDER/MODEL, such as `openai/gpt-5` or `ollama/qwen3`
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Address of the model's API, up to and without `/chat/completions`, `/responses` or `/messages`
     ///
-    /// `openai/…` speaks the Responses API at OpenAI's own address and chat completions at any other;
-    /// `openai-responses/…` and `openai-chat/…` choose one of the two wherever the server is.
+    /// `openai/…` uses the Responses API at OpenAI's own address and chat completions at any other;
+    /// `openai-responses/…` and `openai-chat/…` choose one of the two at any address.
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
-    /// How tools are offered to the model [default: the provider's]
+    /// How tools are offered to the model [default: depends on the provider]
     #[arg(long, value_name = "MODE")]
     pub(crate) tool_mode: Option<ToolModeArg>,
-    /// The model's context window in tokens [default: what is known of the model]
+    /// Context window of the model in tokens [default: known per model]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1024..))]
     pub(crate) context_window: Option<u32>,
 }
@@ -28,9 +28,9 @@ pub(crate) struct ModelArgs {
 /// How tools are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ToolModeArg {
-    /// By the API's own tool calls
+    /// Native tool calls of the API
     Native,
-    /// As a schema of the reply, for small local models
+    /// A JSON schema for the reply, for small local models
     #[value(name = "json_schema")]
     JsonSchema,
 }
@@ -55,19 +55,19 @@ impl ModelArgs {
 /// `viv up`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct UpArgs {
-    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7878]
+    /// Address to listen on; port 0 picks a free port [default: 127.0.0.1:7878]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
-    /// Listen also where other machines can connect (plain HTTP: put TLS in front of it)
+    /// Allow a listen address that other machines can reach (plain HTTP: put TLS in front of it)
     #[arg(long)]
     pub(crate) allow_remote: bool,
-    /// A name or address that clients may use for this server, besides the one listened on
+    /// Another host name that clients may use for this server
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
-    /// Folder of agent files [default: ./agents, where there is one]
+    /// Folder of agent files [default: ./agents, if it exists]
     #[arg(long, value_name = "DIR")]
     pub(crate) agents: Option<String>,
-    /// Retire agents that came from a file which is gone
+    /// Retire agents whose files are gone
     #[arg(long)]
     pub(crate) prune: bool,
     #[command(flatten)]

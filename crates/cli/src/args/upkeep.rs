@@ -1,4 +1,4 @@
-//! The command line of what keeps a house safe: copies of its store, a look at all of it, and single
+//! The command line of what keeps a server safe: copies of its store, a look at all of it, and single
 //! agents as files.
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 /// `viv backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
-    /// The file to write, or a folder in which it is named by the time; nothing is written over
+    /// File to write, or a folder (the file is named by the time); never overwrites
     #[arg(value_name = "FILE|DIR")]
     pub(crate) to: PathBuf,
 }
@@ -16,10 +16,10 @@ pub(crate) struct BackupArgs {
 /// `viv restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// A file that `viv backup` wrote, or the data directory of a server that is gone
+    /// A file written by `viv backup`, or the data directory of a stopped server
     #[arg(value_name = "BACKUP")]
     pub(crate) backup: PathBuf,
-    /// Take the place of a store that is there; it is kept in a folder beside
+    /// Replace an existing store, which is kept in a folder beside it
     #[arg(long)]
     pub(crate) replace: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct RestoreArgs {
 /// `viv verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// A file that `viv backup` wrote, or another data directory [default: the data directory]
+    /// A file written by `viv backup`, or another data directory [default: the data directory]
     #[arg(value_name = "BACKUP")]
     pub(crate) backup: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct VerifyArgs {
 /// `viv export`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportWhat {
-    /// Write one agent as lines of JSON: config, log, events, calls, notes and receipts
+    /// Write one agent as lines of JSON: config, log, events, calls, memories and runs
     Agent(ExportArgs),
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ExportArgs {
     /// The agent, by handle or id
     #[arg(value_name = "NAME|ID")]
     pub(crate) agent: String,
-    /// The file to write; nothing is written over [default: standard output]
+    /// File to write; never overwrites [default: standard output]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -53,17 +53,17 @@ pub(crate) struct ExportArgs {
 /// `viv import`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportWhat {
-    /// Take an agent in that `viv export agent` wrote, all of it or nothing; no server may run
+    /// Import an agent from a file of `viv export agent`, all or nothing; the server must be stopped
     Agent(ImportArgs),
 }
 
 /// `viv import agent`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// A file that `viv export agent` wrote
+    /// A file written by `viv export agent`
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Its handle here [default: the one that it had]
+    /// Its new handle [default: its old one]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
 }

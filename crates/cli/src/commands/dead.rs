@@ -17,7 +17,7 @@ const MOST: usize = 10_000;
 /// Columns of a text in a list.
 const PREVIEW: usize = 48;
 
-/// Lists dead letters, or does what is said with one.
+/// Lists dead events, or does what is said with one.
 pub(crate) async fn run(client: Client, screen: Screen, args: DeadArgs) -> Result<Exit> {
     match args.verb {
         None => list(&client, &screen, args.agent.as_deref()).await?,

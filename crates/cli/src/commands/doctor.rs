@@ -205,7 +205,7 @@ fn log(lost: u64) -> Option<Check> {
     (lost > 0).then(|| Check::new("log", Verdict::Fail, detail).hint(hint))
 }
 
-/// The server, its model and the key in hand; and the model's name.
+/// The server, its model and the key in progress; and the model's name.
 async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) {
     let none = || Check::new("server", Verdict::Warn, "none is running").hint("start one with `viv up`");
     let client = match Client::find(PathBuf::from(data_dir)) {
@@ -238,8 +238,8 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
         Err(failure) => checks.push(Check::of("agents", failure)),
     }
     let Some(model) = ready.model else { return (checks, None) };
-    let (verdict, what) = match model.rehearsal {
-        true => (Verdict::Warn, " (a rehearsal: scripted, no model thinks)"),
+    let (verdict, what) = match model.demo {
+        true => (Verdict::Warn, " (the demo model: scripted, no language model)"),
         false => (Verdict::Ok, ""),
     };
     let detail = format!("the server's is {}{what}, window {} tokens", model.name, model.context_window);
@@ -334,11 +334,11 @@ async fn model(settings: &Settings, theirs: Option<&str>) -> Vec<Check> {
             Check::new("model", Verdict::Ok, detail).hint("`--model PROVIDER/MODEL` asks one from here"),
         ];
     }
-    if chosen.info.rehearsal && theirs.is_some() {
+    if chosen.info.demo && theirs.is_some() {
         return Vec::new();
     }
-    if chosen.info.rehearsal {
-        let detail = format!("`viv up` would play a rehearsal: {}", chosen.why);
+    if chosen.info.demo {
+        let detail = format!("`viv up` would use the demo model: {}", chosen.why);
         return vec![Check::new("model", Verdict::Warn, detail).hint(
             "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start Ollama, or try `make run-local`",
         )];

@@ -40,7 +40,7 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
             .hint("may this user write there, and is there room on the disk?"));
     }
     let advice = has_ignore_file && !ignores_data(&ignored);
-    tell(&screen, dir, &wanted, advice);
+    print_result(&screen, dir, &wanted, advice);
     Ok(Exit::Answered)
 }
 
@@ -101,7 +101,7 @@ impl Written {
     }
 }
 
-fn tell(screen: &Screen, dir: &Path, written: &[Template], advice: bool) {
+fn print_result(screen: &Screen, dir: &Path, written: &[Template], advice: bool) {
     let shown = screen.clean_line(&dir.display().to_string());
     let elsewhere = dir != Path::new(".");
     let next = [

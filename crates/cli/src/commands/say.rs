@@ -68,14 +68,14 @@ pub(crate) fn print(screen: &Screen, agent: &str, exchange: &Exchange) {
     if let Some(note) = note(&name, exchange) {
         screen.note(&screen.clean_line(&note));
     }
-    if exchange.model.as_deref().is_some_and(is_rehearsal) && !exchange.replies.is_empty() {
-        screen.note("(a rehearsal: scripted words, no model)");
+    if exchange.model.as_deref().is_some_and(is_demo) && !exchange.replies.is_empty() {
+        screen.note("(the demo model: scripted, no language model)");
     }
 }
 
-/// Whether runs of that model are a rehearsal's.
-pub(crate) fn is_rehearsal(model: &str) -> bool {
-    model.split('/').any(|part| part == "rehearsal")
+/// Whether runs of that model are the demo model's.
+pub(crate) fn is_demo(model: &str) -> bool {
+    model.split('/').any(|part| part == "demo")
 }
 
 fn note(name: &str, exchange: &Exchange) -> Option<String> {
@@ -140,13 +140,13 @@ mod tests {
             replies: Vec::new(),
             reply: None,
             reason: None,
-            model: Some("rehearsal/one".into()),
+            model: Some("demo/one".into()),
         };
         assert_eq!(
             serde_json::to_string(&exchange).unwrap(),
             r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"completed","replies":[],"reply":null}"#
         );
         assert_eq!(note("ada", &exchange).unwrap(), "(ada read it and said nothing)");
-        assert!(is_rehearsal("rehearsal") && is_rehearsal("rehearsal/one") && !is_rehearsal("openai/x"));
+        assert!(is_demo("demo") && is_demo("demo/one") && !is_demo("openai/x"));
     }
 }

@@ -1,4 +1,4 @@
-//! `viv tail`: what happened last in the whole house, one line each, and what happens next.
+//! `viv tail`: what happened last in the whole server, one line each, and what happens next.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: TailArgs) -> Resul
         let agent: Agent = client.get_as(&format!("/v1/agents/{}", segment(name))).await?;
         ids.push(agent.id);
     }
-    let subject = if ids.is_empty() { Subject::House } else { Subject::agents(&client, ids).await? };
+    let subject = if ids.is_empty() { Subject::Everything } else { Subject::agents(&client, ids).await? };
     let mut follower = Follower::new(client, screen, subject, log, false);
     if args.no_follow {
         follower.past(args.lines, None).await?;

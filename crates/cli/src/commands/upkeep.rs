@@ -26,7 +26,7 @@ pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Resu
     drop(copying);
     let file = done.file.display().to_string();
     if screen.json {
-        let mut answer = told(&done.verified);
+        let mut answer = to_json(&done.verified);
         answer["file"] = json!(file);
         answer["bytes"] = json!(done.bytes);
         screen.json_line(&answer);
@@ -35,7 +35,7 @@ pub(crate) fn backup(global: &Global, screen: Screen, args: &BackupArgs) -> Resu
     screen.line(&screen.clean_line(&format!("backed up `{}` to `{file}`", dir.display())));
     screen.pairs(&[("size", size(done.bytes)), ("holds", holds(&done.verified.figures))]);
     screen.note(
-        "hashes of the keys that open the house are in it; secrets.toml, settings and agent files are not",
+        "it holds the hashes of all keys of this server, but not secrets.toml, settings and agent files",
     );
     flawed(&screen, &done.verified, "the store has");
     Ok(Exit::Answered)
@@ -50,7 +50,7 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
         .map_err(|error| failure(&dir, error))?;
     drop(copying);
     if screen.json {
-        let mut answer = told(&done.verified);
+        let mut answer = to_json(&done.verified);
         answer["file"] = json!(done.file.display().to_string());
         answer["before"] = json!(done.aside.map(|aside| aside.display().to_string()));
         screen.json_line(&answer);
@@ -63,9 +63,7 @@ pub(crate) fn restore(global: &Global, screen: Screen, args: &RestoreArgs) -> Re
     if let Some(aside) = done.aside {
         screen.line(&screen.clean_line(&format!("the store that was there is in `{}`", aside.display())));
     }
-    screen.note(
-        "every key that opened the house then opens it again; keys of model providers are not in a backup",
-    );
+    screen.note("every key that was valid then is valid again; keys of model providers are not in a backup");
     flawed(&screen, &done.verified, "the backup has");
     Ok(Exit::Answered)
 }
@@ -81,7 +79,7 @@ pub(crate) fn verify(global: &Global, screen: Screen, args: VerifyArgs) -> Resul
     drop(looking);
     let sound = found.flaws.is_empty();
     if screen.json {
-        screen.json_line(&told(&found));
+        screen.json_line(&to_json(&found));
     } else {
         for flaw in &found.flaws {
             screen.wrapped(&format!("{}  {}", screen.paint(Style::Red, "flaw"), line(&screen, flaw)), 6);
@@ -108,7 +106,7 @@ fn stamp() -> String {
     Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-fn told(found: &Verified) -> Value {
+fn to_json(found: &Verified) -> Value {
     let Figures { agents, spaces, messages, events, entries, commits } = found.figures;
     let flaws: Vec<Value> = found
         .flaws

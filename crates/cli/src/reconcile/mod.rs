@@ -29,8 +29,6 @@ use record::{Known, Record};
 pub(crate) use report::Report;
 pub(crate) use watch::Watch;
 
-/// The human who is in each space that a file opens.
-
 /// What changes agents.
 #[derive(Clone)]
 pub(crate) struct Reconciler {
@@ -189,7 +187,7 @@ impl Reconciler {
                     .add_member(space.id, id.entity(), role, now)
                     .await
                     .map_err(refused)?;
-                self.tell(space.id, id.entity(), true, rev);
+                self.publish(space.id, id.entity(), true, rev);
                 joined.push(name.clone());
             }
         }
@@ -211,7 +209,7 @@ impl Reconciler {
             let Some(space) = self.ports.reader.space(name.clone()).await.map_err(failed)? else { continue };
             if self.is_in(&space, id.entity()).await? {
                 let rev = self.ports.registry.remove_member(space.id, id.entity()).await.map_err(refused)?;
-                self.tell(space.id, id.entity(), false, rev);
+                self.publish(space.id, id.entity(), false, rev);
                 departed.push(name.clone());
             }
         }
@@ -223,7 +221,7 @@ impl Reconciler {
         Ok(members.iter().any(|member| member.entity.id == entity))
     }
 
-    fn tell(&self, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
+    fn publish(&self, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
         let update = Update::Member { space, entity, joined, rev };
         self.ports.live.bus().publish(&[Topic::Space(space)], Arc::new(update));
     }

@@ -236,7 +236,7 @@ fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
             let (style, lead) = if *added { (Style::Green, "+ ") } else { (Style::Red, "- ") };
             let other = if *added { i.checked_sub(1) } else { Some(i + 1) };
             let other = other.and_then(|i| lines.get(i)).filter(|(side, _)| side != added);
-            let text = screen.clean_line(&telling(text, other.map_or("", |(_, text)| *text), most));
+            let text = screen.clean_line(&from_difference(text, other.map_or("", |(_, text)| *text), most));
             let line = shortened(&format!("{lead}{text}"), most);
             screen.line(&format!("      {}", screen.paint(style, &line)));
         }
@@ -250,7 +250,7 @@ fn difference(screen: &Screen, key: &str, old: &Value, new: &Value) {
 }
 
 /// A long line from a little before the place in which it differs from the other.
-fn telling(text: &str, other: &str, most: usize) -> String {
+fn from_difference(text: &str, other: &str, most: usize) -> String {
     let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let skipped = same.saturating_sub(CONTEXT);
     if columns(text) <= most || skipped == 0 {
@@ -317,8 +317,8 @@ mod tests {
     #[test]
     fn a_long_line_is_shown_where_it_differs() {
         let (old, new) = (format!("{}old words", "x".repeat(200)), format!("{}new words", "x".repeat(200)));
-        assert_eq!(telling(&old, &new, 60), format!("...{}old words", "x".repeat(20)));
-        assert_eq!(telling("short old", "short new", 60), "short old");
+        assert_eq!(from_difference(&old, &new, 60), format!("...{}old words", "x".repeat(20)));
+        assert_eq!(from_difference("short old", "short new", 60), "short old");
     }
 
     #[test]

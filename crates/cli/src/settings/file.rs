@@ -210,12 +210,12 @@ mod tests {
     #[test]
     fn each_value_knows_its_line() {
         let said =
-            read("\nlisten = \"h:1\"\n[model]\nname = \"rehearsal\"\ncontext_window = 9_000\n", "x").unwrap();
+            read("\nlisten = \"h:1\"\n[model]\nname = \"demo\"\ncontext_window = 9_000\n", "x").unwrap();
         let read: Vec<_> = said.entries.iter().map(|e| (e.key, e.value.clone(), e.line)).collect();
         let expected = [
             ("listen", json!("h:1"), 2),
             ("model.context_window", json!(9000), 5),
-            ("model.name", json!("rehearsal"), 4),
+            ("model.name", json!("demo"), 4),
         ];
         assert_eq!(read, expected);
     }

@@ -123,7 +123,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "",
         Some("VIV_MODEL"),
         Some("--model"),
-        "The default model, `rehearsal` or `provider/model`; where none is named, one that is found.",
+        "The default model, `demo` or `provider/model`; where none is named, one that is found.",
     ),
     key(
         "model.base_url",

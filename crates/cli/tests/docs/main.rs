@@ -49,6 +49,7 @@ pages! {
     operating = "docs/operating.md";
     reliability = "docs/reliability.md";
     density = "docs/density.md";
+    performance = "docs/performance.md";
     concepts = "docs/concepts.md";
     spaces = "docs/spaces.md";
     api_page = "docs/api.md";

@@ -117,7 +117,7 @@ impl Reader {
                 Some(rest) => format!("viv up{rest}"),
                 None => line.replace("make chat", "viv chat"),
             };
-            let model = if line.contains("--model") { "" } else { " --model rehearsal" };
+            let model = if line.contains("--model") { "" } else { " --model demo" };
             let line = line.replace("viv up", &format!("viv up --listen 127.0.0.1:0{model}"));
             let _ = writeln!(played, "{}", line.replace(USUAL, &self.address));
         }

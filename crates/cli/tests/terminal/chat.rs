@@ -19,6 +19,6 @@ fn foreign_text_cannot_steer_the_terminal() {
     assert_eq!(ran.code, 0, "{}", ran.shown());
     assert!(!ran.out.contains('\x1b') && !ran.out.contains('\u{9b}'), "{:?}", ran.out);
     assert!(ran.out.contains("a^[[31mb"), "{:?}", ran.out);
-    let ran = run_with(server.dir.path(), &["show", "mind"], "", &[("LC_ALL", "C")]);
+    let ran = run_with(server.dir.path(), &["show", "context"], "", &[("LC_ALL", "C")]);
     assert!(ran.out.is_ascii(), "{:?}", ran.out);
 }

@@ -1,4 +1,4 @@
-//! Single events from the command line: dead letters, and taking back what waits.
+//! Single events from the command line: dead events, and taking back what waits.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn dead_letters_are_listed_with_what_killed_them_and_shown_in_full() {
     });
     let agent = json!({
         "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "sleeping", "standing": "active",
-        "model": "rehearsal", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
+        "model": "demo", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
         "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
         "created_at": "2026-11-21T14:00:00Z", "commit_n": 0,
     });
@@ -107,7 +107,7 @@ fn a_call_is_found_with_its_agent_and_taken_back_by_its_id() {
     canceled["outcome"] = json!("canceled by an operator after it had begun; unknown whether it happened.");
     let agent = json!({
         "id": ADA, "name": "ada", "display_name": "Ada", "description": "", "state": "thinking", "standing": "active",
-        "model": "rehearsal", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
+        "model": "demo", "config_rev": 1, "waiting": 0, "held": 0, "cycles": 0, "skips": 0,
         "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
         "created_at": "2026-11-21T14:00:00Z", "commit_n": 0,
     });

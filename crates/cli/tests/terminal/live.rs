@@ -1,4 +1,4 @@
-//! What follows a running house: `watch`, `tail`, `top`.
+//! What follows a running server: `watch`, `tail`, `top`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};

@@ -78,7 +78,7 @@ fn quiet_leaves_only_the_answer_and_errors_stay() {
     let server = Server::start();
     let loud = server.run(&["say", "--wait", "hello"]);
     let quiet = server.run(&["say", "--wait", "--quiet", "hello"]);
-    assert!(loud.err.contains("rehearsal"), "{}", loud.shown());
+    assert!(loud.err.contains("demo"), "{}", loud.shown());
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""), "{}", quiet.shown());
     assert!(quiet.out.starts_with("Ada: "), "{}", quiet.shown());
     let failed = server.run(&["-q", "show", "agent", "nobody"]);
@@ -99,7 +99,7 @@ fn completions_and_pages_are_made_of_the_command_line() {
     let ran = run(dir.path(), &["man", "--dir", man.to_str().unwrap(), "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
     let show_run = std::fs::read_to_string(man.join("viv-show-run.1")).unwrap();
-    assert!(show_run.contains("waterfall") && show_run.contains("viv show run ada"), "{show_run}");
+    assert!(show_run.contains("step by step") && show_run.contains("viv show run ada"), "{show_run}");
     let blocked = dir.path().join("file");
     std::fs::write(&blocked, "").unwrap();
     assert_eq!(run(dir.path(), &["man", "--dir", blocked.to_str().unwrap()]).code, 1);

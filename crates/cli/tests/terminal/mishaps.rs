@@ -30,12 +30,12 @@ fn servers_that_cannot_start_say_why_and_leave_nothing() {
     let listen = server.url().trim_start_matches("http://").to_owned();
     let mut all = String::new();
     for args in [
-        &["up", "--listen", &listen, "--model", "rehearsal"][..],
-        &["up", "--listen", "0.0.0.0:0", "--model", "rehearsal"],
-        &["up", "--listen", "nonsense", "--model", "rehearsal"],
+        &["up", "--listen", &listen, "--model", "demo"][..],
+        &["up", "--listen", "0.0.0.0:0", "--model", "demo"],
+        &["up", "--listen", "nonsense", "--model", "demo"],
         &["up", "--listen", "127.0.0.1:0", "--model", "gpt"],
         &["up", "--listen", "127.0.0.1:0", "--model", "openai/gpt-5"],
-        &["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--context-window", "9000"],
+        &["up", "--listen", "127.0.0.1:0", "--model", "demo", "--context-window", "9000"],
         &["up", "--listen", "127.0.0.1:0", "--tool-mode", "magic"],
         &["up", "--bogus", "--json"],
     ] {
@@ -51,7 +51,7 @@ fn servers_that_cannot_start_say_why_and_leave_nothing() {
 #[test]
 fn a_second_server_on_the_same_directory_is_refused() {
     let server = Server::start();
-    let ran = server.run(&["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"]);
+    let ran = server.run(&["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (3, &"data_dir_in_use".into()), "{}", ran.shown());
     assert_eq!(server.run(&["ps"]).code, 0);
 }
@@ -62,7 +62,7 @@ fn a_file_that_is_no_store_is_left_as_it_is() {
     let file = dir.path().join("vivarium.db");
     fs::write(&file, "not a database, just words ".repeat(400)).unwrap();
     let before = fs::read(&file).unwrap();
-    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"]);
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (1, &"store_foreign".into()), "{}", ran.shown());
     assert_eq!(fs::read(&file).unwrap(), before);
     assert!(!dir.path().join("credentials.json").exists());
@@ -80,7 +80,7 @@ fn a_server_that_is_not_there_is_unreachable() {
     // A crash leaves a credential file behind.
     let dir = Server::start().kill();
     assert_eq!(run(dir.path(), &["ps"]).code, 5);
-    assert_eq!(run(dir.path(), &["doctor", "--model", "rehearsal"]).code, 0);
+    assert_eq!(run(dir.path(), &["doctor", "--model", "demo"]).code, 0);
 }
 
 #[test]

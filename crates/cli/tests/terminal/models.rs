@@ -193,7 +193,7 @@ async fn a_server_that_goes_silent_is_not_asked_for_the_rest() {
 fn a_name_that_cannot_be_tried_is_told_why() {
     let mut all = String::new();
     for args in [
-        &["models", "try", "rehearsal"][..],
+        &["models", "try", "demo"][..],
         &["models", "try", "opnai/gpt-5"],
         &["models", "try", "gpt-5"],
         &["models", "try", "openai-compatible/x"],

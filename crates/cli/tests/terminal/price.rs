@@ -35,7 +35,9 @@ async fn a_first_message_costs_what_the_snapshot_says_and_is_answered_with_one_r
         let server =
             Server::start_with(tempfile::tempdir().unwrap(), &model, &[(key, "sk-canary-0123456789")]);
         let ran = run(server.dir.path(), &["say", "--wait", "hi"]);
-        let requests = stub.requests();
+        // Some servers are asked for their window first.
+        let asked = stub.requests().into_iter().filter(|request| !request.body.is_null());
+        let requests: Vec<_> = asked.collect();
         assert_eq!(requests.len(), 1, "{name}: {}", ran.shown());
         assert!(mode != "native" || ran.out.contains("Hello!"), "{name}: {}", ran.shown());
         let layers = layers(&requests[0].body);

@@ -36,8 +36,7 @@ struct Up {
 
 impl Up {
     fn start(project: &Path, more: &[&str]) -> Self {
-        let mut command =
-            command(project, &["up", "--json", "--listen", "127.0.0.1:0", "--model", "rehearsal"]);
+        let mut command = command(project, &["up", "--json", "--listen", "127.0.0.1:0", "--model", "demo"]);
         let mut child = command.args(more).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let ready = line(&mut out);
@@ -103,7 +102,7 @@ fn init_writes_a_project_that_starts_and_never_writes_over_one() {
         assert_eq!(run(dir.path(), &["init", free]).code, 0);
     }
     assert_eq!(fs::read(dir.path().join("agents/helper.md")).unwrap(), before);
-    let check = run(dir.path(), &["config", "check", "--model", "rehearsal", "--json"]);
+    let check = run(dir.path(), &["config", "check", "--model", "demo", "--json"]);
     assert_eq!(check.json()["agents"], json!(["helper", "ops"]), "{}", check.shown());
 
     let up = Up::start(dir.path(), &[]);
@@ -287,14 +286,14 @@ fn everything_wrong_with_the_files_is_said_before_anything_is_written() {
     write(dir.path(), "agents/h.md", "");
     fs::write(dir.path().join("agents/h.md"), b"---\n---\n\xff\xfe").unwrap();
     std::os::unix::fs::symlink("i.md", dir.path().join("agents/i.md")).unwrap();
-    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "rehearsal"]);
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo"]);
     assert_eq!(ran.code, 2);
     assert!(!dir.path().join(".viv").exists());
     insta::assert_snapshot!("bad_agent_files", ran.shown());
-    let check = run(dir.path(), &["config", "check", "--model", "rehearsal"]);
+    let check = run(dir.path(), &["config", "check", "--model", "demo"]);
     assert_eq!((check.code, check.err), (2, ran.err));
     let dir = project(&[("agents/a.md", "---\nmodel: nobody/x\n---\nx")]);
-    let check = run(dir.path(), &["config", "check", "--model", "rehearsal"]);
+    let check = run(dir.path(), &["config", "check", "--model", "demo"]);
     assert!(check.err.contains("agents/a.md:2: `model` names `nobody/x`: "), "{}", check.err);
 }
 
@@ -306,13 +305,13 @@ fn a_person_keeps_the_name() {
         assert_eq!(run(dir.path(), &["entities", "add", "husam"]).code, 0);
     }
     write(dir.path(), "agents/husam.md", BOB);
-    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"]);
+    let ran = run(dir.path(), &["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"]);
     assert_eq!((ran.code, &ran.error()["error"]["code"]), (2, &json!("bad_agent_file")), "{}", ran.shown());
 }
 
 #[test]
 fn settings_come_from_file_environment_and_flag_and_clients_find_the_data() {
-    let text = "data_dir = \"data\"\nlog = \"error\"\n\n[model]\nname = \"rehearsal\"\n";
+    let text = "data_dir = \"data\"\nlog = \"error\"\n\n[model]\nname = \"demo\"\n";
     let dir = project(&[("vivarium.toml", text)]);
     let mut shown = command(dir.path(), &["config", "show", "--origin", "--json", "--listen", "127.0.0.1:1"]);
     let shown: Value =
@@ -341,7 +340,7 @@ fn a_check_refuses_the_address_that_a_start_would_refuse() {
     let project = tempfile::tempdir().unwrap();
     for (listen, code) in [("nope", 2), ("0.0.0.0:7878", 3)] {
         fs::write(project.path().join("vivarium.toml"), format!("listen = \"{listen}\"\n")).unwrap();
-        for command in [&["config", "check"][..], &["up", "--model", "rehearsal"]] {
+        for command in [&["config", "check"][..], &["up", "--model", "demo"]] {
             let ran = run(project.path(), command);
             assert_eq!(ran.code, code, "{command:?}: {}", ran.err);
             assert!(ran.err.contains(listen), "{}", ran.err);

@@ -116,10 +116,10 @@ impl Drop for Pty {
 fn a_person_talks_in_a_narrow_terminal_and_leaves() {
     let server = Server::start();
     let mut chat = Pty::chat(&server, 40);
-    chat.until("rehearsal");
+    chat.until("demo");
     chat.until("> ");
     chat.press("hello there\r");
-    chat.until("You: hello there");
+    chat.until("Owner: hello there");
     chat.until("is thinking");
     chat.until("Ada: ");
     chat.press("\x04");
@@ -180,7 +180,7 @@ fn a_chat_survives_the_servers_restart() {
     let server = Server::start_in(dir);
     chat.until("the server is back");
     chat.press("still there?\r");
-    chat.until("You: still there?");
+    chat.until("Owner: still there?");
     chat.until("Ada: ");
     drop(server);
 }

@@ -1,4 +1,4 @@
-//! `viv scenario`: what is shipped passes, what fails is told, what was lived is recorded.
+//! `viv scenario`: what is shipped passes, what fails is told, what was processed is recorded.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -144,7 +144,7 @@ fn each_of_several_flaws_keeps_its_own_hint() {
 fn a_real_voice_plays_in_real_time_and_again() {
     let text = FILE.replace("    script:\n      - say: good morning\n", "    tools: [send_message, done]\n");
     let text = text.replace("ada said in lobby: good morning", "ada said in lobby: Hello Husam");
-    let ran = played(text, &["--model", "rehearsal", "--repeat", "2", "--at-least", "50%"]);
+    let ran = played(text, &["--model", "demo", "--repeat", "2", "--at-least", "50%"]);
     assert_eq!(ran.code, 0, "{}", ran.shown());
     assert!(
         ran.out.starts_with("✓ one.yaml  2/2  Hello\n1 scenario, 2 runs: 2 passed, 100%"),

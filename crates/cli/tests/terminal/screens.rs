@@ -17,7 +17,7 @@ const OWNER: &str = "019a0000-0000-7000-8000-0000000000b1";
 const SPACE: &str = "019a0000-0000-7000-8000-0000000000c1";
 const RUN: &str = "019a0000-0000-7000-8000-0000000000d1";
 
-/// A house with one agent, one person and one space, in which one run was lived long ago.
+/// A server with one agent, one person and one space, in which one run was processed long ago.
 fn house() -> Stub {
     let agent = agent();
     let page = |items: Value| json!({"items": items, "next": null});
@@ -26,7 +26,7 @@ fn house() -> Stub {
     let messages = format!("/v1/spaces/{SPACE}/messages");
     let members = format!("/v1/spaces/{SPACE}/members");
     let ready = json!({"ready": true, "version": env!("CARGO_PKG_VERSION"),
-        "model": {"name": "rehearsal", "rehearsal": true, "context_window": 128_000},
+        "model": {"name": "demo", "demo": true, "context_window": 128_000},
         "totals": {"agents": 1, "spaces": 1, "messages": 2, "waiting": 1, "dead": 0, "open_cycles": 0}});
     Stub::serve(vec![
         ("/v1/ready", ready),
@@ -209,7 +209,7 @@ fn a_run_is_a_waterfall() {
 
 #[test]
 fn a_mind_is_its_entries_and_its_layers() {
-    insta::assert_snapshot!("screen_show_mind", screens(&["show", "mind", "ada"]));
+    insta::assert_snapshot!("screen_show_mind", screens(&["show", "context", "ada"]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::world::{Server, run, run_with};
 fn the_first_start_says_how_to_go_on_and_shows_the_admin_key_once() {
     let server = Server::start();
     assert_eq!(server.ready["ready"], true);
-    assert_eq!((&server.ready["model"], &server.ready["rehearsal"]), (&"rehearsal".into(), &true.into()));
+    assert_eq!((&server.ready["model"], &server.ready["demo"]), (&"demo".into(), &true.into()));
     assert!(server.key().starts_with("viv_"));
     let file = server.dir.path().join("credentials.json");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -32,7 +32,7 @@ fn a_message_is_answered_and_everything_about_it_can_be_seen() {
     assert_eq!(lived["ending"], "completed");
     assert_eq!(lived["reply"], lived["replies"][0]["text"]);
 
-    let mind = server.run(&["show", "mind", "--json"]).json();
+    let mind = server.run(&["show", "context", "--json"]).json();
     assert_eq!(mind["entries"][0]["kind"], "inbox");
     assert_eq!(mind["entries"][0]["cycle"], lived["cycle_id"]);
     let sum: u64 = mind["entries"].as_array().unwrap().iter().map(|e| e["tokens"].as_u64().unwrap()).sum();
@@ -64,7 +64,7 @@ fn without_utf8_punctuation_is_printed_plain() {
     let said = plain(&["say", "--wait", "remember that tea – the “green” one – isn’t bad…"], 0);
     assert!(said.contains("I read \"remember that tea - the \"green\" one - isn't bad...\"."), "{said}");
     for args in [
-        &["show", "mind"][..],
+        &["show", "context"][..],
         &["show", "run"],
         &["show", "agent"],
         &["spaces", "read", "home"],
@@ -128,7 +128,7 @@ fn a_model_that_cannot_be_reached_is_a_time_out_and_loses_nothing() {
 #[test]
 fn the_doctor_finds_a_healthy_house() {
     let server = Server::start();
-    let report = server.run(&["doctor", "--json", "--model", "rehearsal"]);
+    let report = server.run(&["doctor", "--json", "--model", "demo"]);
     assert_eq!(report.code, 0, "{}", report.shown());
     let checks = report.json()["checks"].clone();
     let status = |name: &str| {
@@ -137,5 +137,5 @@ fn the_doctor_finds_a_healthy_house() {
     };
     assert_eq!((status("server"), status("key")), (Some("ok".into()), Some("ok".into())), "{checks}");
     let nowhere = tempfile::tempdir().unwrap();
-    assert_eq!(run(&nowhere.path().join("none"), &["doctor", "--model", "rehearsal"]).code, 0);
+    assert_eq!(run(&nowhere.path().join("none"), &["doctor", "--model", "demo"]).code, 0);
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::world::{Server, run};
 
-/// A house at rest in which `cyd`'s config is torn.
+/// A server at rest in which `cyd`'s config is torn.
 fn torn() -> TempDir {
     let server = Server::start();
     let made =
@@ -28,7 +28,7 @@ fn torn() -> TempDir {
 #[test]
 fn an_agent_whose_config_is_torn_is_named_by_whoever_asks_and_can_be_retired() {
     let dir = torn();
-    let doctor = run(dir.path(), &["doctor", "--model", "rehearsal"]);
+    let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
     assert!(doctor.code == 1 && doctor.out.contains("cyd: a config cannot be read"), "{}", doctor.shown());
 
     let server = Server::start_in(dir);
@@ -69,7 +69,7 @@ fn an_agent_file_of_a_torn_agent_keeps_nobody_from_living() {
     let agents = tempfile::tempdir().unwrap();
     let text = "---\nspaces: [home]\n---\nbe as unmistakable as two bells\n";
     fs::write(agents.path().join("cyd.md"), text).unwrap();
-    let files = ["--model", "rehearsal", "--agents", agents.path().to_str().unwrap()];
+    let files = ["--model", "demo", "--agents", agents.path().to_str().unwrap()];
     let server = Server::start_as(dir, &files);
     let ada = server.run(&["say", "--wait", "--agent", "ada", "are you there?"]);
     assert_eq!(ada.code, 0, "{}", ada.shown());

@@ -1,4 +1,4 @@
-//! One agent as a file, by the built binary: out of a running house, into one that is at rest.
+//! One agent as a file, by the built binary: out of a running server, into one that is at rest.
 
 use std::fs;
 use std::process::Stdio;
@@ -36,14 +36,14 @@ fn an_agent_moves_into_another_house_and_lives_on_there() {
     let twice = run(fresh.path(), &["import", "agent", &file, "--json"]);
     assert_eq!((twice.code, &twice.error()["error"]["code"]), (2, &json!("bad_export")));
 
-    // The first person and the first space are made as in every house, and it is there.
+    // The first person and the first space are made as in every server, and it is there.
     let server = Server::start_in(fresh);
-    let before = server.run(&["show", "mind", "grace"]);
+    let before = server.run(&["show", "context", "grace"]);
     assert!(before.out.contains("my name is Husam and I like rain"), "{}", before.shown());
     assert_eq!(server.run(&["agents", "resume", "grace"]).code, 0);
     let answer = server.run(&["say", "--wait", "--agent", "grace", "do you remember?"]);
     assert_eq!(answer.code, 0, "{}", answer.shown());
-    let after = server.run(&["show", "mind", "grace"]);
+    let after = server.run(&["show", "context", "grace"]);
     assert!(
         after.out.contains("my name is Husam") && after.out.contains("do you remember?"),
         "{}",

@@ -65,7 +65,7 @@ fn a_store_that_is_none_is_told_apart_from_one_that_is_damaged() {
         assert_eq!((ran.code, &ran.error()["error"]["code"]), (4, &json!("no_store")), "{}", ran.shown());
         assert_eq!(fs::read_dir(nothing.path()).unwrap().count(), 0);
     }
-    let up = ["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"];
+    let up = ["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"];
     assert_eq!(code(&whole[..whole.len() / 2], &up), (1, "store_damaged".into()));
     assert_eq!(code(&whole[..60], &up), (1, "store_damaged".into()));
     assert_eq!(code(&[], &up), (1, "store_foreign".into()));
@@ -92,7 +92,7 @@ fn a_data_directory_that_cannot_be_written_is_refused_and_named() {
     // Nobody may write there, not even whoever may write everywhere.
     let there = std::path::Path::new("/sys/kernel");
     for dir in [there.to_owned(), there.join("viv")] {
-        let up = ["up", "--listen", "127.0.0.1:0", "--model", "rehearsal", "--json"];
+        let up = ["up", "--listen", "127.0.0.1:0", "--model", "demo", "--json"];
         let ran = run(&dir, &up);
         let error = ran.error();
         assert_eq!((ran.code, &error["error"]["code"]), (1, &json!("data_dir_unusable")), "{}", ran.shown());
@@ -126,7 +126,7 @@ fn what_is_wrong_is_listed_and_fails() {
     let backup = run(dir.path(), &["backup", dir.path().join("b.db").to_str().unwrap()]);
     assert!(backup.code == 0 && backup.out.contains("the store has 1 flaw"), "{}", backup.shown());
 
-    // Whoever cannot read its own log is set apart; all others live on.
+    // Whoever cannot read its own log is quarantined; all others live on.
     let server = Server::start_in(dir);
     assert_eq!(server.run(&["agents", "create", "bob", "--space", "home"]).code, 0);
     assert_eq!(server.run(&["say", "--agent", "ada", "are you there?"]).code, 0);
@@ -157,7 +157,7 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
     bytes[middle] ^= 0x01;
     fs::write(&log, bytes).unwrap();
 
-    let doctor = run(dir.path(), &["doctor", "--model", "rehearsal"]);
+    let doctor = run(dir.path(), &["doctor", "--model", "demo"]);
     assert!(
         doctor.code == 1 && doctor.out.contains("frames stand behind a broken one"),
         "{}",
@@ -179,7 +179,7 @@ fn a_damaged_log_is_told_by_doctor_and_verify_and_by_the_start_that_goes_on_with
 fn what_a_killed_backup_has_left_is_named_by_doctor() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("friday.db.4194399.viv-partial"), "half of a copy").unwrap();
-    let doctor = run(dir.path(), &["doctor", "--model", "rehearsal", "--json"]);
+    let doctor = run(dir.path(), &["doctor", "--model", "demo", "--json"]);
     let checks = doctor.json()["checks"].as_array().unwrap().clone();
     let found = checks.iter().find(|check| check["name"] == "backups").unwrap();
     assert_eq!(found["status"], "warn");

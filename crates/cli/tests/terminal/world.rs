@@ -74,14 +74,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A fresh one that plays the rehearsal.
+    /// A fresh one that plays the demo model.
     pub(crate) fn start() -> Self {
         Self::start_in(tempfile::tempdir().unwrap())
     }
 
     /// One on a data directory that may have been used before.
     pub(crate) fn start_in(dir: TempDir) -> Self {
-        Self::start_as(dir, &["--model", "rehearsal"])
+        Self::start_as(dir, &["--model", "demo"])
     }
 
     pub(crate) fn start_as(dir: TempDir, model: &[&str]) -> Self {

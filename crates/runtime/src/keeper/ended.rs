@@ -51,7 +51,7 @@ impl Keeping {
                         let told = Wait::Store(error.to_string(), Some(self.time_of(until)));
                         self.rests_until(agent, until, told);
                     }
-                    None => self.tell_in_line(agent),
+                    None => self.publish_queued(agent),
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Keeping {
         self.admit();
     }
 
-    /// A panic ends one waking, never the node. The cycle is resumed from its last commit, and its
+    /// A panic ends one activation, never the node. The cycle is resumed from its last commit, and its
     /// attempts bound how often.
     pub(super) fn broke(&mut self, task: tokio::task::Id, error: &JoinError) {
         let agent = self.awake.iter().find(|(_, awake)| awake.task.id() == task).map(|(agent, _)| *agent);

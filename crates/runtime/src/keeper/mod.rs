@@ -51,7 +51,7 @@ enum Event {
     Stop,
 }
 
-/// What came of a waking: whose, and how it went.
+/// What came of an activation: whose, and how it went.
 type Finished = (AgentId, Result<Lived, Unwritten>);
 
 struct Awake {
@@ -112,7 +112,7 @@ impl Keeper {
         &self.node
     }
 
-    /// Stops: steps in hand are finished or parked within [`limits::DRAIN_MS`], then dropped; what
+    /// Stops: steps in progress are finished or parked within [`limits::DRAIN_MS`], then dropped; what
     /// was dropped resumes from its last commit at the next start.
     pub async fn stop(self) {
         self.stopping.cancel();
@@ -127,7 +127,7 @@ impl Keeper {
     }
 }
 
-/// One waking. An agent of which a record cannot be read is set apart and asks for nothing any more; all
+/// One activation. An agent of which a record cannot be read is quarantined and asks for nothing any more; all
 /// others live on.
 async fn lived(
     node_context: &NodeContext,
@@ -240,7 +240,7 @@ impl Keeping {
         self.node_context.ports.clock.monotonic_ms()
     }
 
-    /// Something was accepted for an agent. What is urgent breaks into the cycle in hand, whatever keeps
+    /// Something was accepted for an agent. What is urgent breaks into the open cycle, whatever keeps
     /// the agent back otherwise.
     fn signalled(&mut self, waken: Wakeup) {
         failpoint::hit!("accept.signalled");
@@ -268,7 +268,7 @@ impl Keeping {
         u64::try_from(at.as_millisecond() - now).unwrap_or(0)
     }
 
-    /// Something about an agent changed: tell its waking, or see whether there is one to begin.
+    /// Something about an agent changed: tell its activation, or see whether there is one to begin.
     fn look(&mut self, agent: AgentId) {
         match self.awake.get_mut(&agent) {
             Some(awake) => {
@@ -289,11 +289,11 @@ impl Keeping {
         }
         self.turns.join(agent, self.clock_ms());
         self.admit();
-        self.tell_in_line(agent);
+        self.publish_queued(agent);
     }
 
     /// Whoever stands in line waits for a place, or for the store, as all do while it refuses.
-    fn tell_in_line(&self, agent: AgentId) {
+    fn publish_queued(&self, agent: AgentId) {
         if self.turns.in_line(agent) {
             self.node_context.ports.live.wait(agent, Wait::Place(self.node_context.ports.bounds.awake));
         }

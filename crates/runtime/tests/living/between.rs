@@ -9,7 +9,7 @@ use agent::life::{Activation, Lease};
 use agent::port::{Accept, Accepted, BoxFuture, Due, RequestKey, Store, StoreError, Wakeup};
 use jiff::Timestamp;
 
-/// What a question of a waking is answered.
+/// What a question of an activation is answered.
 pub(crate) type Woken<'a> = BoxFuture<'a, Result<Option<Activation>, StoreError>>;
 /// What came of a commit.
 pub(crate) type Committed<'a> = BoxFuture<'a, Result<(CommitOutcome, Notifications), StoreError>>;

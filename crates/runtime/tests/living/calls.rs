@@ -1,4 +1,4 @@
-//! Single calls of a cycle that is at work, sleeps, or was lived by an earlier process.
+//! Single calls of a cycle that is at work, sleeps, or was processed by an earlier process.
 
 use std::time::Duration;
 

@@ -295,7 +295,7 @@ fn info(provider: &str) -> ModelInfo {
         reasoning_replay: ReasoningReplay::None,
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     }
 }
 

@@ -243,7 +243,7 @@ async fn anything(vendor: Vendor) {
     }
 }
 
-/// What a vendor signed arrives with one byte that is another: it is lived, refused when it is sent back, and
+/// What a vendor signed arrives with one byte that is another: it is processed, refused when it is sent back, and
 /// from then on the transcript goes without it.
 async fn a_spoiled_seal(vendor: Vendor) {
     for nth in (0..21).step_by(3) {

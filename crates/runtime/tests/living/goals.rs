@@ -1,4 +1,4 @@
-//! Goals over several cycles: set as a tree, seen in the next waking, changed and deleted by the ids
+//! Goals over several cycles: set as a tree, seen in the next activation, changed and deleted by the ids
 //! that stand there.
 
 use agent::config::AgentConfig;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::play::{Play, done, everything, inbox, step};
 
-/// The workspace of the cycle in hand.
+/// The workspace of the open cycle.
 fn workspace(prompt: &Prompt) -> String {
     let layers = prompt.items.iter().filter_map(|item| match item {
         Item::Layer(text) => Some(text.to_string()),

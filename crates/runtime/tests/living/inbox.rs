@@ -115,7 +115,7 @@ async fn a_small_window_never_overflows() {
         reasoning_replay: agent::port::ReasoningReplay::Cycle,
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     };
     let model = models::scripted::Scripted::answering(|prompt| answer(prompt, "lobby", &"word ".repeat(60)));
     let play = Play::with(model.with_info(info), |store| store);

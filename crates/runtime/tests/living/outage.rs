@@ -89,7 +89,7 @@ async fn a_fallback_behind_another_key_is_asked_meanwhile() {
         reasoning_replay: ReasoningReplay::None,
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     };
     let down = ModelError::Network("refused".into());
     let own = Scripted::answering(move |_| Script::fails(down.clone())).with_info(info("own"));

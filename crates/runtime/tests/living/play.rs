@@ -15,7 +15,7 @@ use scenario::clock::{SimClock, SimIds};
 use scenario::world::World;
 use serde_json::{Value, json};
 use storage::sqlite::Sqlite;
-use testkit::hands::{Counters, TestToolbox, ToolGate};
+use testkit::test_tools::{Counters, TestToolbox, ToolGate};
 
 /// One model for everyone.
 pub(crate) struct One(pub(crate) Arc<Scripted>);
@@ -143,11 +143,12 @@ pub(crate) fn ground_at(
 
 /// All prebuilt tools, and some that are only for tests.
 fn toolbox(slow: Effect, counters: &Counters, gate: &ToolGate) -> TestToolbox {
-    let slow = testkit::hands::slow(counters, slow, gate);
-    let build = testkit::hands::visible("build", Arc::clone(&slow));
-    let order = testkit::hands::asynchronous("order", Arc::clone(&slow), Duration::from_secs(3_600));
-    let deliver = testkit::hands::visible("deliver", Arc::clone(&order));
-    let ask = testkit::hands::asynchronous("ask", testkit::hands::look(counters), Duration::from_secs(1));
+    let slow = testkit::test_tools::slow(counters, slow, gate);
+    let build = testkit::test_tools::visible("build", Arc::clone(&slow));
+    let order = testkit::test_tools::asynchronous("order", Arc::clone(&slow), Duration::from_secs(3_600));
+    let deliver = testkit::test_tools::visible("deliver", Arc::clone(&order));
+    let ask =
+        testkit::test_tools::asynchronous("ask", testkit::test_tools::look(counters), Duration::from_secs(1));
     let toolbox = TestToolbox::with_all(Arc::new(tools::prebuilt()), counters).with(slow).with(build);
     toolbox.with(order).with(deliver).with(ask)
 }
@@ -177,12 +178,12 @@ pub(crate) fn entries(prompt: &Prompt) -> Vec<&Entry> {
         .collect()
 }
 
-/// How many steps the cycle in hand has thought.
+/// How many steps the open cycle has thought.
 pub(crate) fn step(prompt: &Prompt) -> usize {
     entries(prompt).iter().filter(|e| e.cycle == prompt.cycle && e.kind == EntryKind::Assistant).count()
 }
 
-/// The inbox entry of the cycle in hand.
+/// The inbox entry of the open cycle.
 pub(crate) fn inbox(prompt: &Prompt) -> String {
     let inbox = entries(prompt).into_iter().rfind(|entry| entry.kind == EntryKind::Inbox);
     inbox.map(|entry| entry.message.text()).unwrap_or_default()

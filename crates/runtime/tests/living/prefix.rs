@@ -159,7 +159,7 @@ pub(crate) fn model(wire: Arc<dyn Wire>) -> VendorModel {
         reasoning_replay: ReasoningReplay::Cycle,
         forced_tool_choice: false,
         price: None,
-        rehearsal: false,
+        demo: false,
     };
     let address = Address { base_url: "http://127.0.0.1:9".into(), key: None, headers: Vec::new() };
     VendorModel::new(info, wire, address, Arc::new(Clients::default()))
@@ -206,7 +206,7 @@ pub(crate) fn accepted_by_every_vendor_but(one: Option<Vendor>, prompts: &[Promp
     for (vendor, wire) in wires().into_iter().filter(|(vendor, _)| Some(*vendor) != one) {
         let mut before: Option<(&Prompt, Value)> = None;
         for (prompt, asked) in prompts.iter().zip(taken_by(vendor, wire, prompts, place)) {
-            // A step that is asked again after a crash is rendered anew: nothing of it was lived.
+            // A step that is asked again after a crash is rendered anew: nothing of it was processed.
             let decided = |before: &Prompt| before.cycle == prompt.cycle && step(before) < step(prompt);
             if let Some((_, sent)) = before.filter(|(before, _)| decided(before)) {
                 extends(vendor, &sent, &asked)

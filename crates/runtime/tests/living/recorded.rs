@@ -1,9 +1,9 @@
 //! Streams that real vendors sent, cut behind every byte, and each cut lived: nothing of the cut stream is
-//! executed or remembered, the next attempt is lived as if it had been the first, and the history is one that
+//! executed or remembered, the next attempt is processed as if it had been the first, and the history is one that
 //! every vendor takes. The recordings are in the folder named by `VIV_WIRE_CORPUS`; up to which size they are
 //! cut, in bytes, says `VIV_RECORDED_MAX`.
 //!
-//! Of all cuts behind which the wire says the same, one is lived: more than what the wire says does not reach
+//! Of all cuts behind which the wire says the same, one is processed: more than what the wire says does not reach
 //! the runtime.
 #![allow(clippy::print_stdout, reason = "how much was cut is told to whoever looks")]
 
@@ -86,7 +86,7 @@ fn classes(vendor: Vendor, bytes: &[u8]) -> Vec<(Arrives, usize)> {
     classes.into_values().collect()
 }
 
-/// What the model of the house sends next, and how often it was asked for it.
+/// What the model of the server sends next, and how often it was asked for it.
 type Turn = Arc<Mutex<(Arrives, u32)>>;
 
 /// A text without what is another one for every agent: ids, times, its number.
@@ -112,7 +112,7 @@ async fn lived(
         rest(house).await;
         fates.push(house.world.state(ada, &id.to_string()).await.unwrap().as_str());
     }
-    // What a model refuses to live is a dead letter, cut or not.
+    // What a model refuses to live is a dead event, cut or not.
     assert!(matches!(fates[0], "processed" | "dead") && fates[1] == "processed", "{fates:?}");
     let heard = house.world.heard(lobby).await.unwrap();
     assert_eq!(heard.last().unwrap().1, "here I am");

@@ -78,7 +78,7 @@ async fn a_suspended_agent_keeps_its_events_and_goes_on_when_resumed() {
     assert_eq!(world.heard(lobby).await.unwrap().len(), 2);
 }
 
-/// What is read at a waking is a second on its way.
+/// What is read at an activation is a second on its way.
 struct Slow(Arc<dyn Clock>);
 
 impl Between for Slow {

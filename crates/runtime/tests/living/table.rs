@@ -17,7 +17,7 @@ struct Row {
     error: ModelError,
     /// Whether the model has answered something before.
     answered: bool,
-    /// Requests of one waking.
+    /// Requests of one activation.
     requests: usize,
     /// Whether it is counted.
     counted: u32,

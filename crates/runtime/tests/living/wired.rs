@@ -1,4 +1,4 @@
-//! A vendor without a network, and a house with one agent that it thinks for: what the tests of
+//! A vendor without a network, and a server with one agent that it thinks for: what the tests of
 //! garbage and of cut streams share.
 
 use std::collections::BTreeSet;

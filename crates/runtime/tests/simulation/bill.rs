@@ -4,7 +4,7 @@
 //! | pays | since |
 //! |---|---|
 //! | a decision or the end of a cycle was committed | it gets on: one request for each |
-//! | the first of this process | whatever an earlier one had in hand, it has to ask for again |
+//! | the first of this process | whatever an earlier one had in progress, it has to ask for again |
 //! | it failed, and a pause of the table in `failure.rs` is over | an attempt, at most three in one asking |
 //! | it failed as too long, as invalid, by its surroundings | cut, three times; rebuilt, once; a fallback, one: at once |
 //! | it came to rest for a while, and the rest is over | a rest is durable and grows |
@@ -138,7 +138,7 @@ impl Bill {
         Ok(paid.word())
     }
 
-    /// The request in hand failed.
+    /// The request in progress failed.
     pub(crate) fn failed(&self, agent: AgentId, node: u64, error: ModelError, now: u64) {
         self.at(agent, node, |account| account.failed = Some((now, error)));
     }

@@ -95,7 +95,7 @@ fn said_once(world: &World, messages: &[Message]) {
     }
 }
 
-/// P2: every event is shown where it was lived, once, and nowhere else.
+/// P2: every event is shown where it was processed, once, and nowhere else.
 fn lived_once(world: &World, sqlite: &Sqlite, agent: AgentId, entries: &[Entry]) {
     let mut shown: BTreeMap<String, u64> = BTreeMap::new();
     let seen = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Inbox | EntryKind::Injection));
@@ -134,7 +134,7 @@ fn only_poison_dies(world: &World, sqlite: &Sqlite, agent: AgentId) {
     }
 }
 
-/// P2: what a person says in a space is lived in the order in which it was said.
+/// P2: what a person says in a space is processed in the order in which it was said.
 fn in_order(world: &World, agent: AgentId, entries: &[Entry], messages: &[Message]) {
     let place = |token: &String| {
         let message = messages.iter().find(|message| message.text.starts_with(token.as_str()))?;
@@ -262,7 +262,7 @@ fn messages(sqlite: &Sqlite, space: agent::id::SpaceId) -> Vec<Message> {
     }
 }
 
-/// Cycles that were lived, for the figures.
+/// Cycles that ran, for the figures.
 pub(crate) fn cycles(world: &World) -> u64 {
     let sqlite = world.disk.sqlite();
     world.agents.iter().map(|agent| runs(&sqlite, *agent).len() as u64).sum()

@@ -11,13 +11,13 @@
 mod bill;
 mod dice;
 mod disk;
-mod hands;
 mod judge;
 mod mind;
 mod nature;
 mod node;
 mod patience;
 mod toll;
+mod toolkit;
 mod world;
 
 use std::cell::Cell;

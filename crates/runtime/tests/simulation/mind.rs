@@ -58,7 +58,7 @@ impl Models for Minds {
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: true,
             price: None,
-            rehearsal: false,
+            demo: false,
         };
         let (nature, pulse, sent) =
             (Arc::clone(&self.nature), Arc::clone(&self.pulse), Arc::clone(&self.sent));
@@ -149,7 +149,7 @@ fn layers(prompt: &Prompt) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the cycle in hand was shown.
+/// What the open cycle was shown.
 fn shown(prompt: &Prompt) -> String {
     let entries = entries(prompt);
     let own = entries.iter().filter(|entry| entry.cycle == prompt.cycle);
@@ -157,7 +157,7 @@ fn shown(prompt: &Prompt) -> String {
     shown.map(|entry| entry.message.text()).collect::<Vec<_>>().join("\n")
 }
 
-/// Steps that the cycle in hand has thought.
+/// Steps that the open cycle has thought.
 fn step(prompt: &Prompt) -> usize {
     let own = |entry: &Arc<Entry>| entry.cycle == prompt.cycle && entry.kind == EntryKind::Assistant;
     entries(prompt).iter().filter(|entry| own(entry)).count()

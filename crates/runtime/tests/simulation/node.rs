@@ -14,9 +14,9 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::disk::{Disk, Port};
-use crate::hands::Toolkit;
 use crate::mind::{Minds, Sent};
 use crate::nature::{Nature, Pulse};
+use crate::toolkit::Toolkit;
 
 /// Told by the executor that it has nothing to do.
 #[derive(Default)]

@@ -5,9 +5,9 @@
 //! |---|---|---|
 //! | steps | 1 000, and 100 for each row it writes | it looks for what it writes by index, whatever else there is |
 //! | rows | 200 | a batch is bounded, and each event of it has its rows |
-//! | bytes | 32 KiB | what is open is carried whole, with the receipts of its steps; the log and the inbox are not |
+//! | bytes | 32 KiB | what is open is carried whole, with the runs of its steps; the log and the inbox are not |
 //!
-//! The bounds are twice to three times what is seen. That nothing gets dearer with what was lived before is asserted
+//! The bounds are twice to three times what is seen. That nothing gets dearer with what was processed before is asserted
 //! apart, in a life that repeats itself. This module must not know what commands are for.
 
 use std::collections::BTreeMap;

@@ -15,14 +15,14 @@ const COLUMN: &str = "what belongs together stands in one column";
 pub(super) fn flaw(error: &Error) -> FileFlaw {
     let location = error.location();
     let place = location.map(|at| FilePosition { line: at.line(), column: at.column() }).unwrap_or_default();
-    let (message, hint) = told(error);
+    let (message, hint) = explain(error);
     FileFlaw::new(place, message).hint(hint)
 }
 
 /// What we say of it, and what to do.
-fn told(error: &Error) -> (String, String) {
+fn explain(error: &Error) -> (String, String) {
     let (message, hint) = match error {
-        Error::AliasError { error, .. } => return told(error),
+        Error::AliasError { error, .. } => return explain(error),
         Error::ExternalMessage { source, .. } => match &**source {
             ExternalMessageSource::Parser(error) => return told_of_parser(error.kind()),
             _ => return foreign(&error.to_string()),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn told(text: &str) -> String {
+    fn explain(text: &str) -> String {
         let options = serde_saphyr::options! { with_snippet: false, reject_unsupported_tags: true };
         let error = match serde_saphyr::from_str_with_options::<Value>(text, options) {
             Ok(value) => panic!("`{text}` is {value}"),
@@ -163,7 +163,7 @@ mod tests {
             ("a: {x: 1\nb: 2\n", "2:2: expected `,` or `}`"),
             ("a: , b\n", "1:4: expected a value"),
         ] {
-            assert_eq!(told(text), expected, "{text:?}");
+            assert_eq!(explain(text), expected, "{text:?}");
         }
     }
 }

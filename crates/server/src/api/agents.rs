@@ -57,7 +57,7 @@ pub struct Agent {
     pub waiting: u32,
     /// Events held by the bound on agent-to-agent messages.
     pub held: u32,
-    /// Cycles in which something was lived.
+    /// Cycles in which something was processed.
     pub cycles: u64,
     /// Cycles that were skipped.
     pub skips: u64,
@@ -89,7 +89,7 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_plan: Option<Timestamp>,
-    /// Why it was set apart: a record of its own cannot be read. It is suspended until it is resumed.
+    /// Why it was quarantined: a record of its own cannot be read. It is suspended until it is resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -265,7 +265,7 @@ impl From<InboxRow> for LoggedEvent {
     }
 }
 
-/// The receipt of one cycle.
+/// The run of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Run)]
 pub struct RunJson {
@@ -275,7 +275,7 @@ pub struct RunJson {
     /// Whose.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
-    /// 1 for the first cycle in which something was lived, then counting.
+    /// 1 for the first cycle in which something was processed, then counting.
     pub ordinal: u64,
     /// Why it woke, in words.
     pub woke_for: String,
@@ -339,7 +339,7 @@ impl From<run::Run> for RunJson {
 /// A run with what it said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetail {
-    /// The receipt.
+    /// The run.
     #[serde(flatten)]
     pub run: RunJson,
     /// Messages that the cycle said, in order.

@@ -24,7 +24,7 @@ pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
 pub use watch::{
-    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, HappeningJson, HouseSnapshot, Recent, RestingNow,
+    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, HappeningJson, Recent, RestingNow, ServerSnapshot,
     SpaceSnapshot,
 };
 
@@ -58,7 +58,7 @@ pub struct ModelSummary {
     /// As `provider/model`.
     pub name: String,
     /// Whether it is scripted and no model at all.
-    pub rehearsal: bool,
+    pub demo: bool,
     /// Its bound on tokens.
     pub context_window: u32,
 }

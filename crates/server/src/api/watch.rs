@@ -104,9 +104,9 @@ pub struct AgentSnapshot {
     pub drafts: Vec<DraftNow>,
 }
 
-/// `snapshot` of the stream of the whole house.
+/// `snapshot` of the stream of the whole server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct HouseSnapshot {
+pub struct ServerSnapshot {
     /// Agents at work.
     pub agents: Vec<AgentNow>,
     /// Messages being written.

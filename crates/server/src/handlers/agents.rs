@@ -156,8 +156,8 @@ async fn stand(
     .await
 }
 
-/// Why an agent cannot be changed. Where a record of its own cannot be read it is set apart, as it would be at
-/// its next waking.
+/// Why an agent cannot be changed. Where a record of its own cannot be read it is quarantined, as it would be at
+/// its next activation.
 async fn refused(app: &AppState, error: RegistryError, id: AgentId, name: &str) -> Problem {
     let torn = match &error {
         RegistryError::Store(StoreError::Damaged(why)) if why.contains(&id.to_string()) => Some(why.clone()),

@@ -18,7 +18,7 @@ use crate::auth::Caller;
 use crate::extract::{At, Body, Idempotency, Query, page, to_the_end};
 use crate::problem::{Code, Made, Problem};
 
-/// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is lived once.
+/// Sends an event to an agent. Durable when answered; under one `Idempotency-Key` it is processed once.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events", tag = "events", request_body = NewEvent,
     params(("agent" = String, Path, description = "Id or handle."),
            ("idempotency-key" = Option<String>, Header, description = "1 to 200 printable characters.")),
@@ -46,7 +46,7 @@ pub(super) async fn send(
             Accepted::Fresh { wake, .. } => {
                 failpoint::hit!("accept.committed");
                 app.node.signal(&wake);
-                tell_stage(&app, to, id.clone(), EventProgress::Waiting);
+                publish_progress(&app, to, id.clone(), EventProgress::Waiting);
                 Ok(Made::At(place, EventAccepted { event_id: id, duplicate: false }))
             }
             Accepted::Duplicate { .. } => Ok(Made::Before(EventAccepted { event_id: id, duplicate: true })),
@@ -86,7 +86,7 @@ fn check_service(service: &str, payload: &Value) -> Result<(), Problem> {
 }
 
 /// Tells watchers of an agent how far an event of its inbox has come.
-pub(super) fn tell_stage(app: &AppState, agent: AgentId, event: EventId, progress: EventProgress) {
+pub(super) fn publish_progress(app: &AppState, agent: AgentId, event: EventId, progress: EventProgress) {
     let update = Update::EventProgress { agent, event, progress, cycle: None, step: None };
     app.ports.live.bus().publish(&[Topic::Agent(agent)], Arc::new(update));
 }
@@ -144,7 +144,7 @@ pub(super) async fn cancel(
         app.ports.registry.cancel_event(agent, EventId(event.clone())).await?;
         // Whoever is just waking with it must look again.
         app.node.look(agent);
-        tell_stage(&app, agent, EventId(event.clone()), EventProgress::Canceled);
+        publish_progress(&app, agent, EventId(event.clone()), EventProgress::Canceled);
         logged(&app, agent, &event).await
     })
     .await
@@ -162,7 +162,7 @@ pub(super) async fn give_up(
     let agent = agent_called(&app, &name).await?.id;
     to_the_end(async move {
         app.ports.registry.drop_event(agent, EventId(event.clone())).await?;
-        tell_stage(&app, agent, EventId(event.clone()), EventProgress::Dropped);
+        publish_progress(&app, agent, EventId(event.clone()), EventProgress::Dropped);
         logged(&app, agent, &event).await
     })
     .await
@@ -192,12 +192,12 @@ pub(super) async fn retry(
         match sent {
             SentAgain::Waits(wake) => {
                 app.node.signal(wake.as_slice());
-                tell_stage(&app, agent, old.clone(), EventProgress::Waiting);
+                publish_progress(&app, agent, old.clone(), EventProgress::Waiting);
                 Ok(Made::Before(EventAccepted { event_id: old, duplicate: false }))
             }
             SentAgain::Anew(event_id, wake) => {
                 app.node.signal(wake.as_slice());
-                tell_stage(&app, agent, event_id.clone(), EventProgress::Waiting);
+                publish_progress(&app, agent, event_id.clone(), EventProgress::Waiting);
                 let place = place(agent, &event_id);
                 Ok(Made::At(place, EventAccepted { event_id, duplicate: false }))
             }

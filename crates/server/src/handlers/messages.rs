@@ -16,7 +16,7 @@ use axum::extract::State;
 use uuid::Uuid;
 
 use super::entities::called;
-use super::events::{reused, tell_stage};
+use super::events::{publish_progress, reused};
 use crate::api::{MessageJson, NewMessageJson, PageJson, TimelineQuery};
 use crate::app_state::{AppState, HallState};
 use crate::auth::{Caller, InSpace, membership};
@@ -56,7 +56,7 @@ pub(super) async fn say(
                 app.ports.live.bus().publish(&[topic], Arc::new(Update::Message { message: spoken.clone() }));
                 for waken in &wake {
                     let event = EventId(message.id.to_string());
-                    tell_stage(&app, waken.agent, event, EventProgress::Waiting);
+                    publish_progress(&app, waken.agent, event, EventProgress::Waiting);
                 }
                 let place = format!("/v1/messages/{}", message.id);
                 Ok(Made::At(place, spoken.into()))

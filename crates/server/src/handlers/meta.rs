@@ -25,11 +25,7 @@ pub(super) async fn ready(State(app): HallState) -> Result<Json<ReadyJson>, Prob
     let totals = app.ports.reader.totals().await?;
     let model = app.ports.models.model(None).ok().map(|model| {
         let info = model.info();
-        ModelSummary {
-            name: info.name.clone(),
-            rehearsal: info.rehearsal,
-            context_window: info.context_window,
-        }
+        ModelSummary { name: info.name.clone(), demo: info.demo, context_window: info.context_window }
     });
     Ok(Json(ReadyJson { ready: true, version: app.options.version.clone(), model, totals }))
 }

@@ -47,7 +47,7 @@ pub(crate) fn all(routes: Routes) -> Routes {
         .add(Admin, doc!(minds::facts))
         .add(Admin, doc!(minds::mind))
         .add(Admin, doc!(recent::list))
-        .add(Admin, doc!(streams::house))
+        .add(Admin, doc!(streams::everything))
         .add(Admin, doc!(streams::agent))
         .add(Admin, doc!(entities::create))
         .add(Admin, doc!(entities::list))

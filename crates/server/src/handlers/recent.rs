@@ -1,4 +1,4 @@
-//! The recent past of the whole house: what was said and which cycles came to rest.
+//! The recent past of the whole server: what was said and which cycles came to rest.
 
 use agent::id::AgentId;
 use agent::limits;

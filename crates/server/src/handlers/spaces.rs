@@ -134,7 +134,7 @@ pub(super) async fn add_member(
     let now = app.ports.clock.now();
     to_the_end(async move {
         let rev = app.ports.registry.add_member(space.id, entity.id, role, now).await?;
-        tell(&app, space.id, entity.id, true, rev);
+        publish_member(&app, space.id, entity.id, true, rev);
         let members = app.ports.reader.members(space.id).await?;
         let member = members.into_iter().find(|member| member.entity.id == entity.id);
         // Removed again in this very moment, if it is not there.
@@ -160,13 +160,13 @@ pub(super) async fn remove_member(
             RegistryError::Denied(Denial::NotMember { .. }) => Problem::not_found("member", &entity.name),
             other => other.into(),
         })?;
-        tell(&app, space.id, entity.id, false, rev);
+        publish_member(&app, space.id, entity.id, false, rev);
         Ok(Made::Gone)
     })
     .await
 }
 
-fn tell(app: &AppState, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
+fn publish_member(app: &AppState, space: SpaceId, entity: EntityId, joined: bool, rev: u64) {
     let update = Update::Member { space, entity, joined, rev };
     app.ports.live.bus().publish(&[Topic::Space(space)], Arc::new(update));
 }

@@ -12,18 +12,18 @@ use crate::extract::At;
 use crate::problem::Problem;
 use crate::stream::{SocketTakeover, Subject, last_seen, open};
 
-/// What happens in the whole house, as it happens: `text/event-stream`. First a `snapshot` of the
+/// Everything that happens on the server, as it happens: `text/event-stream`. First a `snapshot` of the
 /// agents at work; then all that the streams of spaces and agents tell, but for `thought` and `commit`.
 /// Nothing has an `id`: whoever was away reads `/v1/recent`. Where some was lost, a `snapshot` comes
 /// again. Before the end, `closed` says why.
 #[utoipa::path(get, path = "/v1/stream", tag = "streams",
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
-pub(super) async fn house(
+pub(super) async fn everything(
     State(app): HallState,
     caller: Caller,
     line: Option<Extension<SocketTakeover>>,
 ) -> Result<Response, Problem> {
-    Ok(open(app, caller, Subject::House, None, line.map(|Extension(line)| line)))
+    Ok(open(app, caller, Subject::Everything, None, line.map(|Extension(line)| line)))
 }
 
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,

@@ -10,7 +10,7 @@ use runtime::live::{Activity, Draft};
 use serde_json::Value;
 
 use super::subject::Subject;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, HouseSnapshot, MemberJson, RestingNow, SpaceSnapshot};
+use crate::api::{AgentNow, AgentSnapshot, DraftNow, MemberJson, RestingNow, ServerSnapshot, SpaceSnapshot};
 use crate::app_state::AppState;
 use crate::handlers::agents::{Doing, cycle_of, state_of};
 use crate::handlers::messages::spoken;
@@ -46,10 +46,10 @@ impl Subject {
                 let data = AgentSnapshot { agent: id, state, reason, why, cycle, commit_n, drafts };
                 Ok(Some(Snapshot { data: json(&data), mark: commit_n, drafts: lengths }))
             }
-            Self::House => {
+            Self::Everything => {
                 let agents = now(app.node.live().awake());
                 let (drafts, lengths) = drafts(app, self.topic()).await?;
-                let data = HouseSnapshot { agents, drafts };
+                let data = ServerSnapshot { agents, drafts };
                 Ok(Some(Snapshot { data: json(&data), mark: 0, drafts: lengths }))
             }
         }
@@ -73,7 +73,7 @@ impl Subject {
                 };
                 Ok(rows.into_iter().map(update).collect())
             }
-            Self::House => Ok(Vec::new()),
+            Self::Everything => Ok(Vec::new()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a stream is about: a space, an agent or the whole house; and what of an update is shown there. Must not
+//! What a stream is about: a space, an agent or the whole server; and what of an update is shown there. Must not
 //! know where updates come from.
 
 use agent::id::{AgentId, SpaceId};
@@ -11,8 +11,8 @@ pub(crate) enum Subject {
     Space(SpaceId),
     /// An agent: everything that it does.
     Agent(AgentId),
-    /// The whole house: everything at once, for operators.
-    House,
+    /// The whole server: everything at once, for operators.
+    Everything,
 }
 
 impl Subject {
@@ -20,7 +20,7 @@ impl Subject {
         match self {
             Self::Space(space) => Topic::Space(space),
             Self::Agent(agent) => Topic::Agent(agent),
-            Self::House => Topic::Server,
+            Self::Everything => Topic::Server,
         }
     }
 

@@ -3,7 +3,7 @@
 //! runs inline on `:memory:`, synchronously on its caller.
 //!
 //! From below: `engine` moves commands and keeps the file, `tables` has rows in and rows out, `ports` answers what
-//! `agent` asks, `upkeep` and `verify` are for whoever keeps a store running. None imports what stands above it
+//! `agent` asks, `upkeep` and `verify` are for whoever keeps a store running. None imports what overrides it
 //! (tidy). A later backend keeps these names.
 
 mod engine;

@@ -54,7 +54,7 @@ pub async fn a_message_of_a_stranger_or_in_a_closed_or_unknown_space_is_denied(b
     assert_eq!(w.due(10_000).await, []);
 }
 
-/// Four of them are duplicates that wake nobody, also after it was lived.
+/// Four of them are duplicates that wake nobody, also after it was processed.
 pub async fn an_id_sent_five_times_is_one_message_and_one_event(b: Backend) {
     let w = world(b).await;
     let message = saying(w.husam, w.family, "once");
@@ -230,7 +230,7 @@ pub async fn a_full_inbox_refuses_services_and_takes_all_that_is_said(b: Backend
     assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().waiting, 0);
 }
 
-/// The first event waits for more, and what came meanwhile is lived with it.
+/// The first event waits for more, and what came meanwhile is processed with it.
 pub async fn a_debounce_delays_the_waking_and_takes_along_what_came_meanwhile(b: Backend) {
     let config = AgentConfig { debounce: 500, ..AgentConfig::default() };
     let w = world_with(b, config).await;

@@ -45,7 +45,7 @@ pub async fn an_event_that_left_is_not_settled_and_that_is_no_damage(b: Backend)
     assert_eq!((w.waiting().await, w.state(w.ada, "b").await), (0, "processed"));
 }
 
-/// Also where nothing is lived yet: it is the same cycle that is taken up, it ends as canceled, and whoever
+/// Also where nothing is processed yet: it is the same cycle that is taken up, it ends as canceled, and whoever
 /// asks for it by the id that the cancel told finds its run.
 pub async fn a_cancel_before_a_cycle_is_taken_up_again_holds_and_its_id_leads_to_a_run(b: Backend) {
     let w = world(b).await;

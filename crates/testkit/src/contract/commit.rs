@@ -198,7 +198,7 @@ pub async fn a_canceled_cycle_may_settle_and_close_but_not_decide_or_start(b: Ba
     assert!(!glance.cancel);
 }
 
-/// Message, seq, events of others, and the wakings, all with the decision; none for the speaker.
+/// Message, seq, events of others, and the activations, all with the decision; none for the speaker.
 pub async fn what_an_agent_says_is_said_with_its_decision(b: Backend) {
     let w = world(b).await;
     w.say(w.team, "hello").await;
@@ -272,7 +272,7 @@ pub async fn a_glance_tells_what_others_did_meanwhile(b: Backend) {
     assert_eq!(glance, brought, "nothing happened meanwhile");
 }
 
-/// The person whose message is being lived may break in, with all that person said before; another's
+/// The person whose message is being processed may break in, with all that person said before; another's
 /// words wait.
 pub async fn an_urgent_message_of_the_requester_is_shown_in_full(b: Backend) {
     let w = world(b).await;
@@ -347,7 +347,7 @@ pub async fn an_urgent_word_is_heard_behind_any_backlog_and_never_before_its_spe
     assert_eq!(urgent[99], "elsewhere 97", "from the first of its speaker on, without a gap");
 }
 
-/// Many large payloads wait: no look at them is larger than it may be, and all are lived in their order.
+/// Many large payloads wait: no look at them is larger than it may be, and all are processed in their order.
 pub async fn what_waits_is_read_up_to_a_number_of_bytes_and_lived_in_order(b: Backend) {
     const EVENTS: usize = 100;
     let w = world(b).await;
@@ -454,7 +454,7 @@ pub async fn a_look_brings_of_each_speaker_what_was_said_first_whatever_waits(b:
     }
 }
 
-/// Tokens of all its life: receipts once each, and what was skipped.
+/// Tokens of all its life: runs once each, and what was skipped.
 pub async fn totals_count_receipts_and_skips(b: Backend) {
     let w = world(b).await;
     for cost in [None, Some(7), Some(5)] {

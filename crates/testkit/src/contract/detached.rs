@@ -33,7 +33,7 @@ async fn found(w: &World, after: Option<CallId>) -> Vec<CallId> {
 }
 
 /// What the agent is told, without being awake.
-async fn told(w: &World) -> Vec<EventData> {
+async fn results(w: &World) -> Vec<EventData> {
     let activation = w.b.store.wake(w.ada, at(3_000), None).await.unwrap().unwrap();
     let late = activation.waiting.into_iter().filter(|waiting| waiting.event.kind == EventKind::ToolResult);
     late.map(|waiting| waiting.event.data).collect()
@@ -62,7 +62,7 @@ pub async fn a_detached_call_is_found_taken_up_and_answered_by_an_event(b: Backe
     assert_eq!((agent, echo.wake.len()), (w.ada, 1));
     assert_eq!(finish(&w, &id, "again").await, Finish::Already);
     assert_eq!((found(&w, None).await, w.b.calls.take_up(id.clone()).await.unwrap()), (vec![], None));
-    let [EventData::ToolResult { call, text, status, .. }] = &told(&w).await[..] else {
+    let [EventData::ToolResult { call, text, status, .. }] = &results(&w).await[..] else {
         panic!("wanted one")
     };
     assert_eq!((call, text.as_str(), *status), (&id, "at last", Some(OutcomeStatus::Ok)));
@@ -93,11 +93,11 @@ pub async fn an_answer_that_comes_before_the_detachment_is_told_once(b: Backend)
     assert_eq!(w.commit(living.lease, detaching(&living, &id)).await, answered);
     let closing = living.closing();
     living.done(&w, closing).await;
-    assert_eq!(told(&w).await, []);
+    assert_eq!(results(&w).await, []);
     let (mut living, id) = asked(&w, false).await;
     assert!(matches!(finish(&w, &id, "very soon").await, Finish::Late(..)));
     detach(&w, &mut living, &id).await;
-    assert_eq!((told(&w).await.len(), found(&w, None).await), (1, vec![]));
+    assert_eq!((results(&w).await.len(), found(&w, None).await), (1, vec![]));
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok("very soon")));
 }
 
@@ -108,7 +108,7 @@ pub async fn a_late_answer_is_told_in_short_and_kept_whole(b: Backend) {
     detach(&w, &mut living, &id).await;
     let text = "x".repeat(10 * limits::RESULT_MAX_BYTES);
     finish(&w, &id, &text).await;
-    let [EventData::ToolResult { text: short, .. }] = &told(&w).await[..] else { panic!("wanted one") };
+    let [EventData::ToolResult { text: short, .. }] = &results(&w).await[..] else { panic!("wanted one") };
     assert!(short.len() < limits::RESULT_MAX_BYTES + 100 && short.contains("bytes left out"));
     assert_eq!(w.wake(w.ada).await.calls[0].outcome, Some(Outcome::ok(text)));
 }

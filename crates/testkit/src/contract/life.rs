@@ -1,4 +1,4 @@
-//! What a life from waking to rest promises.
+//! What a life from activation to rest promises.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::Backend;
 use super::world::{AHEAD, Living, World, at, everything, fresh, service, world, world_with};
 
-/// Events are lived in the decision; the log, the receipt and the audit tell it all.
+/// Events are processed in the decision; the log, the run and the audit tell it all.
 pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
@@ -392,7 +392,7 @@ pub async fn a_plan_that_finds_the_inbox_full_fires_later(b: Backend) {
     assert_eq!(slots(&w, at(2 * HOUR)).await, [2]);
 }
 
-/// The waking reads what the view shows, a reader all of it.
+/// The activation reads what the view shows, a reader all of it.
 pub async fn a_view_is_a_row_of_its_own_and_the_log_stays_whole(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;

@@ -1,5 +1,5 @@
-//! A small house with something of everything in it, as a store that was lived in holds it: for tests
-//! of what is done with stores as a whole. It is lived by hand, but could have been lived by a model.
+//! A small house with something of everything in it, as a store that was processed in holds it: for tests
+//! of what is done with stores as a whole. It is processed by hand, but could have been processed by a model.
 
 use agent::call::{CallState, Outcome};
 use agent::changes::{CallChange, CommitKind, GoalChange, MemoryChange, PlanChange, Rest};
@@ -36,8 +36,8 @@ pub async fn lived(b: Backend) -> Backend {
     w.b
 }
 
-/// The same house with a life for Ada that these choices make up: cycles with calls, notes and words, skips,
-/// dead letters, things given back and taken back; what services sent may wait in the end, or a call be begun.
+/// The same server with a life for Ada that these choices make up: cycles with calls, notes and words, skips,
+/// dead events, things given back and taken back; what services sent may wait in the end, or a call be begun.
 pub async fn by_chance(b: Backend, choices: &[u8]) -> Backend {
     let w = world(b).await;
     for (n, choice) in choices.iter().enumerate() {

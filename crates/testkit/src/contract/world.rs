@@ -122,7 +122,7 @@ impl World {
         row.map_or("unknown", |row| row.state.as_str())
     }
 
-    /// Everything durable about an agent's log and receipts, as text.
+    /// Everything durable about an agent's log and runs, as text.
     pub(super) async fn dump(&self, agent: AgentId) -> String {
         let entries = self.b.reader.entries(agent, 0, 1_000).await.unwrap();
         let runs = self.b.reader.runs(agent, everything()).await.unwrap();
@@ -170,7 +170,7 @@ fn fresh_cycle(taken: Vec<u64>) -> OpenCycle {
     OpenCycle { taken, root, trust, woke_for, ..OpenCycle::new(CycleId(fresh()), 1, at(1_000)) }
 }
 
-/// A cycle being lived by hand.
+/// A cycle being processed by hand.
 #[derive(Clone)]
 pub(super) struct Living {
     pub(super) lease: Lease,
@@ -238,7 +238,7 @@ impl Living {
         self.open.taken.iter().map(|seq| Settlement { seq: *seq, state: state.clone() }).collect()
     }
 
-    /// The end of the cycle, with its receipt.
+    /// The end of the cycle, with its run.
     pub(super) fn closing(&self) -> Changes {
         let mut changes = self.changes(CommitKind::Close);
         changes.open = None;

@@ -59,7 +59,7 @@ pub(crate) enum Doing {
 
 impl Node {
     pub(super) fn woken(node: usize, stored: &Stored, flaw: Flaw) -> Self {
-        // No other waking that commits anything has the same name: an opening raises the epoch.
+        // No other activation that commits anything has the same name: an opening raises the epoch.
         let name = 1 + stored.epoch * 2 + u8::from(node == 1);
         let left = stored.open.unwrap_or_default();
         // Whoever had the cycle may have died of it; not while the model was being waited for.
@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Whether the unsafe call had begun in another waking.
+    /// Whether the unsafe call had begun in another activation.
     fn in_doubt(&self, flaw: Flaw) -> bool {
         let begun = self.calls[UNSAFE] == Call::Started && !self.begun && !self.hand[UNSAFE];
         begun && flaw != Flaw::RepeatsUnknown

@@ -8,7 +8,7 @@ use super::stored::{Call, Entry, Open, RowState, UNSAFE};
 pub(crate) enum Promise {
     /// Every event that arrived has one row in the ledger.
     OneRow,
-    /// An event is in the log exactly if it is lived, and then once.
+    /// An event is in the log exactly if it is processed, and then once.
     LivedOnce,
     /// At most one node holds the epoch.
     OneLife,
@@ -45,7 +45,7 @@ pub(crate) fn broken(before: &ProtocolState, after: &ProtocolState) -> Option<Pr
         Promise::LivedOnce => lived_once(after),
         Promise::OneLife => one_life(after),
         Promise::UnsafeOnce => after.made[UNSAFE] <= 1,
-        Promise::EffectsTold => effects_told(after),
+        Promise::EffectsTold => effects_reported(after),
         Promise::PrefixValid => prefix_valid(after),
         Promise::EpochsRise => epochs_rise(before, after),
         Promise::BudgetsFall => budgets_fall(before, after),
@@ -87,7 +87,7 @@ fn epochs_rise(before: &ProtocolState, after: &ProtocolState) -> bool {
     new.epoch >= old.epoch && (new.n == old.n || new.n == old.n + 1)
 }
 
-fn effects_told(world: &ProtocolState) -> bool {
+fn effects_reported(world: &ProtocolState) -> bool {
     let decided = world.stored.log().any(|entry| entry == Entry::Calling);
     let marked = world.made[UNSAFE] == 0 || !matches!(world.stored.calls[UNSAFE], Call::Planned);
     let open = world.stored.open.is_some_and(|open| open.lived && open.step == 0);

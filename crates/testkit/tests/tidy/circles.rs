@@ -1,4 +1,4 @@
-//! Which file of a crate imports which: none in a circle, none one that stands above it.
+//! Which file of a crate imports which: none in a circle, none one that overrides it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -81,7 +81,7 @@ impl World {
         let call = CallId::derive(SCOUT, CYCLE, 0, self.calls);
         self.calls += 1;
         let root = RootId("root-1".into());
-        let hands = ToolContext {
+        let context = ToolContext {
             agent: SCOUT,
             cycle: CYCLE,
             call: &call,
@@ -93,7 +93,7 @@ impl World {
             pending: &self.pending,
             lookup: &self.store,
         };
-        let done = tool.call(arguments, hands).await.map_err(|error| error.model)?;
+        let done = tool.call(arguments, context).await.map_err(|error| error.model)?;
         self.pending.extend(done.inward.clone());
         Ok(done)
     }

@@ -1,4 +1,4 @@
-//! Replies that cannot be lived as they are.
+//! Replies that cannot be processed as they are.
 
 use super::*;
 

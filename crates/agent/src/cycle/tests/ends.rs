@@ -1,4 +1,4 @@
-//! What ends a cycle and what does not: time that was not lived, calls that were held back, a `done` whose
+//! What ends a cycle and what does not: time that was not processed, calls that were held back, a `done` whose
 //! step failed.
 
 use super::aware::{configured, drive_seeing, urgent};
@@ -7,7 +7,7 @@ use super::*;
 use crate::message::Part;
 use crate::port::Price;
 
-fn told(changes: &Changes) -> Vec<(String, bool)> {
+fn reported(changes: &Changes) -> Vec<(String, bool)> {
     let parts = changes.entries.iter().flat_map(|entry| &entry.message.parts);
     let results = parts.filter_map(|part| match part {
         Part::ToolResult { text, error, .. } => Some((text.clone(), *error)),
@@ -103,7 +103,7 @@ fn a_done_beside_a_call_that_failed_ends_nothing_until_mistakes_are_too_many() {
     let parts = || vec![call("peek"), call("note"), call(names::DONE)];
     let (commits, next) = failing(&mut cycle, parts());
     assert!(matches!(next, Next::Think(_)), "nobody was answered: {next:?}");
-    let read = told(&commits[0]);
+    let read = reported(&commits[0]);
     assert!(read[2].1 && read[2].0.starts_with("not ended: `note` in the same step"), "{read:?}");
     failing(&mut cycle, parts());
     let (_, next) = failing(&mut cycle, parts());
@@ -125,7 +125,7 @@ fn a_done_beside_an_outward_call_that_fails_ends_nothing_either() {
         cycle.settled(rows[0].id.clone(), outcome);
         let (commits, next) = drive(&mut cycle);
         assert_eq!(matches!(next, Next::Rest(_)), ends, "{next:?}");
-        let read = told(&commits[0]);
+        let read = reported(&commits[0]);
         assert_eq!(read[1].0.starts_with("not ended: `look`"), !ends, "{read:?}");
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::entry::EntryKind;
 use crate::message::{ModelMessage, Native, Origin, Part, Role};
 
-/// A waking with four cycles behind it, each of 100 tokens, as one vendor wrote them.
+/// An activation with four cycles behind it, each of 100 tokens, as one vendor wrote them.
 fn with_a_past() -> Cycle {
     let mut activation = activation(vec![service(1, 0)]);
     let origin = Origin { wire: "w".into(), model: "m".into() };

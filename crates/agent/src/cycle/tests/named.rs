@@ -62,7 +62,7 @@ fn a_cancel_takes_what_the_step_in_flight_was_shown_with_it() {
     assert_eq!(fates(&commits[0]), [(2, "canceled")]);
     let entries: Vec<_> = commits[0].entries.iter().map(|entry| entry.kind).collect();
     assert_eq!(entries, [EntryKind::Injection, EntryKind::Notice], "the agent knows what it was told");
-    // And before anything was lived.
+    // And before anything was processed.
     let mut cycle = configured(&json!({"awareness": "interrupt"}), vec![service(1, 0)]);
     drive(&mut cycle);
     cycle.outdated(news(vec![urgent(2)]), None);

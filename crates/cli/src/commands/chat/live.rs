@@ -140,8 +140,8 @@ fn greet(talk: &mut Talk, place: &Place, ready: &ReadyJson) {
     let with = if agents.is_empty() { "no agent".to_owned() } else { agents.join(", ") };
     talk.remark(&format!("{} with {with}. /help explains, Ctrl-D leaves.", place.space.display_name));
     match &ready.model {
-        Some(model) if model.rehearsal => {
-            talk.remark("This is a rehearsal: the words are scripted, no model thinks.");
+        Some(model) if model.demo => {
+            talk.remark("This is the demo model: scripted replies, no language model.");
         }
         Some(model) => talk.remark(&format!("Model: {}", model.name)),
         None => {}
@@ -237,7 +237,7 @@ impl Chat {
                     Ok(_) => {}
                     // It ended by itself in this moment.
                     Err(failure) if failure.code == "no_open_cycle" => {}
-                    Err(failure) => tell(&answers, RequestResult::Remark(one_line(&failure))).await,
+                    Err(failure) => send_answer(&answers, RequestResult::Remark(one_line(&failure))).await,
                 }
             });
         }
@@ -253,7 +253,7 @@ impl Chat {
                 Ok(text) => text,
                 Err(failure) => one_line(&failure),
             };
-            tell(&answers, RequestResult::Remark(text)).await;
+            send_answer(&answers, RequestResult::Remark(text)).await;
         });
     }
 
@@ -281,7 +281,7 @@ impl Chat {
                     Ok(messages) => RequestResult::Missed(messages),
                     Err(failure) => RequestResult::NotRead(failure),
                 };
-                tell(&answers, answer).await;
+                send_answer(&answers, answer).await;
             });
         }
         Ok(())
@@ -302,8 +302,11 @@ impl Chat {
         tokio::spawn(async move {
             // Without it the new member is shown by its id, which is no loss worth a word.
             if let Ok(members) = target::members(&client, &place.space).await {
-                tell(&answers, RequestResult::Names(members.into_iter().map(target::Named::from).collect()))
-                    .await;
+                send_answer(
+                    &answers,
+                    RequestResult::Names(members.into_iter().map(target::Named::from).collect()),
+                )
+                .await;
             }
         });
     }
@@ -353,14 +356,14 @@ fn post_in_order(
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = posted {
-                tell(&answers, RequestResult::NotSent(text, failure)).await;
+                send_answer(&answers, RequestResult::NotSent(text, failure)).await;
             }
         }
     });
     outbox
 }
 
-async fn tell(answers: &mpsc::Sender<RequestResult>, answer: RequestResult) {
+async fn send_answer(answers: &mpsc::Sender<RequestResult>, answer: RequestResult) {
     // The chat is over: nobody wants to know.
     let _ = answers.send(answer).await;
 }

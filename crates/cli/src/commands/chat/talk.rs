@@ -383,7 +383,7 @@ impl Talk {
         }
     }
 
-    /// Makes room for something else: the row in hand is finished as it is, and the draft goes on
+    /// Makes room for something else: the row in progress is finished as it is, and the draft goes on
     /// below under its name.
     fn interrupt(&mut self) {
         let Some(growing) = &mut self.growing else { return };

@@ -286,7 +286,7 @@ fn as_json(found: &[FoundProvider], chosen: std::result::Result<&Chosen, &Failur
         .collect();
     let default = match chosen {
         Ok(chosen) => {
-            json!({"model": chosen.info.name, "why": chosen.why, "rehearsal": chosen.info.rehearsal})
+            json!({"model": chosen.info.name, "why": chosen.why, "demo": chosen.info.demo})
         }
         Err(_) => Value::Null,
     };

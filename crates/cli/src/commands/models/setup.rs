@@ -63,8 +63,8 @@ impl Setup {
 
     /// `provider/model`, where only the provider may be said: then its first model is taken.
     pub(super) async fn full_name(&self, name: &str, base_url: Option<&str>) -> Result<String> {
-        if name == models::rehearsal::NAME {
-            return Err(Failure::usage("a rehearsal is no model: its words are scripted")
+        if name == models::demo::NAME {
+            return Err(Failure::usage("the demo model is scripted: there is nothing to test")
                 .hint("name a PROVIDER/MODEL; `viv models` lists some"));
         }
         if name.split_once('/').is_some_and(|(_, model)| !model.is_empty()) {

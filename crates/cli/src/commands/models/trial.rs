@@ -148,7 +148,7 @@ fn show(screen: &Screen, subject: &TrialModel, columns: &[Column], advice: &Advi
     for column in columns {
         screen.line(&format!("\n{}", screen.paint(Style::Bold, column.mode.as_str())));
         for finding in &column.findings {
-            let told = screen.clean_line(&finding.told());
+            let told = screen.clean_line(&finding.describe());
             screen.wrapped(&format!("  {}: {told}", finding.check.label()), 4);
         }
     }
@@ -192,7 +192,7 @@ fn as_json(subject: &TrialModel, tried: &[Tried], advice: &Advice) -> Value {
                     json!({
                         "check": finding.check.as_str(),
                         "verdict": finding.verdict.as_str(),
-                        "detail": finding.told(),
+                        "detail": finding.describe(),
                         "ms": finding.ms,
                     })
                 })

@@ -81,7 +81,7 @@ async fn models(args: &ScenarioRunArgs, global: &Global, screen: &Screen) -> Res
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let settings = Settings::load(global, args.given())?;
     let chosen = model::choose(&settings, clock).await?;
-    if !chosen.info.rehearsal {
+    if !chosen.info.demo {
         let progress = Progress::start(screen, format!("asking {}", chosen.info.name));
         let answer = asking::ask(&*chosen.models, most).await;
         drop(progress);

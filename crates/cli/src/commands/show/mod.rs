@@ -2,8 +2,8 @@
 
 mod agent;
 mod calls;
+mod context;
 mod inbox;
-mod mind;
 mod run;
 
 pub(super) use run::waterfall;
@@ -19,7 +19,7 @@ pub(crate) async fn run(client: Client, screen: Screen, what: Show) -> Result<Ex
         Show::Agent(arg) => agent::agent(&client, &screen, arg.agent.as_deref()).await?,
         Show::Run(arg) => run::run(&client, &screen, arg.run.as_deref()).await?,
         Show::Inbox(arg) => inbox::inbox(&client, &screen, &arg).await?,
-        Show::Mind(arg) => mind::mind(&client, &screen, &arg).await?,
+        Show::Context(arg) => context::context(&client, &screen, &arg).await?,
     }
     Ok(Exit::Answered)
 }

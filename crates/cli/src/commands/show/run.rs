@@ -257,7 +257,7 @@ fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
     text
 }
 
-/// The calls of a step; of receipts of earlier versions only their tools are known.
+/// The calls of a step; of runs of earlier versions only their tools are known.
 fn calls(step: &StepReceipt) -> Vec<CallReceipt> {
     if step.calls.is_empty() {
         let named = |tool: &String| CallReceipt {

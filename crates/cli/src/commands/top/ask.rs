@@ -8,7 +8,7 @@ use agent::id::AgentId;
 use server::api::{Agent, CancelRequest};
 use tokio::sync::{Notify, mpsc};
 
-use super::house::{Ask, Overview};
+use super::overview::{Ask, Overview};
 use crate::api::{Past, Recent};
 use crate::client::{Client, typed};
 use crate::errors::{Failure, Result};
@@ -67,10 +67,10 @@ impl Asking {
     }
 
     /// Asks, or says that too much is being asked.
-    pub(crate) fn ask(&self, house: &mut Overview, ask: Ask) {
+    pub(crate) fn ask(&self, overview: &mut Overview, ask: Ask) {
         let asked = self.wishes.try_send(ask);
         if asked.is_err() {
-            house.said = Some("too much is being asked; try again in a moment".to_owned());
+            overview.said = Some("too much is being asked; try again in a moment".to_owned());
         }
     }
 }

@@ -4,7 +4,7 @@ use agent::id::AgentId;
 use jiff::Timestamp;
 use server::api::Agent;
 
-use super::house::{state_of, tokens_of, works};
+use super::overview::{state_of, tokens_of, works};
 use super::pulse::{BEATS, Pulses};
 use crate::commands::watch::moment::money;
 use crate::output::{Screen, columns, short_count};
@@ -34,7 +34,7 @@ const FALL: [Column; 7] = [Model, Cycles, Plan, Last, Tokens, Cost, Pulse];
 const NAME: (usize, usize) = (11, 32);
 
 impl Column {
-    /// What stands above it.
+    /// What overrides it.
     pub(crate) fn head(self) -> &'static str {
         match self {
             Name => "NAME",

@@ -9,8 +9,8 @@ use ratatui::widgets::Paragraph;
 use server::api::{Agent, RunJson};
 
 use super::cells::{cost_of, since, until};
-use super::house::{Overview, state_of};
 use super::looks::{Looks, dim};
+use super::overview::{Overview, state_of};
 use crate::api::Past;
 use crate::commands::chat::flow::Flow;
 use crate::commands::watch::moment::{money, took};
@@ -18,22 +18,28 @@ use crate::output::{Screen, short_count};
 use agent::space::Spoken;
 
 /// Draws it.
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, house: &mut Overview, screen: &Screen, now: Timestamp) {
-    let Some(agent) = house.chosen().cloned() else { return };
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    overview: &mut Overview,
+    screen: &Screen,
+    now: Timestamp,
+) {
+    let Some(agent) = overview.chosen().cloned() else { return };
     let head = head(&agent, usize::from(area.width), screen, now);
     let height = u16::try_from(head.len()).unwrap_or(u16::MAX);
     let [top, rest] = Layout::vertical([Constraint::Length(height + 1), Constraint::Min(1)]).areas(area);
     frame.render_widget(Paragraph::new(head), top);
-    let Some(past) = &house.detail.past else {
+    let Some(past) = &overview.detail.past else {
         frame.render_widget(Paragraph::new(Line::styled("reading ...", dim())), rest);
         return;
     };
-    let lines = told(past, usize::from(rest.width), screen, now);
+    let lines = past_lines(past, usize::from(rest.width), screen, now);
     let page = usize::from(rest.height);
     // The end is what is wanted; keys scroll up from there.
     let most = lines.len().saturating_sub(page);
-    let up = usize::from(house.detail.up).min(most);
-    house.detail.up = u16::try_from(up).unwrap_or(u16::MAX);
+    let up = usize::from(overview.detail.up).min(most);
+    overview.detail.up = u16::try_from(up).unwrap_or(u16::MAX);
     let lines: Vec<Line<'static>> = lines.into_iter().skip(most - up).take(page).collect();
     frame.render_widget(Paragraph::new(lines), rest);
 }
@@ -82,7 +88,7 @@ fn head(agent: &Agent, width: usize, screen: &Screen, now: Timestamp) -> Vec<Lin
     lines
 }
 
-fn told(past: &[Past], width: usize, screen: &Screen, now: Timestamp) -> Vec<Line<'static>> {
+fn past_lines(past: &[Past], width: usize, screen: &Screen, now: Timestamp) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for happened in past {
         match happened {

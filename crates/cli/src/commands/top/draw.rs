@@ -11,8 +11,8 @@ use server::api::Agent;
 
 use super::cells::{Around, Column, fitted, layout};
 use super::detail;
-use super::house::{Ask, Link, Mode, Overview, tokens_of, works};
 use super::looks::{Looks, dim};
+use super::overview::{Ask, Link, Mode, Overview, tokens_of, works};
 use crate::args::SortArg;
 use crate::commands::watch::moment::money;
 use crate::output::{Screen, columns, short_count, shortened};
@@ -39,7 +39,7 @@ const HELP: [(&str, &str); 12] = [
 /// Draws everything.
 pub(crate) fn draw(
     frame: &mut Frame<'_>,
-    house: &mut Overview,
+    overview: &mut Overview,
     screen: &Screen,
     now: Timestamp,
     blink: bool,
@@ -48,32 +48,32 @@ pub(crate) fn draw(
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
             .areas(frame.area());
     // The head of the list takes a row of the middle.
-    house.resize(usize::from(middle.height.saturating_sub(1)));
+    overview.resize(usize::from(middle.height.saturating_sub(1)));
     let looks = Looks::of(screen);
-    frame.render_widget(Paragraph::new(title(house, looks, top.width, screen)), top);
-    let open = house.detail.of.is_some();
+    frame.render_widget(Paragraph::new(title(overview, looks, top.width, screen)), top);
+    let open = overview.detail.of.is_some();
     if open {
-        detail::draw(frame, middle, house, screen, now);
+        detail::draw(frame, middle, overview, screen, now);
     } else {
-        list(frame, middle, house, screen, now, blink);
+        list(frame, middle, overview, screen, now, blink);
     }
-    if house.mode == Mode::Help {
+    if overview.mode == Mode::Help {
         help(frame, middle);
     }
-    frame.render_widget(Paragraph::new(foot(house, looks, bottom.width, screen)), bottom);
+    frame.render_widget(Paragraph::new(foot(overview, looks, bottom.width, screen)), bottom);
 }
 
 /// How many there are, what they do, what they cost.
-fn title(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
-    if let Link::Down(why) = &house.link {
+fn title(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+    if let Link::Down(why) = &overview.link {
         let text = format!("no server; looking for it ({})", screen.clean_line(why));
         let text = shortened(&text, usize::from(width));
         return Line::styled(text, looks.fg(Color::Red).add_modifier(Modifier::BOLD));
     }
-    if house.link == Link::Loading {
+    if overview.link == Link::Loading {
         return Line::styled("looking ...", dim());
     }
-    let all = house.agents.iter().filter(|agent| agent.standing != Standing::Retired);
+    let all = overview.agents.iter().filter(|agent| agent.standing != Standing::Retired);
     let mut count = 0u64;
     let mut awake = 0u64;
     let mut waiting = 0u64;
@@ -93,10 +93,11 @@ fn title(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'s
     // What no model reported is not nothing.
     parts.push(format!("{} tokens", tokens.map_or_else(|| "?".to_owned(), short_count)));
     parts.extend(cost.map(|cost| format!("{}{}", money(cost), if unpriced { "+?" } else { "" })));
-    let order = format!("by {}{}", sort_name(house.sort), if house.reverse { ", reversed" } else { "" });
+    let order =
+        format!("by {}{}", sort_name(overview.sort), if overview.reverse { ", reversed" } else { "" });
     parts.push(order);
-    if !house.filter.is_empty() {
-        parts.push(format!("only `{}`", screen.clean_line(&house.filter)));
+    if !overview.filter.is_empty() {
+        parts.push(format!("only `{}`", screen.clean_line(&overview.filter)));
     }
     // What has no room is left out whole.
     let mut text = String::new();
@@ -110,19 +111,27 @@ fn title(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'s
     Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
 }
 
-fn list(frame: &mut Frame<'_>, area: Rect, house: &Overview, screen: &Screen, now: Timestamp, blink: bool) {
+fn list(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    overview: &Overview,
+    screen: &Screen,
+    now: Timestamp,
+    blink: bool,
+) {
     let looks = Looks::of(screen);
-    let longest = house.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
+    let longest = overview.shown().map(|agent| agent.name.len()).max().unwrap_or(0);
     let cells = layout(usize::from(area.width.saturating_sub(MARK)), longest);
-    let mut lines = vec![heads(&cells, house.sort)];
-    let around = Around { screen, pulses: &house.pulses, now };
+    let mut lines = vec![heads(&cells, overview.sort)];
+    let around = Around { screen, pulses: &overview.pulses, now };
     let rows = usize::from(area.height.saturating_sub(1));
-    for agent in house.shown().skip(house.first).take(rows) {
-        let chosen = Some(agent.id) == house.chosen;
+    for agent in overview.shown().skip(overview.first).take(rows) {
+        let chosen = Some(agent.id) == overview.chosen;
         lines.push(row(&around, &cells, agent, looks, chosen, blink));
     }
-    if house.shown().len() == 0 && house.link != Link::Loading {
-        let text = if house.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
+    if overview.shown().len() == 0 && overview.link != Link::Loading {
+        let text =
+            if overview.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
         lines.push(Line::styled(text, dim()));
     }
     frame.render_widget(Paragraph::new(lines), area);
@@ -199,23 +208,23 @@ fn failed(agent: &Agent) -> bool {
 }
 
 /// A question, an answer, or the keys.
-fn foot(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
+fn foot(overview: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'static> {
     let most = usize::from(width);
     let bold = looks.fg(Color::Yellow).add_modifier(Modifier::BOLD);
-    match &house.mode {
+    match &overview.mode {
         Mode::Confirm(ask) => {
-            return Line::styled(shortened(&question(house, ask, screen), most), bold);
+            return Line::styled(shortened(&question(overview, ask, screen), most), bold);
         }
         Mode::Filter => {
-            let text = format!("filter: {}_", screen.clean_line(&house.filter));
+            let text = format!("filter: {}_", screen.clean_line(&overview.filter));
             return Line::styled(text, bold);
         }
         Mode::List | Mode::Detail | Mode::Help => {}
     }
-    if let Some(said) = &house.said {
+    if let Some(said) = &overview.said {
         return Line::styled(shortened(&screen.clean_line(said), most), bold);
     }
-    let keys: &[&str] = match house.mode {
+    let keys: &[&str] = match overview.mode {
         Mode::Detail => &["Esc back", "c cancel", "s suspend", "Up/Down scroll", "? help"],
         Mode::Help => &["any key goes back"],
         _ => &["q leave", "? help", "Enter open", "c cancel", "s suspend", "/ filter", "o order"],
@@ -231,8 +240,8 @@ fn foot(house: &Overview, looks: Looks, width: u16, screen: &Screen) -> Line<'st
     Line::styled(text, dim())
 }
 
-fn question(house: &Overview, ask: &Ask, screen: &Screen) -> String {
-    let name = house.chosen().map(|agent| screen.clean_line(&agent.name)).unwrap_or_default();
+fn question(overview: &Overview, ask: &Ask, screen: &Screen) -> String {
+    let name = overview.chosen().map(|agent| screen.clean_line(&agent.name)).unwrap_or_default();
     match ask {
         Ask::Cancel(..) => format!("cancel the cycle of {name}? what it committed stays (y/n)"),
         Ask::Suspend(_) => format!("suspend {name}? events keep waiting until it is resumed (y/n)"),

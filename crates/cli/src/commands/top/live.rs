@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::ask::{Asking, TopAnswer};
 use super::draw::draw;
-use super::house::{Ask, Overview, Wish};
+use super::overview::{Ask, Overview, Wish};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::output::Screen;
@@ -42,9 +42,9 @@ impl Full {
         Ok(Self { terminal })
     }
 
-    fn draw(&mut self, house: &mut Overview, screen: &Screen, blink: bool) -> Result<()> {
+    fn draw(&mut self, overview: &mut Overview, screen: &Screen, blink: bool) -> Result<()> {
         let now = Timestamp::now();
-        self.terminal.draw(|frame| draw(frame, house, screen, now, blink)).map(drop).map_err(broken)
+        self.terminal.draw(|frame| draw(frame, overview, screen, now, blink)).map(drop).map_err(broken)
     }
 
     /// Draws everything again. Not by `clear`, which asks the terminal where its cursor stands and
@@ -81,8 +81,8 @@ fn broken(error: io::Error) -> Failure {
         .hint("run `viv top --once` for one table")
 }
 
-/// Shows the house until the person leaves.
-pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut house: Overview) -> Result<Exit> {
+/// Shows the server until the person leaves.
+pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut overview: Overview) -> Result<Exit> {
     let mut heard = sse::listen(Arc::clone(&client), "/v1/stream".to_owned()).await?;
     let mut asking = Asking::begin(client);
     let on = |kind| {
@@ -104,8 +104,8 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut house: Overview
         let wish = tokio::select! {
             key = keys.recv() => match key {
                 Some(Some(key)) => {
-                    let wish = house.press(key);
-                    full.draw(&mut house, &screen, blinks(frames))?;
+                    let wish = overview.press(key);
+                    full.draw(&mut overview, &screen, blinks(frames))?;
                     wish
                 }
                 // Another size: what is drawn next has it.
@@ -113,23 +113,23 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut house: Overview
                 None => Some(Wish::Leave),
             },
             Some(update) = heard.recv() => {
-                hear(&mut house, update, &asking)?;
+                hear(&mut overview, update, &asking)?;
                 changed = true;
                 None
             }
             Some(answer) = asking.answers.recv() => {
-                take(&mut house, answer)?;
+                take(&mut overview, answer)?;
                 changed = true;
                 None
             }
             _ = frame.tick() => {
                 frames += 1;
                 if frames.is_multiple_of(FRAMES_PER_BEAT) {
-                    house.pulses.pass();
+                    overview.pulses.pass();
                 }
                 // Where nothing changed, marks blink and times grow older.
                 if std::mem::take(&mut changed) || frames.is_multiple_of(FRAMES_PER_BLINK) {
-                    full.draw(&mut house, &screen, blinks(frames))?;
+                    full.draw(&mut overview, &screen, blinks(frames))?;
                 }
                 None
             }
@@ -144,7 +144,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, mut house: Overview
             Some(Wish::Leave) => return Ok(Exit::Answered),
             Some(Wish::Stop) => full.stop()?,
             Some(Wish::Redraw) => full.redraw()?,
-            Some(Wish::Ask(ask)) => asking.ask(&mut house, ask),
+            Some(Wish::Ask(ask)) => asking.ask(&mut overview, ask),
         }
         changed |= redrawn;
     }
@@ -154,30 +154,30 @@ fn blinks(frames: u64) -> bool {
     (frames / FRAMES_PER_BLINK).is_multiple_of(2)
 }
 
-fn hear(house: &mut Overview, heard: StreamEvent, asking: &Asking) -> Result<()> {
+fn hear(overview: &mut Overview, heard: StreamEvent, asking: &Asking) -> Result<()> {
     match heard {
         StreamEvent::Update(update) => {
-            house.update(Timestamp::now(), &update);
-            if let Some(agent) = house.is_open_on(&update) {
+            overview.update(Timestamp::now(), &update);
+            if let Some(agent) = overview.is_open_on(&update) {
                 // Where too much waits already, the next such update asks.
                 let _ = asking.wishes.try_send(Ask::Open(agent));
             }
         }
-        StreamEvent::Snapshot(snapshot) => house.snapshot(&snapshot),
-        StreamEvent::Lost => house.down("its stream ended".to_owned()),
+        StreamEvent::Snapshot(snapshot) => overview.snapshot(&snapshot),
+        StreamEvent::Lost => overview.down("its stream ended".to_owned()),
         StreamEvent::Gap(_) | StreamEvent::Closed(_) => {}
         StreamEvent::Refused(failure) => return Err(failure),
     }
     Ok(())
 }
 
-fn take(house: &mut Overview, answer: TopAnswer) -> Result<()> {
+fn take(overview: &mut Overview, answer: TopAnswer) -> Result<()> {
     match answer {
-        TopAnswer::Agents(agents) => house.listed(agents),
-        TopAnswer::Down(why) => house.down(why),
+        TopAnswer::Agents(agents) => overview.listed(agents),
+        TopAnswer::Down(why) => overview.down(why),
         TopAnswer::Refused(failure) => return Err(failure),
-        TopAnswer::Past(agent, past) => house.opened(agent, past),
-        TopAnswer::Said(text) => house.said = Some(text),
+        TopAnswer::Past(agent, past) => overview.opened(agent, past),
+        TopAnswer::Said(text) => overview.said = Some(text),
     }
     Ok(())
 }

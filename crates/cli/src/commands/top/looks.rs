@@ -3,7 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 use server::api::Agent;
 
-use super::house::{state_of, works};
+use super::overview::{state_of, works};
 use crate::output::Screen;
 
 /// How things look: colours where they may be used, else weight alone.

@@ -4,9 +4,9 @@ mod ask;
 mod cells;
 mod detail;
 mod draw;
-mod house;
 mod live;
 mod looks;
+mod overview;
 mod pulse;
 
 use std::io::IsTerminal;
@@ -21,9 +21,9 @@ use crate::errors::{Exit, Result};
 use crate::output::Screen;
 
 use cells::{Around, Column};
-use house::Overview;
+use overview::Overview;
 
-pub(crate) use house::tokens_of;
+pub(crate) use overview::tokens_of;
 
 /// Columns of the table.
 const TABLE: [Column; 9] = [
@@ -38,24 +38,25 @@ const TABLE: [Column; 9] = [
     Column::Model,
 ];
 
-/// Shows the house.
+/// Shows the server.
 pub(crate) async fn run(client: Client, screen: Screen, args: TopArgs) -> Result<Exit> {
-    let mut house = Overview::new(args.sort, args.filter);
+    let mut overview = Overview::new(args.sort, args.filter);
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     let live = !args.once && !screen.json && !dumb && std::io::stdout().is_terminal();
     if live {
-        return live::run(Arc::new(client), screen, house).await;
+        return live::run(Arc::new(client), screen, overview).await;
     }
-    house.listed(ask::agents(&client).await?);
+    overview.listed(ask::agents(&client).await?);
     if screen.json {
-        screen.json_line(&json!({"agents": house.shown().collect::<Vec<_>>()}));
+        screen.json_line(&json!({"agents": overview.shown().collect::<Vec<_>>()}));
         return Ok(Exit::Answered);
     }
-    let around = Around { screen: &screen, pulses: &house.pulses, now: Timestamp::now() };
+    let around = Around { screen: &screen, pulses: &overview.pulses, now: Timestamp::now() };
     let row = |agent| TABLE.iter().map(|column| around.cell(*column, agent)).collect();
-    let rows: Vec<Vec<String>> = house.shown().map(row).collect();
+    let rows: Vec<Vec<String>> = overview.shown().map(row).collect();
     if rows.is_empty() {
-        let none = if house.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
+        let none =
+            if overview.filter.is_empty() { "no agent lives here" } else { "no agent passes the filter" };
         screen.note(none);
         return Ok(Exit::Answered);
     }

@@ -13,7 +13,7 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 /// The same for terminals that know no UTF-8.
 const MARKS: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 
-/// The pulses of a house.
+/// The pulses of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Pulses(HashMap<AgentId, [u16; BEATS]>);
 

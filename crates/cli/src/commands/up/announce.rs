@@ -42,7 +42,7 @@ impl Announcement<'_> {
                 "admin_key": admin_key.map(Secret::open),
                 "data_dir": data_dir,
                 "model": chosen.info.name,
-                "rehearsal": chosen.info.rehearsal,
+                "demo": chosen.info.demo,
                 "lost_frames": self.lost_frames,
                 "no_space": self.no_space,
                 "files": report.filter(|_| !self.files.is_unused()).map(Report::to_json),
@@ -69,8 +69,8 @@ impl Announcement<'_> {
             let label = format!("\n{}", damaged_log(self.lost_frames));
             screen.line(&screen.paint(Style::Yellow, &label));
         }
-        if chosen.info.rehearsal {
-            let label = "\nThis is a rehearsal: words are scripted, no model thinks. For a real one set\n\
+        if chosen.info.demo {
+            let label = "\nThis is the demo model: scripted replies, no language model. For a real one set\n\
                          OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, start Ollama, or try\n\
                          `make run-local`.";
             screen.line(&screen.paint(Style::Yellow, label));

@@ -71,11 +71,11 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
     if !address.ip().is_unspecified() {
         hosts.push(address.ip().to_string());
     }
-    let house = LocalServer::start(store, ports, hosts);
-    let serving = house.open_doors(listener);
+    let server = LocalServer::start(store, ports, hosts);
+    let serving = server.serve_api(listener);
     if let Err(error) = local.write(data_dir) {
         // Without it no command on this machine finds the server: better none than that one.
-        house.stop().await?;
+        server.stop().await?;
         let dir = data_dir.display();
         let hint = match &admin_key {
             Some(_) => {
@@ -105,11 +105,11 @@ pub(crate) async fn run(global: Global, screen: Screen, args: UpArgs) -> Result<
         Err(failure) => {
             // The admin key was said before this, since it is never said again.
             local.forget(data_dir);
-            house.stop().await?;
+            server.stop().await?;
             return Err(failure);
         }
     };
-    serve(screen, house, serving, signals, (data_dir, &local), watch).await
+    serve(screen, server, serving, signals, (data_dir, &local), watch).await
 }
 
 /// What the commands on this machine find the server by.
@@ -132,7 +132,7 @@ impl Local {
         Ok(Self { credentials, no_space })
     }
 
-    /// Writes them. Where there is no room for them, better a house that can be seen from elsewhere than none.
+    /// Writes them. Where there is no room for them, better a server that can be seen from elsewhere than none.
     fn write(&mut self, data_dir: &Path) -> io::Result<()> {
         match self.credentials.as_ref().map_or(Ok(()), |local| credentials::write(data_dir, local)) {
             Err(error) if error.kind() == ErrorKind::StorageFull => {
@@ -149,7 +149,7 @@ impl Local {
 }
 
 /// Agents that were here before this start, as many as are named. A start does not depend on it: whoever
-/// cannot be read is set apart when it is to live.
+/// cannot be read is quarantined when it is to live.
 async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
     let page = PageRequest { cursor: None, limit: announce::NAMED as u32 + 1 };
     reader.agents(page).await.map(|page| page.items).unwrap_or_default()
@@ -158,7 +158,7 @@ async fn already_here(reader: &dyn Reader) -> Vec<AgentCard> {
 /// Until a signal, and through the stop that follows it.
 async fn serve(
     screen: Screen,
-    house: LocalServer,
+    server: LocalServer,
     serving: JoinHandle<io::Result<()>>,
     mut signals: Signals,
     (data_dir, local): (&Path, &Local),
@@ -167,7 +167,7 @@ async fn serve(
     tokio::select! {
         () = signals.next() => {}
         () = watch.run(&screen) => {}
-        why = house.broken() => {
+        why = server.broken() => {
             // Nothing can be written, so nothing may be served: end as a crash does and recover at
             // the next start.
             local.forget(data_dir);
@@ -179,7 +179,7 @@ async fn serve(
         screen.note("stopping; again to stop at once");
     }
     let leave = async {
-        house.stop().await?;
+        server.stop().await?;
         // The doors are shut by now; how they ended changes nothing any more.
         let _ = serving.await;
         Ok(Exit::Answered)

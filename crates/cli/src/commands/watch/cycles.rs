@@ -1,4 +1,4 @@
-//! Which cycles there is something to see of. A house in which three agents hear one message tells of
+//! Which cycles there is something to see of. A server in which three agents hear one message tells of
 //! the one that answers; of the others only that they woke. Pure; knows no rows.
 
 use std::collections::{HashMap, VecDeque};
@@ -35,7 +35,7 @@ impl Cycles {
         }
     }
 
-    /// An agent does something that is seen; returns its waking where that is not told yet.
+    /// An agent does something that is seen; returns its activation where that is not told yet.
     pub(super) fn acts(&mut self, agent: AgentId, cycle: CycleId) -> Option<(Timestamp, AgentState)> {
         self.spoke(cycle);
         self.woken.remove(&agent)
@@ -47,7 +47,7 @@ impl Cycles {
         !self.seen.contains(&cycle)
     }
 
-    /// Forgets the waking of all other agents.
+    /// Forgets the activation of all other agents.
     pub(super) fn keep(&mut self, agents: impl Fn(AgentId) -> bool) {
         self.woken.retain(|agent, _| agents(*agent));
     }

@@ -86,7 +86,7 @@ impl Follower {
             }
         }
         self.log.names.learn(&self.client, &self.screen, &update).await;
-        self.tell(at, &update);
+        self.show(at, &update);
     }
 
     /// Follows until the reader leaves or the server refuses.
@@ -98,7 +98,7 @@ impl Follower {
             let heard = sse::listen(Arc::clone(&self.client), path).await?;
             match feed {
                 Feed::Own => own = Some(heard),
-                Feed::House => pass_on(heard, other.clone()),
+                Feed::Everything => pass_on(heard, other.clone()),
             }
         }
         let Some(mut own) = own else { return Ok(Exit::Answered) };
@@ -114,7 +114,7 @@ impl Follower {
                     None => return Err(Failure::new(Exit::Unreachable, "unreachable", "the stream ended")
                         .hint("run the command again")),
                 },
-                Some(update) = others.recv() => self.update(Feed::House, update).await,
+                Some(update) = others.recv() => self.update(Feed::Everything, update).await,
                 _ = tick.tick() => {
                     self.log.tick(Timestamp::now());
                     self.flush()
@@ -177,7 +177,7 @@ impl Follower {
             (at, self.last) = (message.at, self.last.max(Some(message.at)));
         }
         self.log.names.learn(&self.client, &self.screen, &update).await;
-        self.tell(at, &update);
+        self.show(at, &update);
         self.flush()
     }
 
@@ -198,7 +198,7 @@ impl Follower {
         Ok(())
     }
 
-    fn tell(&mut self, at: Timestamp, update: &Update) {
+    fn show(&mut self, at: Timestamp, update: &Update) {
         if self.screen.json {
             let data = serde_json::to_value(update).unwrap_or(Value::Null);
             self.print(at, update.name(), data);

@@ -310,7 +310,7 @@ impl Log {
         end_of(&text, width)
     }
 
-    /// An agent does what is seen: before that its waking is told.
+    /// An agent does what is seen: before that its activation is told.
     fn acts(&mut self, agent: AgentId, cycle: Option<CycleId>) {
         let cycle = cycle.or_else(|| self.busy.get(&agent).map(|(cycle, _)| *cycle));
         self.resting.remove(&agent);

@@ -58,7 +58,7 @@ impl Names {
         self.spaces.get(&id).cloned().unwrap_or_else(|| short(&id.to_string()))
     }
 
-    /// Reads the names of the house (admin keys only).
+    /// Reads the names of the server (admin keys only).
     pub(crate) async fn read(&mut self, client: &Client, screen: &Screen) -> Result<()> {
         let entities = client.list("/v1/entities", AT_START).await?;
         for entity in typed::<Vec<EntityJson>>("/v1/entities", entities.into())? {

@@ -16,22 +16,22 @@ use crate::sse::Snapshot;
 use crate::target::{self, agent_path};
 
 /// The path of the stream of everything.
-const HOUSE: &str = "/v1/stream";
+const EVERYTHING: &str = "/v1/stream";
 
 /// Which stream told an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     /// The subject's own.
     Own,
-    /// That of the whole house, for what the subject's own does not tell.
-    House,
+    /// That of the whole server, for what the subject's own does not tell.
+    Everything,
 }
 
 /// What is followed.
 #[derive(Debug)]
 pub(crate) enum Subject {
-    /// The whole house.
-    House,
+    /// The whole server.
+    Everything,
     /// A space, with the cycles that touched it.
     Space { space: Box<SpaceJson>, cycles: HashMap<AgentId, CycleId>, admin: bool },
     /// Agents, with the spaces that they are in.
@@ -53,7 +53,7 @@ impl Subject {
             names.read(client, screen).await?;
         }
         match wanted {
-            None if admin || all => Ok(Self::House),
+            None if admin || all => Ok(Self::Everything),
             None => {
                 let place = target::place(client, None, None, None).await?;
                 Ok(Self::in_space(screen, place.space, &place.members, admin, names))
@@ -124,18 +124,18 @@ impl Subject {
 
     /// The streams that tell of it.
     pub(crate) fn feeds(&self) -> Vec<(Feed, String)> {
-        let house = || HOUSE.to_owned();
+        let everything = || EVERYTHING.to_owned();
         match self {
-            Self::House => vec![(Feed::Own, house())],
+            Self::Everything => vec![(Feed::Own, everything())],
             Self::Space { space, admin, .. } => {
                 let own = (Feed::Own, format!("/v1/spaces/{}/stream", space.id));
                 // A space's stream tells no calls.
-                if *admin { vec![own, (Feed::House, house())] } else { vec![own] }
+                if *admin { vec![own, (Feed::Everything, everything())] } else { vec![own] }
             }
             Self::Agents { agents, .. } => match agents[..] {
                 // An agent's stream tells no messages.
-                [agent] => vec![(Feed::Own, agent_path(agent, "/stream")), (Feed::House, house())],
-                _ => vec![(Feed::Own, house())],
+                [agent] => vec![(Feed::Own, agent_path(agent, "/stream")), (Feed::Everything, everything())],
+                _ => vec![(Feed::Own, everything())],
             },
         }
     }
@@ -151,7 +151,7 @@ impl Subject {
     /// The path of what happened last; `None` for a space, whose stream says itself what was missed.
     pub(crate) fn past(&self) -> Option<String> {
         match self {
-            Self::House => Some("/v1/recent?".to_owned()),
+            Self::Everything => Some("/v1/recent?".to_owned()),
             Self::Space { .. } => None,
             Self::Agents { agents, .. } => {
                 let ids: Vec<String> = agents.iter().map(ToString::to_string).collect();
@@ -170,14 +170,14 @@ impl Subject {
     /// Whether the update belongs to what is followed.
     pub(crate) fn admits(&mut self, feed: Feed, update: &Update) -> bool {
         match self {
-            Self::House => true,
+            Self::Everything => true,
             Self::Space { cycles, .. } => match update {
                 Update::ToolStarted { agent, cycle, .. }
                 | Update::ToolDone { agent, cycle, .. }
                 | Update::ToolError { agent, cycle, .. } => {
-                    feed == Feed::House && cycles.get(agent) == Some(cycle)
+                    feed == Feed::Everything && cycles.get(agent) == Some(cycle)
                 }
-                // A cycle that left no trace in the space is ended for the house alone; its waking was
+                // A cycle that left no trace in the space is ended for the server alone; its activation was
                 // told here. Nothing can be said in it that would have to stand before its end.
                 Update::CycleEnded { agent, cycle, ending: Ending::Skipped, .. } => {
                     feed == Feed::Own || cycles.get(agent) == Some(cycle)

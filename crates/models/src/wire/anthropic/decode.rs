@@ -240,7 +240,7 @@ impl AnthropicDecoder {
 
     fn usage(&self) -> Usage {
         let counts = &self.counts;
-        // The vendor counts cached tokens beside the others; a receipt counts them among them.
+        // The vendor counts cached tokens beside the others; a run counts them among them.
         let cached = [counts.cache_creation_input_tokens, counts.cache_read_input_tokens];
         let input = counts
             .input_tokens

@@ -56,7 +56,7 @@ struct GeminiUsage {
 }
 
 impl GeminiUsage {
-    /// Thoughts are counted beside the candidates; a receipt counts them among what was generated.
+    /// Thoughts are counted beside the candidates; a run counts them among what was generated.
     fn usage(&self) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,

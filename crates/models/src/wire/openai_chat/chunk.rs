@@ -50,7 +50,7 @@ struct CompletionDetails {
 }
 
 impl ChatUsage {
-    /// As a receipt counts them.
+    /// As a run counts them.
     pub(super) fn usage(&self) -> Usage {
         let cached = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
         let reasoning = self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);

@@ -25,9 +25,44 @@ pub(super) fn manual(prompt: &Prompt) -> String {
          What a tool gave back follows as [OUTCOME of <tool>].\n\n# Tools\n",
     );
     for tool in prompt.tools.iter() {
-        out.push_str(&format!("- {}: {}\n  arguments: {}\n", tool.name, tool.description, tool.schema));
+        let arguments = short(&tool.schema).unwrap_or_else(|| tool.schema.to_string());
+        out.push_str(&format!("- {}: {}\n  arguments: {arguments}\n", tool.name, tool.description));
     }
     out
+}
+
+/// A schema in short: `{space?: string (its handle), text: string}`. `None` where it says more than types,
+/// fields, lists and choices.
+fn short(schema: &Value) -> Option<String> {
+    const KNOWN: [&str; 6] = ["type", "description", "properties", "required", "items", "enum"];
+    let schema = schema.as_object()?;
+    if !schema.keys().all(|key| KNOWN.contains(&key.as_str())) {
+        return None;
+    }
+    if let Some(values) = schema.get("enum") {
+        return Some(values.as_array()?.iter().map(Value::to_string).collect::<Vec<_>>().join(" | "));
+    }
+    match schema.get("type")? {
+        Value::Array(types) => Some(types.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?.join(" | ")),
+        Value::String(name) => match name.as_str() {
+            "object" => fields(schema),
+            "array" => Some(format!("[{}, …]", short(schema.get("items")?)?)),
+            _ => Some(name.clone()),
+        },
+        _ => None,
+    }
+}
+
+fn fields(schema: &Map<String, Value>) -> Option<String> {
+    let required = schema.get("required").and_then(Value::as_array);
+    let field = |(name, schema): (&String, &Value)| {
+        let needed = required.is_some_and(|required| required.iter().any(|one| one == name.as_str()));
+        let mark = if needed { "" } else { "?" };
+        let about = schema["description"].as_str().map(|text| format!(" ({text})")).unwrap_or_default();
+        Some(format!("{name}{mark}: {}{about}", short(schema)?))
+    };
+    let fields: Option<Vec<String>> = schema.get("properties")?.as_object()?.iter().map(field).collect();
+    Some(format!("{{{}}}", fields?.join(", ")))
 }
 
 /// The field that makes the server hold the reply to the schema.
@@ -180,6 +215,21 @@ mod tests {
         assert_eq!(one, json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/one.Item"}}}));
         assert_eq!(definitions["one.Item"]["items"]["$ref"], "#/$defs/one.Item");
         assert_eq!(definitions["two.Item"]["type"], "string");
+    }
+
+    #[test]
+    fn arguments_are_shown_in_short_where_that_says_all() {
+        let schema = json!({"type": "object", "required": ["text"], "properties": {
+            "text": {"type": "string"},
+            "to": {"type": "array", "items": {"enum": ["a", "b"]}, "description": "Who."},
+            "n": {"type": ["string", "integer"]},
+        }});
+        assert_eq!(
+            short(&schema).unwrap(),
+            r#"{text: string, to?: ["a" | "b", …] (Who.), n?: string | integer}"#
+        );
+        assert_eq!(short(&json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}})), None);
+        assert_eq!(short(&json!({"type": "string", "minLength": 2})), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) async fn all(life: &Life, lived: &Lived) -> Result<(), String> {
     Ok(())
 }
 
-/// Each event has one fate; what was lived stands in the log once, what was not does not.
+/// Each event has one fate; what was processed stands in the log once, what was not does not.
 async fn fates(life: &Life, lived: &Lived, mind: &[Entry]) -> Result<(), String> {
     let shown: Vec<String> = mind
         .iter()

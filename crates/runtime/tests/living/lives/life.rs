@@ -52,7 +52,7 @@ pub(crate) enum Deed {
     Nonsense,
     /// Calls with arguments that are none.
     Garble,
-    /// Gives the waking back.
+    /// Gives the activation back.
     Skip,
     /// Ends the cycle.
     Done,

@@ -14,7 +14,7 @@ use agent::prompt::Prompt;
 use models::scripted::{Script, Scripted};
 use scenario::world::World;
 use serde_json::json;
-use testkit::hands::{Counters, ToolGate};
+use testkit::test_tools::{Counters, ToolGate};
 
 use super::checks;
 use super::life::{Deed, Life, Moment, Part};
@@ -53,7 +53,7 @@ pub(super) enum Flaw {
     Unmarked,
 }
 
-/// A life as it is being lived.
+/// A life as it is being processed.
 pub(super) struct Lived {
     pub(super) world: World,
     pub(super) model: Arc<Scripted>,

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use life::{Deed, Life, Moment, Part};
 use live::{Death, Flaw, NEVER, live};
 
-/// Lives in a test run; each is lived once for every commit of it, and once more for every answer that is lost.
+/// Lives in a test run; each is processed once for every commit of it, and once more for every answer that is lost.
 const LIVES: u64 = 6;
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -29,7 +29,7 @@ fn lived(life: &Life, cut: Death, flaw: Flaw) -> Result<i64, String> {
     ended.map_err(|why| format!("{cut}: {why}"))
 }
 
-/// The life uncut, then cut at every commit in both ways: the worlds that were lived, or how it fails.
+/// The life uncut, then cut at every commit in both ways: the worlds that were processed, or how it fails.
 fn everywhere(life: &Life, flaw: Flaw) -> Result<u64, String> {
     let commits = lived(life, Death { at: NEVER, written: false }, flaw)?;
     for at in 0..commits {

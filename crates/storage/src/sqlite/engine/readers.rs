@@ -52,7 +52,7 @@ impl Readers {
     }
 
     /// Runs `work`, a few rows found by index, on the caller: it takes less than the way to another
-    /// thread and back, which would stand on the path of every request and every waking. Where no
+    /// thread and back, which would stand on the path of every request and every activation. Where no
     /// connection is idle it is like any other question.
     pub(crate) async fn look<T, F>(&self, work: F) -> Outcome<T>
     where

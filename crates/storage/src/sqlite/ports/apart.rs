@@ -1,4 +1,4 @@
-//! Agents of which a record cannot be read, inside what is about several agents: each is set apart, and passed
+//! Agents of which a record cannot be read, inside what is about several agents: each is quarantined, and passed
 //! over from then on, so that it stops nobody else.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) enum Way {
 }
 
 impl Sqlite {
-    /// Runs `work` on several agents. One of whom a record is damaged is set apart, and the work is done again.
+    /// Runs `work` on several agents. One of whom a record is damaged is quarantined, and the work is done again.
     pub(super) async fn among<T, F>(&self, way: Way, work: F) -> Outcome<T>
     where
         T: Send + 'static,

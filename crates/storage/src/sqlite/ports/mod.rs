@@ -57,7 +57,7 @@ enum Mode {
     },
 }
 
-/// Who asks. A long list that somebody wants to see keeps no agent from waking.
+/// Who asks. A long list that somebody wants to see keeps no agent from activation.
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
     Living,
@@ -233,7 +233,7 @@ impl Sqlite {
         self.question(who, false, work)
     }
 
-    /// The same for a few rows found by index, which stand on the path of a request or a waking.
+    /// The same for a few rows found by index, which stand on the path of a request or an activation.
     pub(crate) fn look<T, F>(&self, who: Who, work: F) -> BoxFuture<'static, Outcome<T>>
     where
         T: Send + 'static,

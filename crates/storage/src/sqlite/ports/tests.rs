@@ -152,7 +152,7 @@ pub(crate) fn counted(db: &mut Connection) -> Arc<AtomicU64> {
     steps
 }
 
-/// Steps of each verb in a house of so many agents.
+/// Steps of each verb in a server of so many agents.
 async fn efforts(agents: u128) -> Vec<u64> {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
     settle(&store, agents).await;
@@ -215,7 +215,7 @@ async fn agents_that_were_counted_once_are_not_counted_again() {
     assert_eq!(efforts, [efforts[0]; 3]);
 }
 
-/// Steps of a waking of somebody who is in so many spaces, each of which has said something.
+/// Steps of an activation of somebody who is in so many spaces, each of which has said something.
 async fn activation(spaces: u128) -> u64 {
     let store = Sqlite::in_memory(Arc::new(SystemClock::new())).unwrap();
     settle(&store, spaces).await;

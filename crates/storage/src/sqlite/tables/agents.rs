@@ -1,4 +1,4 @@
-//! Where an agent is, and whether it is set apart.
+//! Where an agent is, and whether it is quarantined.
 
 use agent::id::AgentId;
 use agent::port::Denial;
@@ -13,7 +13,7 @@ pub(crate) fn known_agent(db: &Connection, agent: AgentId) -> Outcome<i64> {
     Ok(agent_row(db, agent.0)?.ok_or_else(denial)?)
 }
 
-/// Of an `agent a`: whether it is set apart, or over. A `NULL` says that it has no such row at all.
+/// Of an `agent a`: whether it is quarantined, or over. A `NULL` says that it has no such row at all.
 pub(crate) const APART: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent. Whoever is retired has no

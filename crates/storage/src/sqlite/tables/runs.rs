@@ -1,4 +1,4 @@
-//! Receipts of cycles and of their steps, and the audit of commits.
+//! Runs of cycles and of their steps, and the audit of commits.
 
 use agent::changes::{Changes, CommitKind};
 use agent::id::{AgentId, CycleId};
@@ -12,7 +12,7 @@ use super::rows::{
 };
 use crate::sqlite::engine::fault::{Outcome, damaged};
 
-/// Receipts of steps that the open cycle does not keep any more; with the last commit the run has all.
+/// Runs of steps that the open cycle does not keep any more; with the last commit the run has all.
 pub(crate) fn put_steps(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let Some(open) = &changes.open else {
         return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
@@ -25,7 +25,7 @@ pub(crate) fn put_steps(db: &Connection, agent: i64, changes: &Changes) -> Outco
     Ok(())
 }
 
-/// The receipt.
+/// The run.
 pub(crate) fn put_run(db: &Connection, agent: i64, receipt: &Run) -> Outcome<()> {
     let sql = "INSERT INTO run (agent, ordinal, cycle, events, opened_at, ended_at, usage_input, usage_cached, \
                usage_output, usage_reasoning, cost_micros, config_rev, ending, model, woke_for, steps, reason, \
@@ -75,7 +75,7 @@ pub(crate) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
     run(db, sql, row).map(drop)
 }
 
-/// Receipts of the steps of an open cycle that it does not keep itself.
+/// Runs of the steps of an open cycle that it does not keep itself.
 pub(crate) fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt>> {
     let sql = "SELECT receipt FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
     all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a receipt"))
@@ -110,14 +110,14 @@ pub(crate) fn ending_of(text: &str) -> Outcome<Ending> {
     Ending::try_from(text).map_err(|_| damaged(format!("`{text}` is no ending")))
 }
 
-/// An agent's receipts before an ordinal, newest first.
+/// An agent's runs before an ordinal, newest first.
 pub(crate) fn runs(db: &Connection, agent: AgentId, before: Option<u64>, limit: u32) -> Outcome<Vec<Run>> {
     let Some(row) = agent_row(db, agent.0)? else { return Ok(Vec::new()) };
     let sql = format!("{RUN} WHERE r.agent = ? AND r.ordinal < ? ORDER BY r.ordinal DESC LIMIT ?");
     all(db, &sql, params![row, int(before.unwrap_or(u64::MAX)), limit], run_at)
 }
 
-/// The newest receipts of an agent's row, newest first.
+/// The newest runs of an agent's row, newest first.
 pub(crate) fn newest_runs(db: &Connection, agent: i64, limit: u32) -> Outcome<Vec<Run>> {
     all(
         db,

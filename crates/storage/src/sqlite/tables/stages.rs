@@ -37,7 +37,7 @@ impl<'a> Stages<'a> {
     /// As it is before the commit has settled anything.
     pub(crate) fn before(db: &'a Connection, agent: i64, changes: &'a Changes) -> Outcome<Self> {
         let speaks = !changes.inward.says.is_empty() || !changes.addressed.is_empty();
-        // Before the first decision nothing is lived.
+        // Before the first decision nothing is processed.
         let first = changes.kind == CommitKind::Decide && changes.step == 0;
         let mut lived = Vec::new();
         if (speaks || changes.run.is_some()) && !first {
@@ -46,7 +46,7 @@ impl<'a> Stages<'a> {
         Ok(Self { db, agent, changes, lived, told: Vec::new() })
     }
 
-    fn tell(&mut self, event: EventId, progress: EventProgress, step: Option<u32>) {
+    fn add(&mut self, event: EventId, progress: EventProgress, step: Option<u32>) {
         self.told.push(EventMoved::new(event, progress, self.changes.cycle, step));
     }
 
@@ -55,7 +55,7 @@ impl<'a> Stages<'a> {
         let sql = "SELECT id FROM event WHERE agent = ? AND seq = ?";
         let id = first(self.db, sql, params![self.agent, seq], |row| key_at(row, 0))?;
         if let Some(id) = id {
-            self.tell(EventId(id), EventProgress::of(&EventState::Waiting, taken, taken, false), None);
+            self.add(EventId(id), EventProgress::of(&EventState::Waiting, taken, taken, false), None);
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl<'a> Stages<'a> {
             EventState::Processed { step, .. } => Some(*step),
             _ => None,
         };
-        self.tell(id, EventProgress::of(state, false, true, false), step);
+        self.add(id, EventProgress::of(state, false, true, false), step);
         if step.is_some() {
             self.lived.push(lived_at(row)?);
         }
@@ -84,7 +84,7 @@ impl<'a> Stages<'a> {
             }
             if addressed || self.changes.run.is_some() {
                 let state = EventState::Processed { cycle: self.changes.cycle, step };
-                self.tell(id, EventProgress::of(&state, false, false, addressed), Some(step));
+                self.add(id, EventProgress::of(&state, false, false, addressed), Some(step));
             }
         }
         Ok(self.told)

@@ -86,7 +86,7 @@ const GIVE_BACK: &str = "UPDATE waiting INDEXED BY waiting_taken SET taken = 0 W
 const HELD_AT_START: &str = "UPDATE event SET release_at = ?1 WHERE release_at > ?1";
 
 /// A start of the store: what was accepted before it waits no longer than it must. Whoever has a time that is none
-/// is passed over, and set apart when it is its turn.
+/// is passed over, and quarantined when it is its turn.
 pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut ask = db.prepare(AT_START)?;
     let mut rows = ask.query([ms(now)])?;

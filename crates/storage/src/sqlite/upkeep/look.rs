@@ -1,4 +1,4 @@
-//! A quick look at a store that nobody may have open: what it is, and who of its agents cannot be lived.
+//! A quick look at a store that nobody may have open: what it is, and who of its agents cannot be processed.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub struct Looked {
     pub version: i64,
     /// Frames of its log that are lost: they stand behind a damaged one. None is found where a server has it.
     pub lost_frames: u64,
-    /// Agents that were set apart or of whose life something cannot be read: the handle, and why.
+    /// Agents that were quarantined or of whose life something cannot be read: the handle, and why.
     pub torn: Vec<(String, String)>,
 }
 

@@ -94,7 +94,7 @@ impl<'a> Tables<'a> {
         let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
         let Cell::Text(text) = &cells[data] else { return Err(damaged("wanted a text as `data`")) };
         let EventData::Said { space, seq, message } = from_json(text, "its `data`")? else { return Ok(()) };
-        // The same message, not only one of that number: a house may have gone on otherwise.
+        // The same message, not only one of that number: a server may have gone on otherwise.
         let sql = "SELECT s.id FROM space s JOIN message m ON m.space = s.id AND m.seq = ?1 \
                    WHERE s.uuid = ?2 AND m.uuid = ?3";
         let here = params![int(seq), bytes(space.0), bytes(message.0)];

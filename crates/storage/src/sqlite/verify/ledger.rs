@@ -1,5 +1,5 @@
 //! An agent's ledger: every accepted event in exactly one state, what waits in the inbox and nothing
-//! else, what was lived shown by the log.
+//! else, what was processed shown by the log.
 
 use std::collections::HashMap;
 
@@ -110,7 +110,7 @@ fn event(
 struct Order(HashMap<(Principal, SpaceId), u64>);
 
 impl Order {
-    /// What one person says in one space is lived in the order in which it was said.
+    /// What one person says in one space is processed in the order in which it was said.
     fn follow(&mut self, walk: &mut Walk<'_>, seq: u64, event: &Event, place: u64) {
         let Some(space) = space_of(event) else { return };
         let speaker = (event.envelope.principal.clone(), space);

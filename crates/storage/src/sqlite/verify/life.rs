@@ -1,4 +1,4 @@
-//! An agent's life: its row and what it points to, the audit of its commits, receipts, configs, and the
+//! An agent's life: its row and what it points to, the audit of its commits, runs, configs, and the
 //! notes that it keeps.
 
 use agent::changes::CommitKind;
@@ -102,7 +102,7 @@ fn runs(walk: &mut Walk<'_>, life: &Row) {
     });
 }
 
-/// Receipts of steps: of the open cycle, and of none that is still to come.
+/// Runs of steps: of the open cycle, and of none that is still to come.
 fn steps(walk: &mut Walk<'_>, life: &Row) {
     let sql = "SELECT step, cycle, receipt FROM step WHERE agent = ? ORDER BY cycle, step";
     walk.each("step", sql, [life.agent], |walk, row| {

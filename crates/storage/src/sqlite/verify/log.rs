@@ -29,7 +29,7 @@ struct Cycle {
     torn: bool,
 }
 
-/// Judges the log; where it shows that something was lived.
+/// Judges the log; where it shows that something was processed.
 pub(super) fn check(walk: &mut Walk<'_>, life: &Row) -> Shown {
     let (mut shown, mut cycle, mut last, mut calls) = (Shown::new(), Cycle::default(), 0, 0);
     let sql =

@@ -1,13 +1,13 @@
 //! Judges a store: walks all of it and names what breaks an invariant, with agent, table and row. It
-//! reads what is stored by the same functions as the living do, so that what passes here can be lived.
+//! reads what is stored by the same functions as the living do, so that what passes here can be processed.
 //!
 //! This module must not change anything, and must not stop at the first thing that it finds.
 
 mod figures;
-mod house;
 mod ledger;
 mod life;
 mod log;
+mod registry;
 mod row;
 mod walk;
 
@@ -50,7 +50,7 @@ pub(super) fn judge(db: &Connection, version: i64, pausing: bool) -> Outcome<Ver
     // Where pages are torn, everything else would be told over and over.
     let torn = !walk.flaws.is_empty();
     if records && !torn {
-        house::check(&mut walk)?;
+        registry::check(&mut walk)?;
         agents(&mut walk)?;
     }
     let figures = match Figures::read(db) {
@@ -89,7 +89,7 @@ fn agents(walk: &mut Walk<'_>) -> Outcome<()> {
     }
 }
 
-/// Judges one agent's life, within the transaction in hand.
+/// Judges one agent's life, within the transaction in progress.
 pub(super) fn judge_agent(db: &Connection, agent: i64) -> Vec<Flaw> {
     let mut walk = Walk { db, pausing: false, agent: None, flaws: Vec::new(), more: 0 };
     life::check(&mut walk, agent);

@@ -1,4 +1,4 @@
-//! Draws a house at each size, as it is looked at.
+//! Draws a server at each size, as it is looked at.
 
 use agent::id::AgentId;
 use ratatui::Terminal;
@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::super::house::tests::agent;
+use super::super::overview::tests::agent;
 use super::*;
 use crate::api::Recent;
 
@@ -15,11 +15,11 @@ fn now() -> Timestamp {
     "2026-11-21T14:00:00Z".parse().unwrap()
 }
 
-fn house() -> Overview {
+fn overview() -> Overview {
     let used = |input: u64, output: u64| json!({"input": input, "cached": input / 2, "output": output, "reasoning": null});
     let last = |ending: &str, at: &str| json!({"id": Uuid::from_u128(8), "ending": ending, "ended_at": at});
-    let mut house = Overview::new(SortArg::State, String::new());
-    house.listed(vec![
+    let mut overview = Overview::new(SortArg::State, String::new());
+    overview.listed(vec![
         agent(1, "ada", json!({
             "state": "thinking", "cycle": Uuid::from_u128(7), "waiting": 2, "cycles": 12, "usage": used(40_000, 2_000),
             "cost_micros": 123_400, "last": last("completed", "2026-11-21T13:58:00Z"), "model": "anthropic/claude-sonnet-5",
@@ -38,26 +38,26 @@ fn house() -> Overview {
         agent(7, "old", json!({"state": "retired", "standing": "retired", "cycles": 1000})),
     ]);
     for n in 0..40u32 {
-        house.pulses.beat(AgentId(Uuid::from_u128(1)));
+        overview.pulses.beat(AgentId(Uuid::from_u128(1)));
         if n % 8 == 0 {
-            house.pulses.pass();
+            overview.pulses.pass();
         }
     }
-    house
+    overview
 }
 
 fn screen(utf8: bool) -> Screen {
     Screen::plain(Some(80), utf8)
 }
 
-fn drawn(house: &mut Overview, width: u16, height: u16, utf8: bool) -> String {
+fn drawn(overview: &mut Overview, width: u16, height: u16, utf8: bool) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, house, &screen(utf8), now(), true)).unwrap();
+    terminal.draw(|frame| draw(frame, overview, &screen(utf8), now(), true)).unwrap();
     terminal.backend().to_string().replace('"', "|")
 }
 
-fn press(house: &mut Overview, code: KeyCode) {
-    house.press(KeyEvent::new(code, KeyModifiers::NONE));
+fn press(overview: &mut Overview, code: KeyCode) {
+    overview.press(KeyEvent::new(code, KeyModifiers::NONE));
 }
 
 fn past() -> Vec<crate::api::Past> {
@@ -86,50 +86,56 @@ fn past() -> Vec<crate::api::Past> {
 #[test]
 fn the_house_is_shown_at_each_size() {
     for (width, height) in [(80, 24), (120, 30), (40, 20)] {
-        insta::assert_snapshot!(format!("list_{width}x{height}"), drawn(&mut house(), width, height, true));
+        insta::assert_snapshot!(
+            format!("list_{width}x{height}"),
+            drawn(&mut overview(), width, height, true)
+        );
     }
-    insta::assert_snapshot!("list_ascii", drawn(&mut house(), 80, 10, false));
+    insta::assert_snapshot!("list_ascii", drawn(&mut overview(), 80, 10, false));
 }
 
 #[test]
 fn an_opened_agent_is_shown_at_each_size() {
     for (width, height) in [(80, 24), (120, 30), (40, 20)] {
-        let mut house = house();
-        press(&mut house, KeyCode::Enter);
-        house.opened(AgentId(Uuid::from_u128(1)), past());
-        insta::assert_snapshot!(format!("detail_{width}x{height}"), drawn(&mut house, width, height, true));
+        let mut overview = overview();
+        press(&mut overview, KeyCode::Enter);
+        overview.opened(AgentId(Uuid::from_u128(1)), past());
+        insta::assert_snapshot!(
+            format!("detail_{width}x{height}"),
+            drawn(&mut overview, width, height, true)
+        );
     }
 }
 
 #[test]
 fn questions_help_and_trouble_are_shown_where_the_eye_is() {
-    let mut house = house();
-    press(&mut house, KeyCode::Char('c'));
-    let asked = drawn(&mut house, 80, 10, true);
+    let mut overview = overview();
+    press(&mut overview, KeyCode::Char('c'));
+    let asked = drawn(&mut overview, 80, 10, true);
     assert!(asked.contains("cancel the cycle of ada? what it committed stays (y/n)"), "{asked}");
-    press(&mut house, KeyCode::Char('n'));
-    assert!(drawn(&mut house, 80, 10, true).contains("nothing was done"));
-    press(&mut house, KeyCode::Char('?'));
-    insta::assert_snapshot!("help_80", drawn(&mut house, 80, 16, true));
-    insta::assert_snapshot!("help_40", drawn(&mut house, 40, 16, true));
-    press(&mut house, KeyCode::Char('?'));
-    house.down("no server answers at `http://127.0.0.1:7878`: connection refused".to_owned());
-    let down = drawn(&mut house, 80, 10, true);
+    press(&mut overview, KeyCode::Char('n'));
+    assert!(drawn(&mut overview, 80, 10, true).contains("nothing was done"));
+    press(&mut overview, KeyCode::Char('?'));
+    insta::assert_snapshot!("help_80", drawn(&mut overview, 80, 16, true));
+    insta::assert_snapshot!("help_40", drawn(&mut overview, 40, 16, true));
+    press(&mut overview, KeyCode::Char('?'));
+    overview.down("no server answers at `http://127.0.0.1:7878`: connection refused".to_owned());
+    let down = drawn(&mut overview, 80, 10, true);
     assert!(down.contains("no server; looking for it") && down.contains("ada"), "{down}");
-    house.listed(Vec::new());
-    assert!(drawn(&mut house, 80, 10, true).contains("no agent lives here"));
+    overview.listed(Vec::new());
+    assert!(drawn(&mut overview, 80, 10, true).contains("no agent lives here"));
 }
 
 #[test]
 fn no_size_is_too_small_and_no_handle_steers() {
     for (width, height) in [(1, 1), (2, 3), (7, 4), (20, 2), (300, 100)] {
-        let mut house = house();
-        drawn(&mut house, width, height, true);
-        press(&mut house, KeyCode::Enter);
-        house.opened(AgentId(Uuid::from_u128(1)), past());
-        drawn(&mut house, width, height, true);
-        press(&mut house, KeyCode::Char('?'));
-        drawn(&mut house, width, height, false);
+        let mut overview = overview();
+        drawn(&mut overview, width, height, true);
+        press(&mut overview, KeyCode::Enter);
+        overview.opened(AgentId(Uuid::from_u128(1)), past());
+        drawn(&mut overview, width, height, true);
+        press(&mut overview, KeyCode::Char('?'));
+        drawn(&mut overview, width, height, false);
     }
     let mut evil = Overview::new(SortArg::Name, String::new());
     evil.listed(vec![agent(1, "a\u{1b}[2J\u{9b}31m", json!({"model": "\u{202e}x"}))]);
@@ -139,15 +145,15 @@ fn no_size_is_too_small_and_no_handle_steers() {
 
 #[test]
 fn a_thousand_agents_are_a_page_and_a_place_in_it() {
-    let mut house = Overview::new(SortArg::Name, String::new());
-    house.listed((0..1_000).map(|n| agent(n, &format!("agent-{n:04}"), json!({}))).collect());
-    drawn(&mut house, 80, 24, true);
-    press(&mut house, KeyCode::End);
-    let end = drawn(&mut house, 80, 24, true);
+    let mut overview = Overview::new(SortArg::Name, String::new());
+    overview.listed((0..1_000).map(|n| agent(n, &format!("agent-{n:04}"), json!({}))).collect());
+    drawn(&mut overview, 80, 24, true);
+    press(&mut overview, KeyCode::End);
+    let end = drawn(&mut overview, 80, 24, true);
     assert!(
         end.contains("agent-0999") && end.contains("1000 agents") && !end.contains("agent-0977"),
         "{end}"
     );
-    press(&mut house, KeyCode::PageUp);
-    assert_eq!(house.chosen().unwrap().name, "agent-0978");
+    press(&mut overview, KeyCode::PageUp);
+    assert_eq!(overview.chosen().unwrap().name, "agent-0978");
 }

@@ -104,7 +104,7 @@ fn story() -> Vec<Update> {
     ]
 }
 
-fn told(mut log: Log, updates: &[Update]) -> String {
+fn rendered(mut log: Log, updates: &[Update]) -> String {
     for (i, update) in updates.iter().enumerate() {
         log.update(at(i64::try_from(i).unwrap()), update);
     }
@@ -114,9 +114,9 @@ fn told(mut log: Log, updates: &[Update]) -> String {
 #[test]
 fn a_cycle_reads_as_a_story() {
     for (name, width) in [("80", Some(80)), ("120", Some(120)), ("40", Some(40)), ("piped", None)] {
-        insta::assert_snapshot!(format!("story_{name}"), told(log(width, false), &story()));
+        insta::assert_snapshot!(format!("story_{name}"), rendered(log(width, false), &story()));
     }
-    insta::assert_snapshot!("story_brief", told(log(Some(80), true), &story()));
+    insta::assert_snapshot!("story_brief", rendered(log(Some(80), true), &story()));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_draft_never_takes_more_columns_than_there_are() {
 fn without_utf8_all_is_ascii() {
     let mut log = log(Some(80), false);
     log.screen.utf8 = false;
-    let rows = told(log, &[message(1, 1, "straße")]);
+    let rows = rendered(log, &[message(1, 1, "straße")]);
     assert_eq!(rows, "13:46:40 husam > home: strasse");
 }
 
@@ -192,22 +192,22 @@ fn who_wakes_and_says_nothing_is_one_short_row() {
     ];
     for brief in [false, true] {
         assert_eq!(
-            told(log(Some(80), brief), &updates),
+            rendered(log(Some(80), brief), &updates),
             "13:46:44 ada skipped (agents talking among themselves)"
         );
     }
     let rested = [state(AgentState::Thinking, Some(5), None), ended(Ending::Completed, None)];
-    assert_eq!(told(log(Some(80), false), &rested), "13:46:41 ada completed");
+    assert_eq!(rendered(log(Some(80), false), &rested), "13:46:41 ada completed");
     // What went wrong is told in full.
     let failed = [state(AgentState::Thinking, Some(5), None), ended(Ending::Failed, Some("no key"))];
-    assert!(told(log(Some(120), false), &failed).contains("ada failed: 2 steps"));
+    assert!(rendered(log(Some(120), false), &failed).contains("ada failed: 2 steps"));
     // The message may come by another stream, behind the end.
     let spoke = [
         state(AgentState::Thinking, Some(5), None),
         started("a", "send_message", "{}"),
         ended(Ending::Completed, None),
     ];
-    let rows = told(log(Some(80), false), &spoke);
+    let rows = rendered(log(Some(80), false), &spoke);
     assert!(rows.starts_with("13:46:40 ada thinking\n") && rows.contains("ada completed: 2 steps"), "{rows}");
 }
 
@@ -239,7 +239,7 @@ fn foreign_text_cannot_steer_the_terminal() {
         state(AgentState::Sleeping, None, Some(evil)),
         ended(Ending::Failed, Some(evil)),
     ];
-    let rows = told(log(Some(120), false), &updates);
+    let rows = rendered(log(Some(120), false), &updates);
     assert!(!rows.contains('\x1b') && !rows.contains('\u{9b}'), "{rows:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Questions about agents' lives: cards, inboxes, receipts, the audit of commits.
+//! Questions about agents' lives: cards, inboxes, runs, the audit of commits.
 
 use std::sync::Arc;
 

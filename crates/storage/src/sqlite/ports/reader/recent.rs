@@ -1,4 +1,4 @@
-//! What happened last in the whole house, without an index by time: the places where something
+//! What happened last in the whole server, without an index by time: the places where something
 //! happened last are found by one look at each, and only these are read.
 
 use agent::id::AgentId;
@@ -15,7 +15,7 @@ use crate::sqlite::tables::runs::newest_runs;
 const BUSY_SPACES: &str = "SELECT s.id, (SELECT m.at FROM message m WHERE m.space = s.id AND m.seq = s.head_seq) AS last \
     FROM space s WHERE s.head_seq > 0 AND (?1 IS NULL OR s.id IN (SELECT x.space FROM member x \
     WHERE x.entity IN (SELECT value FROM json_each(?1)))) ORDER BY last DESC LIMIT ?2";
-/// Agents by the end of their newest receipt, newest first.
+/// Agents by the end of their newest run, newest first.
 const BUSY_AGENTS: &str = "SELECT l.agent, (SELECT r.ended_at FROM run r WHERE r.agent = l.agent AND r.ordinal = l.cycles) AS last \
     FROM life l WHERE l.cycles > 0 AND (?1 IS NULL OR l.agent IN (SELECT value FROM json_each(?1))) \
     ORDER BY last DESC LIMIT ?2";

@@ -1,5 +1,5 @@
 //! What operators do with single events of a ledger: take back what waits, send again what died or
-//! was lived, give up what died. Every event keeps its row, in exactly one state.
+//! was processed, give up what died. Every event keeps its row, in exactly one state.
 
 use agent::event::{Event, EventState};
 use agent::id::{AgentId, CycleId, EventId};

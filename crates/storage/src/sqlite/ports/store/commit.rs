@@ -178,7 +178,7 @@ fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages
     Ok(())
 }
 
-/// What a commit means for the agent's rest: receipt, counters, when it is due again.
+/// What a commit means for the agent's rest: run, counters, when it is due again.
 fn rest(
     db: &Connection,
     session: &Session,

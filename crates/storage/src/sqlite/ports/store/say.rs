@@ -39,7 +39,7 @@ pub(super) struct HandOver {
     by: EntityKind,
     space: i64,
     head: Head,
-    /// Whether its agent is set apart, or over.
+    /// Whether its agent is quarantined, or over.
     apart: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a waking reads, as of one moment. On the hot path (a warm agent, nothing committed since)
+//! What an activation reads, as of one moment. On the hot path (a warm agent, nothing committed since)
 //! it reads only the life row, what waits, and the facts.
 
 use agent::entity::Entity;
@@ -66,7 +66,7 @@ fn find(db: &Connection, agent: AgentId) -> Outcome<Option<FoundAgent>> {
     })
 }
 
-/// Everything that a waking needs.
+/// Everything that an activation needs.
 pub(super) fn wake(
     db: &Connection,
     session: &Session,

@@ -28,29 +28,29 @@ pub(crate) struct Page {
 
 /// The newest messages before `before`, at most `limit` and at most `budget` bytes, but always one.
 pub(crate) async fn page(
-    hands: &ToolContext<'_>,
+    context: &ToolContext<'_>,
     space: &SpaceFacts,
     before: Option<u64>,
     limit: u32,
     budget: usize,
 ) -> Result<Page, ToolError> {
     let id = space.space.id;
-    let says: Vec<_> = hands.pending.says.iter().filter(|say| say.space == id).collect();
+    let says: Vec<_> = context.pending.says.iter().filter(|say| say.space == id).collect();
     // What is pending is newer than everything that has a seq.
     let fresh = if before.is_none() { says.as_slice() } else { &[] };
     let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
     let wanted = u32::try_from(limit.saturating_sub(fresh.len()).max(1)).unwrap_or(u32::MAX);
-    let read = hands.lookup.messages(hands.agent, id, before, wanted).await.map_err(unreadable)?;
+    let read = context.lookup.messages(context.agent, id, before, wanted).await.map_err(unreadable)?;
     let Some((said, stored)) = read else {
         let text = format!("you are no member of the space with the id {id} (any more)");
         return Err(ToolError::new(text));
     };
-    let own = hands.agent.entity();
+    let own = context.agent.entity();
     let lines = fresh
         .iter()
         .rev()
         .map(|say| pending(say, space))
-        .chain(said.iter().rev().map(|said| told(said, said.sender == own)));
+        .chain(said.iter().rev().map(|said| line(said, said.sender == own)));
     let mut messages = Vec::new();
     let mut room = budget;
     let mut oldest = None;
@@ -103,12 +103,12 @@ struct Text {
     bytes: Option<usize>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde context it over so")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-fn told(said: &Said, own: bool) -> Line<'_> {
+fn line(said: &Said, own: bool) -> Line<'_> {
     Line {
         seq: Some(said.seq),
         at: said.at,

@@ -1,4 +1,4 @@
-//! The rehearsal: the model of a first run with no key and no network. It plays on the real stage
+//! the demo model: the model of a first run with no key and no network. It plays on the real stage
 //! (inbox, cycles, tools, streaming), and says wherever it appears that no language model speaks.
 //!
 //! What it answers is a pure function of the prompt; only its pauses need a clock.
@@ -19,7 +19,7 @@ use crate::scripted::Script;
 use reading::{Line, ReadMessage};
 
 /// The model's name.
-pub const NAME: &str = "rehearsal";
+pub const NAME: &str = "demo";
 /// Between two words, so that a person sees them come.
 const PAUSE: Duration = Duration::from_millis(30);
 /// Words of others that an answer quotes.
@@ -29,13 +29,13 @@ const QUOTED_MAX_CHARS: usize = 300;
 const EVENTS_TOLD: usize = 3;
 
 /// The built-in model.
-pub struct Rehearsal {
+pub struct DemoModel {
     info: ModelInfo,
     clock: Arc<dyn Clock>,
     pause: Duration,
 }
 
-impl Rehearsal {
+impl DemoModel {
     /// Speaks word by word, paced by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_pause(clock, PAUSE)
@@ -51,13 +51,13 @@ impl Rehearsal {
             reasoning_replay: ReasoningReplay::None,
             forced_tool_choice: false,
             price: None,
-            rehearsal: true,
+            demo: true,
         };
         Self { info, clock, pause }
     }
 }
 
-impl Model for Rehearsal {
+impl Model for DemoModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -71,7 +71,7 @@ impl Model for Rehearsal {
     }
 }
 
-/// One call that the rehearsal makes.
+/// One call that the demo model makes.
 #[derive(Clone, Debug, PartialEq)]
 struct Act {
     tool: &'static str,
@@ -101,8 +101,8 @@ fn decide(prompt: &Prompt) -> Vec<Act> {
         lines.iter().filter_map(Line::heard).filter(|heard| is_for_me(heard)).collect();
     let others = lines.iter().any(|line| !matches!(line, Line::Said(_)));
     let acted = prompt.items.iter().filter_map(entry).any(|e| is_step(prompt, e));
-    let told = told(prompt, &lines);
-    if heard.is_empty() && told.is_none() {
+    let service = answer_service(prompt, &lines);
+    if heard.is_empty() && service.is_none() {
         let skips = !acted && !others && !lines.is_empty();
         let summary =
             if acted { "Everyone who spoke to me is answered." } else { "Nobody asked me anything." };
@@ -120,12 +120,12 @@ fn decide(prompt: &Prompt) -> Vec<Act> {
         let text = answer(&said, &memories, first_time);
         acts.push(Act { tool: "send_message", arguments: json!({ "space": space, "text": text }) });
     }
-    acts.extend(told);
+    acts.extend(service);
     acts
 }
 
 /// One line about what services told, where the agent stands; nothing where nobody could hear it.
-fn told(prompt: &Prompt, lines: &[Line]) -> Option<Act> {
+fn answer_service(prompt: &Prompt, lines: &[Line]) -> Option<Act> {
     let events: Vec<String> = lines
         .iter()
         .filter_map(|line| match line {
@@ -142,7 +142,7 @@ fn told(prompt: &Prompt, lines: &[Line]) -> Option<Act> {
         more => format!("; and {more} more"),
     };
     let space = layers(prompt).find_map(reading::place).filter(|_| !events.is_empty())?;
-    let text = format!("An event woke me: {most}{more}. (A rehearsal, without a language model.)");
+    let text = format!("An event woke me: {most}{more}. (The demo model: scripted, no language model.)");
     Some(Act { tool: "send_message", arguments: json!({ "space": space, "text": text }) })
 }
 
@@ -252,13 +252,13 @@ fn answer(said: &[&ReadMessage], memories: &[(String, String)], first_time: bool
     }
     if first_time {
         out.push_str(
-            " This is a rehearsal: no language model speaks here, only a small script. But everything \
+            " This is the demo model: scripted replies, no language model. But everything \
              around it is real: your message waited in my inbox, woke me, and this answer was streamed to \
              you and stored. Say “remember that …”, or “what do you remember?”. To give me a mind, set \
              ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY and start again, or run a local model.",
         );
     } else {
-        out.push_str(" (A rehearsal, without a language model.)");
+        out.push_str(" (The demo model: scripted, no language model.)");
     }
     out
 }

@@ -1,4 +1,4 @@
-//! `get_my_runs`: the agent's own receipts, newest first.
+//! `get_my_runs`: the agent's own runs, newest first.
 
 use agent::id::{AgentId, CycleId};
 use agent::limits;
@@ -29,7 +29,7 @@ fn run(agent: AgentId, ordinal: u64) -> Run {
         steps: vec![step],
         usage,
         cost_micros: None,
-        model: "rehearsal/one".into(),
+        model: "demo/one".into(),
         config_rev: 1,
         ending: Ending::Completed,
         reason: None,

@@ -1,4 +1,4 @@
-//! `viv show mind`: an agent's consciousness entry by entry, and what its model would be sent now, by
+//! `viv show context`: an agent's consciousness entry by entry, and what its model would be sent now, by
 //! layers.
 
 use agent::id::AgentId;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use server::api::{LogEntry, MindJson};
 
-use crate::args::MindArg;
+use crate::args::ContextArg;
 use crate::bars::{Piece, Scale};
 use crate::client::{Client, typed};
 use crate::errors::Result;
@@ -36,7 +36,7 @@ struct ContextLog {
 }
 
 /// Shows it.
-pub(super) async fn mind(client: &Client, screen: &Screen, arg: &MindArg) -> Result<()> {
+pub(super) async fn context(client: &Client, screen: &Screen, arg: &ContextArg) -> Result<()> {
     let reading = Progress::start(screen, "reading");
     let agent = target::agent(client, arg.agent.as_deref()).await?;
     let path = agent_path(agent.id, "/mind");
@@ -52,7 +52,7 @@ pub(super) async fn mind(client: &Client, screen: &Screen, arg: &MindArg) -> Res
     };
     drop(reading);
     if screen.json {
-        let log = log.map_or_else(|| json!({}), |log| told(&log, &layers));
+        let log = log.map_or_else(|| json!({}), |log| to_json(&log, &layers));
         screen.json_line(&log);
         return Ok(());
     }
@@ -86,7 +86,7 @@ async fn whole(client: &Client, agent: AgentId) -> Result<ContextLog> {
 }
 
 /// The JSON that scripts rely on: the log, and beside it the layers.
-fn told(log: &ContextLog, layers: &Value) -> Value {
+fn to_json(log: &ContextLog, layers: &Value) -> Value {
     let mut told = json!({"agent": log.agent, "entries": log.entries, "total_tokens": log.tokens});
     for key in ["model", "context_window", "layers", "events", "cut_above", "cut_to"] {
         told[key] = layers[key].clone();

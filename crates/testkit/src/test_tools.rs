@@ -184,9 +184,9 @@ impl Tool for Changed {
     fn call<'a>(
         &'a self,
         arguments: Value,
-        hands: ToolContext<'a>,
+        context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        self.tool.call(arguments, hands)
+        self.tool.call(arguments, context)
     }
 }
 
@@ -259,9 +259,9 @@ impl Tool for Hand {
     fn call<'a>(
         &'a self,
         arguments: Value,
-        hands: ToolContext<'a>,
+        context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        Box::pin(self.act(arguments, hands.call))
+        Box::pin(self.act(arguments, context.call))
     }
 }
 
@@ -375,7 +375,7 @@ mod tests {
         let arguments = tool.check(arguments).map_err(ToolError::new)?;
         let (call, root) = (CallId(key.to_owned()), RootId("root".to_owned()));
         let (facts, pending) = (Facts::default(), Inward::default());
-        let hands = ToolContext {
+        let context = ToolContext {
             agent: AgentId(Uuid::from_u128(1)),
             cycle: CycleId(Uuid::from_u128(2)),
             call: &call,
@@ -387,7 +387,7 @@ mod tests {
             pending: &pending,
             lookup: &Nothing,
         };
-        tool.call(arguments, hands).await
+        tool.call(arguments, context).await
     }
 
     fn count(calls: u64, effects: u64) -> CallCount {

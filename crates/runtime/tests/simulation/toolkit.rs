@@ -157,8 +157,8 @@ impl Tool for Hand {
     fn call<'a>(
         &'a self,
         arguments: Value,
-        hands: ToolContext<'a>,
+        context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
-        Box::pin(self.act(arguments, hands.call.clone()))
+        Box::pin(self.act(arguments, context.call.clone()))
     }
 }

@@ -21,7 +21,7 @@ impl Tool for Named {
     fn call<'a>(
         &'a self,
         _arguments: Value,
-        _hands: ToolContext<'a>,
+        _context: ToolContext<'a>,
     ) -> BoxFuture<'a, Result<Done, ToolError>> {
         Box::pin(async { Err(ToolError::new("never called")) })
     }

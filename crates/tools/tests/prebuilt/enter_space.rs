@@ -7,9 +7,7 @@ use agent::limits;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::{
-    FAMILY, HUSAM, SCOUT, SECRET, SUPPORT, World, entity, husam, said, scout, space, texts, to,
-};
+use crate::world::{FAMILY, HUSAM, SECRET, World, entity, husam, said, scout, space, texts, to};
 
 #[tokio::test]
 async fn it_sets_the_active_space_and_shows_who_is_there_and_what_was_said_last() {

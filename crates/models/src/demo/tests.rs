@@ -1,4 +1,4 @@
-//! What the rehearsal answers to prompts as the rules write them.
+//! What the demo model answers to prompts as the rules write them.
 
 use super::*;
 use std::sync::Arc;
@@ -62,14 +62,14 @@ fn said(who: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_person_is_answered_where_they_spoke_and_told_that_it_is_a_rehearsal() {
+fn a_person_is_answered_where_they_spoke_and_told_that_it_is_a_demo() {
     let acts = acts(&prompt(vec![inbox(1, 1, &[&said("Husam", "Tell \"Muhammad\"\nat 3pm")])]));
     assert_eq!(acts.len(), 1);
     assert_eq!(acts[0].tool, "send_message");
     assert!(acts[0].arguments.to_string().starts_with(&format!("{{\"space\":\"{SPACE}\",\"text\":\"")));
     let text = acts[0].arguments["text"].as_str().unwrap();
     assert!(text.contains("Husam") && text.contains("“Tell \"Muhammad\"\nat 3pm”"), "{text}");
-    assert!(text.contains("rehearsal") && text.contains("no language model"), "{text}");
+    assert!(text.contains("demo") && text.contains("no language model"), "{text}");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn after_it_has_spoken_it_is_done() {
         vec![inbox(1, 9, &[&said("Husam", "old")]), step(2, 9), inbox(3, 1, &[&said("Husam", "new")])];
     let again = acts(&prompt(items));
     let text = again[0].arguments["text"].as_str().unwrap();
-    assert!(text.contains("“new”") && !text.contains("old") && text.contains("rehearsal"), "{text}");
+    assert!(text.contains("“new”") && !text.contains("old") && text.contains("demo"), "{text}");
 }
 
 #[test]
@@ -172,8 +172,8 @@ async fn it_streams_without_waiting_where_no_pause_is_wanted_and_says_what_it_is
         }
     }
     use futures_util::StreamExt as _;
-    let model = Rehearsal::with_pause(Arc::new(Still), Duration::ZERO);
-    assert!(model.info().rehearsal);
+    let model = DemoModel::with_pause(Arc::new(Still), Duration::ZERO);
+    assert!(model.info().demo);
     let prompt = prompt(vec![inbox(1, 1, &[&said("Husam", "hi")])]);
     let (mut memo, timeouts) = (agent::port::Memo::default(), agent::config::ModelTimeouts::default());
     let request = ModelRequest { prompt: &prompt, memo: &mut memo, timeouts: &timeouts };
@@ -205,12 +205,12 @@ fn what_a_service_told_is_one_line_where_the_agent_stands() {
     };
     let (space, text) = spoken("", &[event]);
     assert_eq!(space, "home");
-    assert!(text.contains("`ops` sent {\"text\":\"deploy: done\"}") && text.contains("rehearsal"), "{text}");
+    assert!(text.contains("`ops` sent {\"text\":\"deploy: done\"}") && text.contains("demo"), "{text}");
     let (space, text) = spoken(", active", &[event; 5]);
     assert_eq!((space.as_str(), text.matches("`ops`").count()), ("desk", 3));
     assert!(text.contains("; and 2 more."), "{text}");
     let bare = event.replace("{\"text\":\"deploy: done\"}", "null");
-    assert!(spoken("", &[&bare]).1.starts_with("An event woke me: `ops`. (A rehearsal"));
+    assert!(spoken("", &[&bare]).1.starts_with("An event woke me: `ops`. (The demo model"));
     let nowhere = acts(&prompt(vec![inbox(1, 1, &[event])]));
     assert_eq!((nowhere.len(), nowhere[0].tool), (1, "done"));
     let after = acts(&prompt(vec![inbox(1, 1, &[event]), step(2, 1), workspace("")]));

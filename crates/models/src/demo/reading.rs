@@ -52,11 +52,11 @@ pub(super) fn lines(entry: &str) -> Vec<Line> {
 }
 
 fn read(line: &str) -> Line {
-    let told = || told(line).map_or(Line::Other, |(name, payload)| Line::Told(name, payload));
-    said(line).map_or_else(told, Line::Said)
+    let service = || service_line(line).map_or(Line::Other, |(name, payload)| Line::Told(name, payload));
+    said(line).map_or_else(service, Line::Said)
 }
 
-fn told(line: &str) -> Option<(String, String)> {
+fn service_line(line: &str) -> Option<(String, String)> {
     let (name, rest) = literal(line.strip_prefix("[service ")?)?;
     let (_, payload) = rest.strip_prefix("] ")?.split_once(": ")?;
     Some((name, payload.to_owned()))

@@ -1,0 +1,162 @@
+//! Tries keys, orders, filters and updates on a small house.
+
+use agent::run::{Ending, Spent, Usage};
+use ratatui::crossterm::event::KeyEvent;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+
+pub(in crate::commands::top) fn agent(n: u128, name: &str, more: Value) -> Agent {
+    let mut agent = json!({
+        "id": Uuid::from_u128(n), "name": name, "display_name": name.to_uppercase(), "description": "",
+        "state": "sleeping", "standing": "active", "model": "demo", "config_rev": 1, "waiting": 0,
+        "held": 0, "cycles": 0, "skips": 0,
+        "usage": {"input": null, "cached": null, "output": null, "reasoning": null},
+        "created_at": "2026-11-21T12:00:00Z", "commit_n": 0,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        agent[key] = value.clone();
+    }
+    serde_json::from_value(agent).unwrap()
+}
+
+fn id(n: u128) -> AgentId {
+    AgentId(Uuid::from_u128(n))
+}
+
+fn overview(sort: SortArg) -> Overview {
+    let mut overview = Overview::new(sort, String::new());
+    overview.listed(vec![
+        agent(
+            1,
+            "ada",
+            json!({"cost_micros": 5, "usage": {"input": 10, "output": 5, "cached": null, "reasoning": null}}),
+        ),
+        agent(2, "bob", json!({"waiting": 3})),
+        agent(3, "cyd", json!({"state": "thinking", "cycle": Uuid::from_u128(7)})),
+        agent(4, "dan", json!({"standing": "suspended", "reason": "suspended"})),
+        agent(5, "eve", json!({"state": "retired", "standing": "retired"})),
+    ]);
+    overview.resize(3);
+    overview
+}
+
+fn shown(overview: &Overview) -> Vec<&str> {
+    overview.shown().map(|agent| agent.name.as_str()).collect()
+}
+
+fn press(overview: &mut Overview, keys: &str) -> Option<Wish> {
+    let mut last = None;
+    for key in keys.split(' ') {
+        let code = match key {
+            "up" => KeyCode::Up,
+            "down" => KeyCode::Down,
+            "enter" => KeyCode::Enter,
+            "esc" => KeyCode::Esc,
+            "end" => KeyCode::End,
+            "back" => KeyCode::Backspace,
+            key => KeyCode::Char(key.chars().next().unwrap()),
+        };
+        last = overview.press(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+    last
+}
+
+#[test]
+fn who_works_stands_first_and_each_order_has_its_own() {
+    assert_eq!(shown(&overview(SortArg::State)), ["cyd", "bob", "ada", "dan", "eve"]);
+    assert_eq!(shown(&overview(SortArg::Waiting))[0], "bob");
+    assert_eq!(shown(&overview(SortArg::Cost))[0], "ada");
+    let mut by_name = overview(SortArg::Name);
+    press(&mut by_name, "r");
+    assert_eq!(shown(&by_name), ["eve", "dan", "cyd", "bob", "ada"]);
+    press(&mut by_name, "o");
+    assert_eq!(by_name.sort, SortArg::Waiting);
+}
+
+#[test]
+fn the_chosen_agent_stays_chosen_and_in_sight() {
+    let mut overview = overview(SortArg::Name);
+    assert_eq!(overview.chosen, Some(id(1)));
+    press(&mut overview, "end");
+    assert_eq!((overview.chosen, overview.first), (Some(id(5)), 2));
+    press(&mut overview, "down up");
+    assert_eq!(overview.chosen, Some(id(4)));
+    overview.sort = SortArg::State;
+    press(&mut overview, "r r");
+    assert_eq!((overview.chosen, overview.first), (Some(id(4)), 1));
+    overview.listed(vec![agent(1, "ada", json!({}))]);
+    assert_eq!((overview.chosen, overview.first), (Some(id(1)), 0));
+    overview.listed(Vec::new());
+    assert_eq!((overview.chosen, press(&mut overview, "down enter")), (None, None));
+}
+
+#[test]
+fn a_filter_is_written_and_ended() {
+    let mut overview = overview(SortArg::Name);
+    press(&mut overview, "/ S U S P");
+    assert_eq!((shown(&overview), overview.chosen), (vec!["dan"], Some(id(4))));
+    press(&mut overview, "x");
+    assert_eq!((shown(&overview).len(), overview.chosen), (0, None));
+    press(&mut overview, "back enter");
+    assert_eq!((shown(&overview), &overview.mode), (vec!["dan"], &Mode::List));
+    press(&mut overview, "esc");
+    assert_eq!(shown(&overview).len(), 5);
+    assert_eq!(press(&mut overview, "esc"), Some(Wish::Leave));
+}
+
+#[test]
+fn what_does_harm_is_asked_first_and_only_yes_means_yes() {
+    let mut overview = overview(SortArg::State);
+    assert_eq!(press(&mut overview, "c n"), None);
+    let cancel = Wish::Ask(Ask::Cancel(id(3), Some(CycleId(Uuid::from_u128(7)))));
+    assert_eq!(press(&mut overview, "c y"), Some(cancel));
+    assert_eq!(press(&mut overview, "down s y"), Some(Wish::Ask(Ask::Suspend(id(2)))));
+    assert_eq!(press(&mut overview, "c"), None);
+    assert_eq!(overview.said.as_deref(), Some("bob has no open cycle"));
+    assert_eq!(press(&mut overview, "down down s"), Some(Wish::Ask(Ask::Resume(id(4)))));
+    assert_eq!(press(&mut overview, "down s"), None);
+    assert_eq!(overview.said.as_deref(), Some("eve is retired"));
+}
+
+#[test]
+fn an_agent_is_opened_and_closed_and_its_last_doings_belong_to_it() {
+    let mut overview = overview(SortArg::Name);
+    assert_eq!(press(&mut overview, "enter"), Some(Wish::Ask(Ask::Open(id(1)))));
+    overview.opened(id(2), Vec::new());
+    assert!(overview.detail.past.is_none());
+    overview.opened(id(1), Vec::new());
+    assert!(overview.detail.past.is_some());
+    press(&mut overview, "s n");
+    assert_eq!(overview.mode, Mode::Detail);
+    press(&mut overview, "q");
+    assert_eq!((&overview.mode, overview.detail.of), (&Mode::List, None));
+}
+
+#[test]
+fn updates_are_seen_before_the_next_list() {
+    let mut overview = overview(SortArg::State);
+    let (agent, cycle) = (id(1), CycleId(Uuid::from_u128(9)));
+    let now = jiff::Timestamp::from_second(1_000).unwrap();
+    let thinking =
+        Update::State { agent, state: AgentState::Thinking, cycle: Some(cycle), reason: None, rest: None };
+    overview.update(now, &thinking);
+    overview.resize(3);
+    assert_eq!(shown(&overview)[..2], ["ada", "cyd"]);
+    let usage = Usage { input: Some(100), ..Usage::default() };
+    let spent = Some(Spent { steps: 1, ms: 5, usage, cost_micros: Some(2) });
+    overview
+        .update(now, &Update::CycleEnded { agent, cycle, ending: Ending::Completed, reason: None, spent });
+    let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, rest: None };
+    overview.update(now, &asleep);
+    overview.resize(3);
+    let ada = overview.shown().find(|agent| agent.name == "ada").unwrap();
+    assert_eq!((ada.cycle, ada.usage.input, ada.cost_micros), (None, Some(110), Some(7)));
+    assert_eq!(ada.last.as_ref().unwrap().ended_at, now);
+    overview.update(
+        now,
+        &Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, rest: None },
+    );
+    assert_eq!(shown(&overview).len(), 5);
+}
