@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, Home, House};
+use crate::house::{self, BenchServer, Home};
 use crate::instant;
 use crate::measure::{Samples, own_cpu_us, short, thread_cpu_us};
 use crate::report::{Goal, Metric};
@@ -106,7 +106,7 @@ fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Rounds> {
 async fn accept_all(data: &Path, spaces: usize) -> Result<Vec<Round>> {
     // Nobody tells the keeper, and nobody lives: its sweeps come after the rounds.
     let house =
-        Arc::new(House::build(data, |clock| instant::models(clock, |_| Script::new().text("Noted.")))?);
+        Arc::new(BenchServer::build(data, |clock| instant::models(clock, |_| Script::new().text("Noted.")))?);
     let mut homes = Vec::new();
     for n in 0..spaces {
         homes.push(house.home(&format!("agent{n}"), patient()).await?);
@@ -126,7 +126,7 @@ fn patient() -> AgentConfig {
     AgentConfig { debounce: 60_000, limits, ..AgentConfig::default() }
 }
 
-async fn round(house: &Arc<House>, homes: &[Home]) -> Result<Round> {
+async fn round(house: &Arc<BenchServer>, homes: &[Home]) -> Result<Round> {
     let (cpu, groups, began) = (thread_cpu_us(WRITER)?, house.stats().groups, Instant::now());
     let mut producers = JoinSet::new();
     for producer in 0..PRODUCERS {
@@ -232,7 +232,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let threads = house::threads().unwrap();
         threads.block_on(async {
-            let house = House::build(dir.path(), |clock| instant::models(clock, |_| Script::new())).unwrap();
+            let house =
+                BenchServer::build(dir.path(), |clock| instant::models(clock, |_| Script::new())).unwrap();
             house.home("ada", patient()).await.unwrap();
             house.stop().await.unwrap();
         });

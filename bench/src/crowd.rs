@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::Bench;
-use crate::house::{self, Home, House};
+use crate::house::{self, BenchServer, Home};
 use crate::measure::{Samples, own_cpu_us, process_cpu_us, short};
 use crate::report::{Goal, Metric};
 
@@ -46,7 +46,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let threads = house::threads()?;
     let _in = threads.enter();
-    let house = House::build(&dir.path().join("data"), |clock| {
+    let house = BenchServer::build(&dir.path().join("data"), |clock| {
         Arc::new(ModelBook::new(ModelConfig::named("demo"), KeyRing::default(), clock))
     })?;
     let home = threads.block_on(house.home("ada", AgentConfig::default()))?;
@@ -98,7 +98,7 @@ fn frame(home: &Home) -> Result<Vec<u8>> {
 }
 
 /// CPU microseconds that one update to all costs the server.
-fn round(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+fn round(house: &BenchServer, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     crowd.listen_for("event: tool.done")?;
     let before = process_cpu_us();
     house.publish(Topic::Space(home.space), done(home));
@@ -106,7 +106,7 @@ fn round(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     Ok(process_cpu_us() - before)
 }
 
-fn drafts(house: &House, home: &Home, crowd: &mut Crowd) -> Result<f64> {
+fn drafts(house: &BenchServer, home: &Home, crowd: &mut Crowd) -> Result<f64> {
     crowd.listen_for("!\",\"chars\"")?;
     let (space, agent, message) = (home.space, home.agent, MessageId(Uuid::from_u128(1)));
     let before = process_cpu_us();

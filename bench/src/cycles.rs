@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, Home, House};
+use crate::house::{self, BenchServer, Home};
 use crate::instant;
 use crate::machine::Disk;
 use crate::measure::{Samples, process_cpu_us, short};
@@ -58,7 +58,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 }
 
 async fn run(dir: &std::path::Path) -> Result<(Samples, Samples, Samples)> {
-    let house = Arc::new(House::build(&dir.join("data"), |clock| instant::models(clock, two_steps))?);
+    let house = Arc::new(BenchServer::build(&dir.join("data"), |clock| instant::models(clock, two_steps))?);
     let (over, lived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut speakers = JoinSet::new();
     for n in 0..AGENTS {
@@ -93,7 +93,12 @@ fn two_steps(step: usize) -> Script {
 }
 
 /// Says something each time the agent has come to rest.
-async fn speak(house: Arc<House>, home: Home, over: Arc<AtomicBool>, lived: Arc<AtomicU64>) -> Result<()> {
+async fn speak(
+    house: Arc<BenchServer>,
+    home: Home,
+    over: Arc<AtomicBool>,
+    lived: Arc<AtomicU64>,
+) -> Result<()> {
     let mut ears = house.listen(home.agent);
     while !over.load(Ordering::Relaxed) {
         house.say(&home, "What do you make of this, and what would you do next?").await?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::Bench;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
 use crate::stub::{Say, Stub};
@@ -66,9 +66,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![Metric::new("core.step_overhead_ratio", value, floor, Goal::RatioAtMost(1.3), note)])
 }
 
-fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<House> {
+fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<BenchServer> {
     let _in = threads.enter();
-    House::build(&dir.join("data"), |clock| {
+    BenchServer::build(&dir.join("data"), |clock| {
         let model = ModelConfig {
             base_url: Some(stub.url()),
             context_window: Some(1_000_000),
@@ -79,7 +79,13 @@ fn build(threads: &Runtime, stub: &Stub, dir: &Path) -> Result<House> {
 }
 
 /// Lives until so many thousand tokens are behind the agent.
-fn life(threads: &Runtime, house: &House, stub: &Stub, name: &str, thousands: usize) -> Result<AgentHistory> {
+fn life(
+    threads: &Runtime,
+    house: &BenchServer,
+    stub: &Stub,
+    name: &str,
+    thousands: usize,
+) -> Result<AgentHistory> {
     let limits = Limits { max_steps: 1_000, token_budget: 10_000_000, ..Limits::default() };
     let tools = Some(vec!["put".to_owned()]);
     let config = AgentConfig { limits, tools, ..AgentConfig::default() };
@@ -105,7 +111,13 @@ pub(crate) fn prose(seed: usize, words: usize) -> String {
 }
 
 /// One cycle of tool steps, each of them measured.
-fn steps(threads: &Runtime, house: &House, stub: &Stub, life: &mut AgentHistory, counts: bool) -> Result<()> {
+fn steps(
+    threads: &Runtime,
+    house: &BenchServer,
+    stub: &Stub,
+    life: &mut AgentHistory,
+    counts: bool,
+) -> Result<()> {
     let call = Say::Call("put", json!({"note": "written down"}));
     stub.script((1..STEPS).map(|_| call.clone()).chain([Say::Text("That is all.".to_owned())]));
     drop(house.marks.take());

@@ -29,7 +29,7 @@ use crate::watched::{Marks, Watched, WatchedModels};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server in which agents live.
-pub(crate) struct House {
+pub(crate) struct BenchServer {
     /// The store, watched.
     pub(crate) watched: Arc<Watched>,
     /// What passed.
@@ -56,7 +56,7 @@ pub(crate) fn threads() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")
 }
 
-impl House {
+impl BenchServer {
     /// Opens the store in `dir` and starts the keeper. Called within a runtime.
     pub(crate) fn build(dir: &Path, models: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Models>) -> Result<Self> {
         Self::within(dir, Bounds::default(), models)
@@ -178,7 +178,7 @@ impl House {
         self.shutdown.cancel();
         let stopped = tokio::time::timeout(PATIENCE, async {
             self.keeper.stop().await;
-            self.store.close().await.context("the store did not close in peace")
+            self.store.close().await.context("the store did not close cleanly")
         });
         stopped.await.with_context(|| format!("the house did not stop within {} s", PATIENCE.as_secs()))?
     }

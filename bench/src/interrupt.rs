@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::Bench;
 use crate::floor::Floor;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::machine::Disk;
 use crate::measure::{Samples, us};
 use crate::report::{Goal, Metric};
@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let model = Endless::start()?;
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();
-    let house = House::build(&dir.path().join("data"), |clock| {
+    let house = BenchServer::build(&dir.path().join("data"), |clock| {
         let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
         Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;
@@ -70,7 +70,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 }
 
 /// One cycle that is interrupted once, in microseconds.
-async fn interrupted(house: &House, home: &Home, model: &Endless, ears: &mut Ears) -> Result<f64> {
+async fn interrupted(house: &BenchServer, home: &Home, model: &Endless, ears: &mut Ears) -> Result<f64> {
     model.endless.store(true, Ordering::Release);
     house.say(home, "Tell me everything.").await?;
     model.begun.recv_timeout(PATIENCE).context("the model was not asked")?;

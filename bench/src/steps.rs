@@ -12,7 +12,7 @@ use models::scripted::Script;
 use serde_json::json;
 
 use crate::Bench;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::instant;
 use crate::machine::Disk;
 use crate::measure::{Samples, short};
@@ -96,7 +96,7 @@ async fn run(dir: &Path, mut disk: Disk) -> Result<Vec<Cost>> {
         }
         tool => Script::new().call(tool, &json!({"note": "a note of some length that is written down"})),
     };
-    let house = House::build(&dir.join("data"), |clock| instant::models(clock, author))?;
+    let house = BenchServer::build(&dir.join("data"), |clock| instant::models(clock, author))?;
     let names = TOOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let config = AgentConfig { tools: Some(names), ..AgentConfig::default() };
     let home = house.home("ada", config).await?;
@@ -123,7 +123,13 @@ async fn run(dir: &Path, mut disk: Disk) -> Result<Vec<Cost>> {
 }
 
 /// One cycle of so many steps: its transactions, and its milliseconds.
-async fn cycle(house: &House, home: &Home, ears: &mut Ears, plan: &Plan, steps: usize) -> Result<(f64, f64)> {
+async fn cycle(
+    house: &BenchServer,
+    home: &Home,
+    ears: &mut Ears,
+    plan: &Plan,
+    steps: usize,
+) -> Result<(f64, f64)> {
     plan.steps.store(steps, Ordering::Relaxed);
     let (groups, began) = (house.stats().groups, Instant::now());
     house.say(home, "Please do what you do.").await?;

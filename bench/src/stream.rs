@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::Bench;
-use crate::house::{self, House};
+use crate::house::{self, BenchServer};
 use crate::measure::{Samples, own_cpu_us, process_cpu_us, short, us};
 use crate::report::{Goal, Metric};
 use crate::talk::read_message;
@@ -88,7 +88,7 @@ fn run(threads: &Runtime, dir: &std::path::Path, deltas: usize, pace: Duration) 
     let model = Model::start(deltas, pace)?;
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();
-    let house = House::build(dir, |clock| {
+    let house = BenchServer::build(dir, |clock| {
         let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
         Arc::new(ModelBook::new(model, KeyRing::default(), clock))
     })?;

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::Bench;
 use crate::floor::Floor;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::machine::Disk;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
@@ -33,7 +33,7 @@ const RATIO: f64 = 4.0;
 
 struct WakeStore<'a> {
     threads: &'a Runtime,
-    house: House,
+    house: BenchServer,
     stub: Stub,
     line: Line,
     request: Vec<u8>,
@@ -73,7 +73,7 @@ impl<'a> WakeStore<'a> {
         let stub = Stub::start()?;
         let base_url = Some(stub.url());
         let _in = threads.enter();
-        let house = House::build(&dir.join("data"), |clock| {
+        let house = BenchServer::build(&dir.join("data"), |clock| {
             let model = ModelConfig { base_url, ..ModelConfig::named("openai-compatible/stub") };
             std::sync::Arc::new(ModelBook::new(model, KeyRing::default(), clock))
         })?;

@@ -28,14 +28,14 @@ pub struct Commit {
 
 /// What was told of one agent.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct SeenUpdates {
     /// Commits, in the order told.
     pub commits: Vec<Commit>,
     /// What should never have been told.
     pub wrong: Vec<String>,
 }
 
-impl Told {
+impl SeenUpdates {
     /// The last number that was told.
     pub fn last(&self) -> u64 {
         self.commits.last().map_or(0, |commit| commit.n)
@@ -78,14 +78,14 @@ impl Told {
 /// What was told of each agent, by handle.
 #[derive(Clone, Debug, Default)]
 pub struct Followers {
-    told: Arc<Mutex<BTreeMap<String, Told>>>,
+    told: Arc<Mutex<BTreeMap<String, SeenUpdates>>>,
     /// Commits of all agents.
     count: watch::Sender<usize>,
 }
 
 impl Followers {
     /// What was told so far.
-    pub fn told(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
+    pub fn told(&self) -> MutexGuard<'_, BTreeMap<String, SeenUpdates>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,8 +117,8 @@ impl Followers {
 }
 
 /// The commits that the server tells behind `after`, up to `to`: a replay from its store.
-pub async fn replay(client: &Client, agent: &str, after: u64, to: u64) -> Told {
-    let mut told = Told::default();
+pub async fn replay(client: &Client, agent: &str, after: u64, to: u64) -> SeenUpdates {
+    let mut told = SeenUpdates::default();
     let mut last = after;
     if let Ok(stream) = client.open(&format!("/v1/agents/{agent}/stream"), after).await {
         read(stream, |event, data| {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_number_that_goes_back_or_jumps_is_noticed() {
         let commit = |n: u64| format!(r#"{{"type":"commit","n":{n},"cycle":"c","step":0,"kind":"open"}}"#);
-        let mut told = Told::default();
+        let mut told = SeenUpdates::default();
         told.hear("commit", &commit(1));
         told.hear("commit", &commit(2));
         told.hear("snapshot", r#"{"commit_n":2}"#);

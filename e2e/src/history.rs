@@ -12,7 +12,7 @@ use server::api::{
 
 use crate::Result;
 use crate::client::Client;
-use crate::follow::{self, Told};
+use crate::follow::{self, SeenUpdates};
 use crate::world::{AGENTS, SPACES};
 
 /// Commits that a server replays at most.
@@ -24,7 +24,7 @@ pub struct History {
     /// Every space.
     pub spaces: Vec<Timeline>,
     /// Every agent.
-    pub agents: Vec<Lived>,
+    pub agents: Vec<ProcessedEvent>,
 }
 
 /// One space.
@@ -59,7 +59,7 @@ pub struct Wording {
 
 /// One agent.
 #[derive(Clone, Debug, Default)]
-pub struct Lived {
+pub struct ProcessedEvent {
     /// Identity.
     pub id: String,
     /// Handle.
@@ -75,7 +75,7 @@ pub struct Lived {
     /// Commits of its life, as the agent says.
     pub commit_n: u64,
     /// Its last commits, replayed from the store.
-    pub replayed: Told,
+    pub replayed: SeenUpdates,
 }
 
 /// One event of a ledger.
@@ -144,13 +144,13 @@ pub async fn read(client: &Client) -> Result<History> {
 }
 
 /// Reads one agent.
-pub async fn lived(client: &Client, name: &str) -> Result<Lived> {
+pub async fn lived(client: &Client, name: &str) -> Result<ProcessedEvent> {
     let agent: Agent = client.get(&format!("/v1/agents/{name}")).await?;
     let events: Vec<LoggedEvent> = pages(client, &format!("/v1/agents/{name}/inbox")).await?;
     let runs: Vec<RunJson> = pages(client, &format!("/v1/agents/{name}/runs")).await?;
     let facts: FactsJson = client.get(&format!("/v1/agents/{name}/facts")).await?;
     let after = agent.commit_n.saturating_sub(REPLAY);
-    Ok(Lived {
+    Ok(ProcessedEvent {
         id: agent.id.to_string(),
         name: name.to_owned(),
         events: events.into_iter().map(happened).collect(),

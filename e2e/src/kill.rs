@@ -19,7 +19,7 @@ use crate::blow::{Blow, End, LoadLength, Sabotage, Variant};
 use crate::check::{self, Breach, WorldKind};
 use crate::client::Client;
 use crate::counter::Counter;
-use crate::follow::{Followers, Told};
+use crate::follow::{Followers, SeenUpdates};
 use crate::history::{self, History};
 use crate::load::{Load, Turn};
 use crate::stub::ModelServer;
@@ -67,7 +67,7 @@ pub struct Report {
 }
 
 /// Everything that outlives the lives.
-struct House<'a> {
+struct Harness<'a> {
     torture: &'a Torture,
     launch: Launch,
     stub: ModelServer,
@@ -87,7 +87,7 @@ pub async fn run(torture: &Torture, before: &BTreeMap<&'static str, u64>) -> Res
     let begun = Instant::now();
     let trouble = |error: std::io::Error| Trouble::new(format!("no place for the data: {error}"));
     let dir = tempfile::Builder::new().prefix("viv-kill-").tempdir().map_err(trouble)?;
-    let mut house = House::new(torture, dir.path(), before).await?;
+    let mut house = Harness::new(torture, dir.path(), before).await?;
     let history = match house.live_and_die().await {
         Ok(history) => history,
         Err(why) => {
@@ -109,12 +109,12 @@ pub async fn run(torture: &Torture, before: &BTreeMap<&'static str, u64>) -> Res
     Ok(Report { tally: house.tally, breaches, left })
 }
 
-impl<'a> House<'a> {
+impl<'a> Harness<'a> {
     async fn new(
         torture: &'a Torture,
         dir: &Path,
         before: &'a BTreeMap<&'static str, u64>,
-    ) -> Result<House<'a>> {
+    ) -> Result<Harness<'a>> {
         let (stub, counter) = (ModelServer::start().await?, Counter::start().await?);
         let launch = Launch {
             viv: torture.viv.clone(),
@@ -378,7 +378,7 @@ impl<'a> House<'a> {
         tally.accepted = ledger.accepted() as u64;
         tally.known = ledger.known() as u64;
         tally.cycles = history.agents.iter().map(|agent| agent.runs.len() as u64).sum();
-        tally.resumed = self.followers.told().values().map(Told::resumed).sum::<usize>() as u64;
+        tally.resumed = self.followers.told().values().map(SeenUpdates::resumed).sum::<usize>() as u64;
         (tally.lived, tally.skipped, tally.dead) = (events("processed"), events("skipped"), events("dead"));
         tally.replies = words.filter(|words| words.call.is_some()).count() as u64;
         (tally.effects, tally.repeats) = (had as u64, (had - effects.len()) as u64);

@@ -7,7 +7,7 @@ use crate::client::HttpAnswer;
 
 /// Where something was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum SentTo {
     /// Said in the space with this handle.
     Space(String),
     /// Sent to the agent with this handle, as a service.
@@ -31,7 +31,7 @@ pub struct LedgerItem {
     /// What its text contains and no other's.
     pub token: String,
     /// Where it went.
-    pub door: Door,
+    pub door: SentTo,
     /// The body, the same every time.
     pub body: Value,
     /// The `Idempotency-Key`, the same every time.
@@ -48,8 +48,8 @@ impl LedgerItem {
     /// The path of its route.
     pub fn path(&self) -> String {
         match &self.door {
-            Door::Space(space) => format!("/v1/spaces/{space}/messages"),
-            Door::Agent(agent) => format!("/v1/agents/{agent}/events"),
+            SentTo::Space(space) => format!("/v1/spaces/{space}/messages"),
+            SentTo::Agent(agent) => format!("/v1/agents/{agent}/events"),
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::dice::Dice;
 use crate::inbox;
-use crate::ledger::{Door, Ledger, LedgerItem};
+use crate::ledger::{Ledger, LedgerItem, SentTo};
 use crate::world::{AGENTS, SPACES, WorldSpace};
 
 /// Producers at once.
@@ -166,7 +166,7 @@ fn words(number: u64, word: &str, place: &WorldSpace, dice: &mut Dice) -> Ledger
     let key = with_key.then(|| format!("key-{number}"));
     LedgerItem {
         token,
-        door: Door::Space((*name).to_owned()),
+        door: SentTo::Space((*name).to_owned()),
         body,
         key,
         id,
@@ -185,7 +185,7 @@ fn service(number: u64, dice: &mut Dice) -> LedgerItem {
     let key = Some(format!("key-{number}"));
     LedgerItem {
         token,
-        door: Door::Agent(agent.to_owned()),
+        door: SentTo::Agent(agent.to_owned()),
         body,
         key,
         id: None,

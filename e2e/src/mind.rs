@@ -12,7 +12,7 @@ const KEYS: u64 = 61;
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Thought {
+pub struct PlannedReply {
     /// Tools to call, with their arguments.
     pub calls: Vec<(&'static str, Value)>,
     /// Words of the agent to itself.
@@ -25,7 +25,7 @@ pub struct Thought {
 
 /// Decides. `counted` says that tools are offered whose effects are counted. The error says what of the
 /// request cannot be.
-pub fn decide(messages: &[Value], counted: bool) -> Result<Thought, String> {
+pub fn decide(messages: &[Value], counted: bool) -> Result<PlannedReply, String> {
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
     let is = |message: &Value, role: &str| message["role"] == role;
     let at = messages
@@ -52,7 +52,7 @@ pub fn decide(messages: &[Value], counted: bool) -> Result<Thought, String> {
         calls.splice(0..0, says(&meanwhile));
     }
     let hash = hash.wrapping_add(step as u64).wrapping_add(hashed(&meanwhile));
-    Ok(Thought { calls, text: words, step, hash })
+    Ok(PlannedReply { calls, text: words, step, hash })
 }
 
 /// The events that came since the last step.
@@ -167,7 +167,7 @@ fn hashed(events: &[Shown]) -> u64 {
 mod tests {
     use super::*;
 
-    fn asked(lines: &[&str], steps: usize) -> Thought {
+    fn asked(lines: &[&str], steps: usize) -> PlannedReply {
         let lines: Vec<String> =
             lines.iter().enumerate().map(|(n, line)| format!("{}. {line}", n + 1)).collect();
         let inbox = format!("[INBOX — n new events, now X]\n\n{}", lines.join("\n"));

@@ -19,7 +19,7 @@ use testkit::stubs::rules::check_openai;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::mind::{self, Thought};
+use crate::mind::{self, PlannedReply};
 use crate::{Result, Trouble, inbox};
 
 /// One in so many inboxes gets a stream that breaks off at its first attempt.
@@ -207,7 +207,7 @@ fn refusal(mishap: Mishap) -> Response {
 }
 
 /// The stream, piece by piece.
-fn frames(thought: &Thought) -> Vec<String> {
+fn frames(thought: &PlannedReply) -> Vec<String> {
     let mut frames = Vec::new();
     let mut push = |choices: Value, usage: Value| {
         let chunk = json!({"id": format!("chatcmpl-{:x}", thought.hash), "object": "chat.completion.chunk", "created": 1, "model": "stub", "choices": choices, "usage": usage});

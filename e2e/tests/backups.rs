@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use e2e::client::{Client, HttpAnswer};
 
-use crate::house::{House, at_home, say, settled, until, words};
+use crate::house::{Harness, at_home, say, settled, until, words};
 
 /// Who speaks at the same time.
 const SPEAKERS: usize = 4;
@@ -42,7 +42,7 @@ fn spoken(number: u64) -> serde_json::Value {
     words(&format!("SKIP t-{number:06}-t"), number.into())
 }
 
-async fn viv(house: &House, args: &[&str]) -> Output {
+async fn viv(house: &Harness, args: &[&str]) -> Output {
     let mut command = Command::new(&house.launch.viv);
     command.args(args).arg("--json").stdin(Stdio::null());
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
@@ -50,7 +50,7 @@ async fn viv(house: &House, args: &[&str]) -> Output {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_a_busy_house_has_all_that_was_answered_before_it_began_and_can_be_lived_in() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let (mut life, client) = house.start(&vec![]).await;
     let load = Arc::new(Load::default());
     let speakers: Vec<_> =

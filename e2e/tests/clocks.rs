@@ -11,7 +11,7 @@ use e2e::stub::Mishap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::house::{House, PATIENCE, ada, say, until, words};
+use crate::house::{Harness, PATIENCE, ada, say, until, words};
 
 /// How far the clock is off.
 const OFF: SignedDuration = SignedDuration::from_hours(72);
@@ -58,7 +58,7 @@ async fn states(client: &Client, name: &str) -> Vec<String> {
 }
 
 /// Everyone waits: ben for more to come, cleo since her content fails, ada for the provider.
-async fn let_all_wait(house: &House, client: &Client, off: SignedDuration) {
+async fn let_all_wait(house: &Harness, client: &Client, off: SignedDuration) {
     client.make("/v1/agents", &json!({"name": "ben", "config": {"debounce": 60_000}})).await.unwrap();
     let limits = json!({"limits": {"max_attempts": 100}});
     client.make("/v1/agents", &json!({"name": "cleo", "config": limits})).await.unwrap();
@@ -95,7 +95,7 @@ async fn let_all_wait(house: &House, client: &Client, off: SignedDuration) {
 /// Lived with a clock that is off by `first`, killed, and started with one that is off by `second`.
 async fn nobody_waits_for_a_clock(first: SignedDuration, second: SignedDuration) {
     let Some(library) = faketime() else { return };
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let (mut life, client) = house.start(&by(&library, first)).await;
     let there = agent(&client, "ada").await["created_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let shift = there.duration_since(Timestamp::now()) - first;

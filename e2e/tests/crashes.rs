@@ -8,11 +8,11 @@ use e2e::mind::DEADLY;
 use e2e::world::TOOLS;
 use serde_json::json;
 
-use crate::house::{House, PATIENCE, ada, at_home, say, settled, until, words};
+use crate::house::{Harness, PATIENCE, ada, at_home, say, settled, until, words};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_kills_its_server_is_not_run_again() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let (mut life, client) = house.start(&vec![]).await;
     client.amend("/v1/agents/ada", &json!({"config": {"tools": TOOLS}})).await.unwrap();
     let said = say(&client, &words(&format!("note t-000001-t {DEADLY}"), 1)).await;
@@ -33,7 +33,7 @@ async fn a_tool_that_kills_its_server_is_not_run_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_aborts_the_process_ends_as_a_dead_letter_and_all_others_are_answered() {
     const POISON: &str = "t-000002-t";
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let faults = vec![("VIV_POISON", POISON.to_owned())];
     let mut lives = 0;
     let mut said = false;
@@ -91,7 +91,7 @@ async fn settled_or_dead(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_every_signal_lost_the_sweep_finds_the_work() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let (mut life, client) = house.start(&vec![("VIV_FAULTS", "signals-lost".to_owned())]).await;
     for number in 1..=3 {
         let said = say(&client, &words(&format!("note t-00000{number}-t"), number)).await;
@@ -104,7 +104,7 @@ async fn with_every_signal_lost_the_sweep_finds_the_work() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_whose_signal_died_with_the_process_is_lived_by_the_next_one() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let point = vec![("VIV_FAILPOINT", "accept.committed".to_owned())];
     let (mut life, client) = house.start(&point).await;
     let body = words("note t-000001-t", 1);

@@ -6,7 +6,7 @@ use e2e::client::{Client, HttpAnswer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::house::{House, at_home, say, settled, words};
+use crate::house::{Harness, at_home, say, settled, words};
 
 /// Watchers that never read. A thousand of them are measured by `make bench`.
 const SLOW: usize = 200;
@@ -29,7 +29,7 @@ async fn spoken(client: &Client, from: u128) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_speaks_does_not_wait_for_those_who_watch_and_do_not_read() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let (mut life, client) = house.start(&vec![]).await;
     let before = spoken(&client, 1).await;
     let (address, key) = (client.address(), client.key().to_owned());

@@ -2,11 +2,11 @@
 
 use e2e::client::HttpAnswer;
 
-use crate::house::{House, PATIENCE, at_home, say, settled, words};
+use crate::house::{Harness, PATIENCE, at_home, say, settled, words};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_full_disk_nothing_is_accepted_all_can_be_read_and_it_goes_on_by_itself() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let faults = vec![("VIV_DISK", house.dir.path().display().to_string())];
     let full = house.dir.path().join("full");
     let (mut life, client) = house.start(&faults).await;
@@ -35,7 +35,7 @@ async fn on_a_full_disk_nothing_is_accepted_all_can_be_read_and_it_goes_on_by_it
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_on_a_full_disk_shows_all_and_goes_on_by_itself_once_there_is_room() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let faults = vec![("VIV_DISK", house.dir.path().display().to_string())];
     let full = house.dir.path().join("full");
     let (mut life, client) = house.start(&faults).await;
@@ -60,7 +60,7 @@ async fn a_start_on_a_full_disk_shows_all_and_goes_on_by_itself_once_there_is_ro
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_sync_fails_the_process_ends_and_the_next_one_has_all_that_was_answered() {
-    let mut house = House::new().await;
+    let mut house = Harness::new().await;
     let faults = vec![("VIV_DISK", house.dir.path().display().to_string())];
     let (mut life, client) = house.start(&faults).await;
     let first = say(&client, &words("note t-000001-t", 1)).await;

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use e2e::binary::{self, Faults, Launch, ServerLife};
 use e2e::client::{Client, HttpAnswer};
 use e2e::counter::Counter;
-use e2e::history::{self, Happened, Lived, Wording};
+use e2e::history::{self, Happened, ProcessedEvent, Wording};
 use e2e::stub::ModelServer;
 use serde_json::{Value, json};
 
 /// How long anything may take before the story counts as stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) struct House {
+pub(crate) struct Harness {
     /// Answers as long as it is kept.
     pub(crate) stub: ModelServer,
     pub(crate) counter: Counter,
@@ -21,7 +21,7 @@ pub(crate) struct House {
     key: String,
 }
 
-impl House {
+impl Harness {
     pub(crate) async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (stub, counter) = (ModelServer::start().await.unwrap(), Counter::start().await.unwrap());
@@ -67,7 +67,7 @@ pub(crate) async fn say(client: &Client, body: &Value) -> Option<HttpAnswer> {
     client.post("/v1/spaces/home/messages", body, None).await
 }
 
-pub(crate) async fn ada(client: &Client) -> Lived {
+pub(crate) async fn ada(client: &Client) -> ProcessedEvent {
     history::lived(client, "ada").await.unwrap()
 }
 

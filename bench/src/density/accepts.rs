@@ -12,7 +12,7 @@ use models::scripted::Script;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, Home, House};
+use crate::house::{self, BenchServer, Home};
 use crate::instant;
 use crate::measure::Samples;
 use crate::report::{Goal, Metric};
@@ -49,8 +49,9 @@ struct Speeds {
 }
 
 async fn all(dir: &Path) -> Result<Speeds> {
-    let house =
-        House::build(&dir.join("data"), |clock| instant::models(clock, |_| Script::new().text("Noted.")))?;
+    let house = BenchServer::build(&dir.join("data"), |clock| {
+        instant::models(clock, |_| Script::new().text("Noted."))
+    })?;
     let house = Arc::new(house);
     let limits = Limits { inbox_max: 1_000_000, ..Limits::default() };
     // About as long as all rounds together: an alarm is set, and it does not come.
@@ -76,7 +77,7 @@ async fn all(dir: &Path) -> Result<Speeds> {
     Ok(speeds)
 }
 
-async fn round(house: &Arc<House>, homes: &[Home], signals: bool) -> Result<f64> {
+async fn round(house: &Arc<BenchServer>, homes: &[Home], signals: bool) -> Result<f64> {
     let began = Instant::now();
     let mut producers = JoinSet::new();
     for home in homes {

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::Bench;
 use crate::floor::Floor;
 use crate::history::prose;
-use crate::house::{self, House};
+use crate::house::{self, BenchServer};
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
 use crate::stub::{Say, Stub};
@@ -95,9 +95,9 @@ struct Old {
     row: i64,
 }
 
-fn build(threads: &Runtime, stub: &Stub, data: &Path) -> Result<House> {
+fn build(threads: &Runtime, stub: &Stub, data: &Path) -> Result<BenchServer> {
     let _in = threads.enter();
-    House::build(data, |clock| {
+    BenchServer::build(data, |clock| {
         let model = ModelConfig {
             base_url: Some(stub.url()),
             context_window: Some(1_000_000),

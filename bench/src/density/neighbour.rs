@@ -13,7 +13,7 @@ use models::scripted::Script;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::instant;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
@@ -82,7 +82,7 @@ struct Found {
 
 async fn all(dir: &Path) -> Result<Found> {
     let (heard, hears) = channel();
-    let house = House::build(&dir.join("data"), |clock| {
+    let house = BenchServer::build(&dir.join("data"), |clock| {
         let inner = instant::models(clock, |_| Script::new().text("That is all for now."));
         Arc::new(Overheard { inner, heard })
     })?;
@@ -106,7 +106,12 @@ async fn all(dir: &Path) -> Result<Found> {
     Ok(found)
 }
 
-async fn round(house: &House, quiet: &Home, ears: &mut Ears, hears: &Receiver<Instant>) -> Result<Samples> {
+async fn round(
+    house: &BenchServer,
+    quiet: &Home,
+    ears: &mut Ears,
+    hears: &Receiver<Instant>,
+) -> Result<Samples> {
     let mut wakes = Samples::default();
     for _ in 0..WAKES {
         let began = Instant::now();
@@ -127,7 +132,7 @@ struct Flood {
 }
 
 impl Flood {
-    fn start(house: &Arc<House>, home: &Home) -> Self {
+    fn start(house: &Arc<BenchServer>, home: &Home) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let mut flooders = JoinSet::new();
         for _ in 0..FLOODERS {

@@ -72,7 +72,7 @@ impl<'a> Town<'a> {
 
     /// Ends it in peace.
     pub(crate) fn close(self) -> Result<()> {
-        self.threads.block_on(self.store.close()).context("the store did not close in peace")
+        self.threads.block_on(self.store.close()).context("the store did not close cleanly")
     }
 
     /// Ends it without a word: to the next start it looks like a crash.

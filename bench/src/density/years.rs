@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::Bench;
 use crate::history::prose;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::instant;
 use crate::measure::{Samples, process_cpu_us, short, us};
 use crate::report::{Goal, Metric};
@@ -45,7 +45,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = house::threads()?;
     let house = {
         let _in = threads.enter();
-        House::build(&data, |clock| instant::models(clock, |_| Script::new().text(prose(7, WORDS))))?
+        BenchServer::build(&data, |clock| instant::models(clock, |_| Script::new().text(prose(7, WORDS))))?
     };
     let mut old = LongLife::begin(&threads, &house, "old")?;
     let db = Connection::open(data.join("vivarium.db"))?;
@@ -131,7 +131,7 @@ fn written(looks: &[Look]) -> Result<Vec<Metric>> {
 /// An agent that lives for long.
 struct LongLife<'a> {
     threads: &'a Runtime,
-    house: &'a House,
+    house: &'a BenchServer,
     home: Home,
     ears: Ears,
 }
@@ -164,7 +164,7 @@ impl State {
 }
 
 impl<'a> LongLife<'a> {
-    fn begin(threads: &'a Runtime, house: &'a House, name: &str) -> Result<Self> {
+    fn begin(threads: &'a Runtime, house: &'a BenchServer, name: &str) -> Result<Self> {
         let limits = Limits { token_budget: 10_000_000, ..Limits::default() };
         let home = threads.block_on(house.home(name, AgentConfig { limits, ..AgentConfig::default() }))?;
         let ears = house.listen(home.agent);
@@ -183,7 +183,7 @@ impl<'a> LongLife<'a> {
     }
 }
 
-fn state(house: &House, db: &Connection) -> Result<State> {
+fn state(house: &BenchServer, db: &Connection) -> Result<State> {
     let stats = house.stats();
     let one = |sql: &str| db.query_row(sql, [], |row| row.get::<_, f64>(0));
     Ok(State {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{PATIENCE, asked_by, paced};
 use crate::Bench;
-use crate::house::{self, Home, House};
+use crate::house::{self, BenchServer, Home};
 use crate::measure::us;
 use crate::report::{Goal, Metric};
 use crate::talk::Line;
@@ -34,7 +34,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
         let end = Instant::now() + PATIENCE;
         loop {
             let (models, hears) = paced(Some(THOUGHT));
-            match House::build(&data, models) {
+            match BenchServer::build(&data, models) {
                 Ok(house) => return anyhow::Ok((house, hears)),
                 // The first life may hold the directory for a moment.
                 Err(error) if Instant::now() > end => return Err(error),
@@ -71,7 +71,7 @@ fn die(data: &Path) -> Result<(Home, Duration)> {
     let _in = threads.enter();
     let (models, hears) = paced(None);
     let bounds = Bounds { awake: 2 * OPEN, requests_per_provider: 2 * OPEN };
-    let house = House::within(data, bounds, models)?;
+    let house = BenchServer::within(data, bounds, models)?;
     let config = AgentConfig { model: Some(super::HEALTHY.to_owned()), ..AgentConfig::default() };
     let home = threads.block_on(house.home(HEALTHY, config))?;
     let (address, key) = threads.block_on(house.open_doors(&home))?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::{HEALTHY, paced};
 use crate::Bench;
-use crate::house::{self, Ears, Home, House};
+use crate::house::{self, BenchServer, Ears, Home};
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
 
@@ -22,7 +22,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = house::threads()?;
     let (models, hears) = paced(None);
     let _in = threads.enter();
-    let house = House::build(&dir.path().join("data"), models)?;
+    let house = BenchServer::build(&dir.path().join("data"), models)?;
     let (alone, beside) = threads.block_on(async {
         let config = AgentConfig { model: Some(HEALTHY.to_owned()), ..AgentConfig::default() };
         let home = house.home("quick", config).await?;
@@ -55,7 +55,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     Ok(vec![Metric::new("fair.silent_provider", (value, "ms"), floor, Goal::RatioAtMost(2.0), note)])
 }
 
-async fn round(house: &House, home: &Home, ears: &mut Ears) -> Result<Samples> {
+async fn round(house: &BenchServer, home: &Home, ears: &mut Ears) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..SAMPLES {
         let began = Instant::now();

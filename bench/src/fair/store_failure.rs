@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::paced;
 use crate::Bench;
-use crate::house::{self, House};
+use crate::house::{self, BenchServer};
 use crate::report::{Goal, Metric};
 
 /// Agents with something to do.
@@ -27,7 +27,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let threads = house::threads()?;
     let (models, hears) = paced(Some(THOUGHT));
     let _in = threads.enter();
-    let house = House::build(&dir.path().join("data"), models)?;
+    let house = BenchServer::build(&dir.path().join("data"), models)?;
     let served = threads.block_on(async {
         let (mut homes, mut ears) = (Vec::new(), Vec::new());
         for n in 0..AGENTS {

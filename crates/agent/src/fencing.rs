@@ -173,10 +173,10 @@ pub fn refusal(message: &NewMessage, denial: &Denial) -> Refusal {
     let space: SpaceId = message.space;
     let reason = match denial {
         Denial::NotMember { .. } => {
-            format!("you are not a member of the space `{space}` (any more); nothing was said there")
+            format!("you are not a member of the space `{space}` (any more); nothing was posted there")
         }
-        Denial::SpaceClosed(_) => format!("the space `{space}` is closed; nothing was said there"),
-        other => format!("{other}; nothing was said"),
+        Denial::SpaceClosed(_) => format!("the space `{space}` is closed; nothing was posted there"),
+        other => format!("{other}; nothing was posted"),
     };
     Refusal { call: message.call.clone().unwrap_or_else(|| CallId(message.id.to_string())), reason }
 }
@@ -463,8 +463,8 @@ mod tests {
         let (entity, space) = (message.sender, message.space);
         for (denial, words) in [
             (Denial::NotMember { entity, space }, "you are not a member"),
-            (Denial::SpaceClosed(space), "is closed; nothing was said there"),
-            (Denial::MessageIdTaken, "taken by another message; nothing was said"),
+            (Denial::SpaceClosed(space), "is closed; nothing was posted there"),
+            (Denial::MessageIdTaken, "taken by another message; nothing was posted"),
         ] {
             let refusal = refusal(&message, &denial);
             assert!(refusal.call.0 == "c1" && refusal.reason.contains(words), "{refusal:?}");

@@ -18,7 +18,7 @@ pub struct Fragment {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the object.
     Start,
     /// Before a key (or the end of the object).
@@ -40,7 +40,7 @@ enum Place {
 /// A reader of one growing argument string.
 #[derive(Clone, Debug)]
 pub struct Partial {
-    place: Place,
+    place: Position,
     key: String,
     /// An escape that is not complete: what follows the backslash.
     escape: Option<String>,
@@ -50,7 +50,7 @@ pub struct Partial {
 
 impl Default for Partial {
     fn default() -> Self {
-        Self { place: Place::Start, key: String::new(), escape: None, high: None }
+        Self { place: Position::Start, key: String::new(), escape: None, high: None }
     }
 }
 
@@ -70,7 +70,7 @@ impl Partial {
                 self.read(c, &mut found);
                 rest = &rest[c.len_utf8()..];
             }
-            if self.place == Place::Over {
+            if self.place == Position::Over {
                 break;
             }
         }
@@ -80,30 +80,31 @@ impl Partial {
 
     /// Inside a string, and not inside an escape.
     fn in_string(&self) -> bool {
-        matches!(self.place, Place::InKey | Place::InText) && self.escape.is_none()
+        matches!(self.place, Position::InKey | Position::InText) && self.escape.is_none()
     }
 
     fn read(&mut self, c: char, found: &mut Vec<Fragment>) {
         match self.place {
-            Place::Start if c == '{' => self.place = Place::Key,
-            Place::Key if c == '"' => {
+            Position::Start if c == '{' => self.place = Position::Key,
+            Position::Key if c == '"' => {
                 self.key.clear();
-                self.place = Place::InKey;
+                self.place = Position::InKey;
             }
-            Place::Colon if c == ':' => self.place = Place::Value,
-            Place::Value if c == '"' => {
-                self.place = Place::InText;
+            Position::Colon if c == ':' => self.place = Position::Value,
+            Position::Value if c == '"' => {
+                self.place = Position::InText;
                 found.push(self.fragment(false));
             }
-            Place::Start | Place::Colon | Place::Key | Place::Value if c.is_ascii_whitespace() => {}
-            Place::Key if c == ',' => {}
-            Place::Value => {
+            Position::Start | Position::Colon | Position::Key | Position::Value
+                if c.is_ascii_whitespace() => {}
+            Position::Key if c == ',' => {}
+            Position::Value => {
                 let depth = u32::from(c == '{' || c == '[');
-                self.place = Place::Other { depth, quoted: false, escaped: false };
+                self.place = Position::Other { depth, quoted: false, escaped: false };
             }
-            Place::InKey | Place::InText => self.read_string(c, found),
-            Place::Other { depth, quoted, escaped } => self.pass_over(c, depth, quoted, escaped),
-            Place::Start | Place::Key | Place::Colon | Place::Over => self.place = Place::Over,
+            Position::InKey | Position::InText => self.read_string(c, found),
+            Position::Other { depth, quoted, escaped } => self.pass_over(c, depth, quoted, escaped),
+            Position::Start | Position::Key | Position::Colon | Position::Over => self.place = Position::Over,
         }
     }
 
@@ -115,18 +116,18 @@ impl Partial {
             '\\' => self.escape = Some(String::new()),
             '"' => {
                 self.flush_half(found);
-                if self.place == Place::InKey {
-                    self.place = Place::Colon;
+                if self.place == Position::InKey {
+                    self.place = Position::Colon;
                     return;
                 }
-                self.place = Place::Key;
+                self.place = Position::Key;
                 match found.last_mut() {
                     Some(last) if !last.end && last.field == self.key => last.end = true,
                     _ => found.push(self.fragment(true)),
                 }
             }
             // A bare control character: JSON has none within strings.
-            _ => self.place = Place::Over,
+            _ => self.place = Position::Over,
         }
     }
 
@@ -142,7 +143,7 @@ impl Partial {
                 '\\' => "\\",
                 '/' => "/",
                 _ => {
-                    self.place = Place::Over;
+                    self.place = Position::Over;
                     return;
                 }
             };
@@ -150,7 +151,7 @@ impl Partial {
             return self.push(plain, found);
         }
         if !escape.is_empty() && !c.is_ascii_hexdigit() {
-            self.place = Place::Over;
+            self.place = Position::Over;
             return;
         }
         escape.push(c);
@@ -160,7 +161,7 @@ impl Partial {
         }
         match u16::from_str_radix(&escape[1..], 16) {
             Ok(unit) => self.push_unit(unit, found),
-            Err(_) => self.place = Place::Over,
+            Err(_) => self.place = Position::Over,
         }
     }
 
@@ -187,7 +188,7 @@ impl Partial {
     }
 
     fn push(&mut self, text: &str, found: &mut Vec<Fragment>) {
-        if self.place == Place::InKey {
+        if self.place == Position::InKey {
             return self.key.push_str(text);
         }
         match found.last_mut() {
@@ -202,16 +203,16 @@ impl Partial {
 
     fn pass_over(&mut self, c: char, depth: u32, quoted: bool, escaped: bool) {
         self.place = match (quoted, c) {
-            (true, _) if escaped => Place::Other { depth, quoted, escaped: false },
-            (true, '\\') => Place::Other { depth, quoted, escaped: true },
-            (true, '"') => Place::Other { depth, quoted: false, escaped: false },
-            (true, _) => Place::Other { depth, quoted, escaped: false },
-            (false, '"') => Place::Other { depth, quoted: true, escaped: false },
-            (false, '{' | '[') => Place::Other { depth: depth + 1, quoted, escaped },
-            (false, ',') if depth == 0 => Place::Key,
-            (false, '}') if depth == 0 => Place::Over,
-            (false, '}' | ']') => Place::Other { depth: depth.saturating_sub(1), quoted, escaped },
-            (false, _) => Place::Other { depth, quoted, escaped },
+            (true, _) if escaped => Position::Other { depth, quoted, escaped: false },
+            (true, '\\') => Position::Other { depth, quoted, escaped: true },
+            (true, '"') => Position::Other { depth, quoted: false, escaped: false },
+            (true, _) => Position::Other { depth, quoted, escaped: false },
+            (false, '"') => Position::Other { depth, quoted: true, escaped: false },
+            (false, '{' | '[') => Position::Other { depth: depth + 1, quoted, escaped },
+            (false, ',') if depth == 0 => Position::Key,
+            (false, '}') if depth == 0 => Position::Over,
+            (false, '}' | ']') => Position::Other { depth: depth.saturating_sub(1), quoted, escaped },
+            (false, _) => Position::Other { depth, quoted, escaped },
         };
     }
 

@@ -103,7 +103,7 @@ fn spaces(me: &Entity, facts: &Facts, active: Option<SpaceId>) -> String {
         lines.push(format!("({at_least}{} more: name one by its handle)", facts.more_spaces));
     }
     if lines.is_empty() {
-        return "none; nobody can hear you until you are made a member of a space".to_owned();
+        return "none; nobody can read your messages until you are a member of a space".to_owned();
     }
     lines.join("\n") + "\n"
 }

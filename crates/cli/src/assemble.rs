@@ -61,8 +61,8 @@ impl LocalServer {
         self.options.shutdown.cancel();
         self.keeper.stop().await;
         self.store.close().await.map_err(|error| {
-            Failure::new(Exit::Failed, "store_failed", format!("the store did not close in peace: {error}"))
-                .hint("nothing that was acknowledged is lost; the next start looks after the rest")
+            Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))
+                .hint("nothing that was accepted is lost; the next start completes the rest")
         })
     }
 }

@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 /// The families of exit codes. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done, answered.
+    /// Success.
     Answered = 0,
-    /// Something broke that is nobody's request.
+    /// Unexpected failure.
     Failed = 1,
     /// The command line, a name in it or a setting is wrong.
     Usage = 2,
-    /// The request was understood and may not be done.
+    /// The request is refused.
     Refused = 3,
-    /// Nothing is called that.
+    /// Nothing with that name exists.
     NotFound = 4,
     /// No server answers.
     Unreachable = 5,
-    /// It took longer than `--timeout`: an answer of an agent, or a word of a model that was asked for.
+    /// It took longer than `--timeout`.
     TimedOut = 6,
-    /// The cycle ended without a word.
+    /// The cycle ended without a reply.
     NoReply = 7,
 }
 
@@ -94,7 +94,7 @@ impl Failure {
     /// family. So every failure has one.
     pub(crate) fn advice(&self) -> &str {
         self.hint.as_deref().or_else(|| usual(&self.code)).unwrap_or(match self.exit {
-            Exit::Answered | Exit::Failed => "`viv doctor` looks for what stands in the way",
+            Exit::Answered | Exit::Failed => "`viv doctor` finds out what is wrong",
             Exit::Usage => "`viv --help` lists all commands, `viv COMMAND --help` explains one",
             Exit::Refused => "`viv agents`, `viv spaces` and `viv entities` show how things stand",
             Exit::NotFound => "`viv agents`, `viv spaces` and `viv entities` list what there is",

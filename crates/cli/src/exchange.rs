@@ -19,7 +19,7 @@ use crate::api::{self, Exchange};
 use crate::client::Client;
 use crate::errors::{Exit, Failure, Result};
 use crate::sse::{self, StreamEvent};
-use crate::target::{Place, agent_path};
+use crate::target::{Target, agent_path};
 
 /// How often the ledger is asked where no update came: updates may be lost, fates not.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub(crate) fn fresh_id() -> Result<MessageId> {
 }
 
 /// Says it. A server that just restarts is asked again for a while, under the same id.
-pub(crate) async fn post(client: &Client, place: &Place, id: MessageId, text: &str) -> Result<Value> {
+pub(crate) async fn post(client: &Client, place: &Target, id: MessageId, text: &str) -> Result<Value> {
     let body = NewMessageJson {
         text: text.to_owned(),
         sender: place.sender.clone(),
@@ -240,5 +240,5 @@ fn rest_of(card: &Agent, heard: Option<&str>, now: Timestamp) -> Option<String> 
     let why = card.why.as_deref().or(heard).or(known.as_deref()).unwrap_or(class);
     let until =
         card.not_before.filter(|at| *at > now).map(|at| format!(" until {at:.0}")).unwrap_or_default();
-    Some(format!("it rests{until}: {why}"))
+    Some(format!("it backs off{until}: {why}"))
 }

@@ -141,7 +141,7 @@ async fn reconnect(
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = out.closed() => return Err(Failure::new(Exit::Failed, "closed", "nobody listens any more")),
+            () = out.closed() => return Err(Failure::new(Exit::Failed, "closed", "the reader of the output is gone")),
         }
         pause = (pause * 2).min(PAUSE_MOST);
         client.refresh();

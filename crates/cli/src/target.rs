@@ -18,7 +18,7 @@ const LOOKED_AT: usize = 200;
 
 /// A place to speak in.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     /// Where.
     pub(crate) space: SpaceJson,
     /// Everyone there.
@@ -46,7 +46,7 @@ impl From<MemberJson> for Named {
     }
 }
 
-impl Place {
+impl Target {
     /// The agents that hear what is said here.
     pub(crate) fn agents(&self) -> impl Iterator<Item = &EntityJson> {
         self.members.iter().map(|member| &member.entity).filter(|entity| entity.kind == EntityKind::Agent)
@@ -86,7 +86,7 @@ pub(crate) async fn place(
     space: Option<&str>,
     agent: Option<&str>,
     sender: Option<&str>,
-) -> Result<Place> {
+) -> Result<Target> {
     let who: Whoami = client.get_as("/v1/whoami").await?;
     let admin = who.entity.is_none();
     let space = match (space, agent) {
@@ -112,7 +112,7 @@ pub(crate) async fn place(
             (Some(sender.to_owned()), me)
         }
     };
-    Ok(Place { space, members, sender, me, admin })
+    Ok(Target { space, members, sender, me, admin })
 }
 
 /// The space named, else the only one that is open.
@@ -197,7 +197,7 @@ mod tests {
         MemberJson { entity, role: String::new(), since: at }
     }
 
-    fn home(members: Vec<MemberJson>) -> Place {
+    fn home(members: Vec<MemberJson>) -> Target {
         let space = SpaceJson {
             id: agent::id::SpaceId(Uuid::from_u128(9)),
             name: "home".into(),
@@ -209,7 +209,7 @@ mod tests {
             wake_on: agent::config::WakeOn::All,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         };
-        Place { space, members, sender: Some(OWNER.into()), me: None, admin: true }
+        Target { space, members, sender: Some(OWNER.into()), me: None, admin: true }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) struct NodeContext {
 }
 
 /// How an activation ended.
-pub(crate) enum Lived {
+pub(crate) enum ActivationEnd {
     /// Its agent rests.
     Rested(Rested),
     /// Its agent may have been the death of the process, which had died over it so often before: nothing was
@@ -102,17 +102,17 @@ pub(crate) async fn live(
     turn: Turn,
     watch: Option<Watch>,
     recheck: &Notify,
-) -> Result<Lived, Unwritten> {
+) -> Result<ActivationEnd, Unwritten> {
     let (ports, agent) = (&node_context.ports, turn.agent);
     let kept = node_context.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
-        return Ok(Lived::Rested(Rested::Idle));
+        return Ok(ActivationEnd::Rested(Rested::Idle));
     };
     let suspicion = read.suspicion();
     // What is canceled asks no model, and is told so at once.
     if let Some(deaths) = suspicion.filter(|_| !turn.watched && read.cancel.is_none()) {
-        return Ok(Lived::Suspect { deaths });
+        return Ok(ActivationEnd::Suspect { deaths });
     }
     let suspected = watch.filter(|_| suspicion.is_some());
     // What is thought before it is known whether the store takes it may be paid in vain.
@@ -133,7 +133,7 @@ pub(crate) async fn live(
         ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
         let (memo, model) = models.into_memo();
         node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
-        return Ok(Lived::Full);
+        return Ok(ActivationEnd::Full);
     }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
@@ -164,7 +164,7 @@ pub(crate) async fn live(
     let opened = activation.opened;
     ports.live.reset_drafts(agent);
     let rested = activation.part(rested);
-    rested.map(Lived::Rested).map_err(|error| Unwritten { error, opened })
+    rested.map(ActivationEnd::Rested).map_err(|error| Unwritten { error, opened })
 }
 
 impl<'a> Driver<'a> {

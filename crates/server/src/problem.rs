@@ -58,7 +58,7 @@ codes! {
     KeyMissing = "key_missing", 401;
     /// The key is unknown or revoked.
     KeyInvalid = "key_invalid", 401;
-    /// The request is addressed to a host that this server is not.
+    /// The request is addressed to another host.
     HostRefused = "host_refused", 403;
     /// The request comes from a web page of another origin.
     OriginRefused = "origin_refused", 403;
@@ -80,11 +80,11 @@ codes! {
     KeyReused = "key_reused", 409;
     /// The space takes no more messages.
     SpaceClosed = "space_closed", 409;
-    /// The space has as many members as it may.
+    /// The space is full.
     SpaceFull = "space_full", 409;
     /// The agent is retired.
     AgentRetired = "agent_retired", 409;
-    /// The agent lives no such cycle.
+    /// The agent is not running that cycle.
     NoOpenCycle = "no_open_cycle", 409;
     /// The event is in another state than this needs.
     EventState = "event_state", 409;
@@ -98,7 +98,7 @@ codes! {
     NotJson = "not_json", 415;
     /// A value has the wrong type, or is missing.
     WrongType = "wrong_type", 422;
-    /// A field means nothing here.
+    /// A field is unknown.
     UnknownField = "unknown_field", 422;
     /// A value is outside its bounds.
     BadValue = "bad_value", 422;
@@ -106,11 +106,11 @@ codes! {
     BadHandle = "bad_handle", 422;
     /// A client may not choose this message id.
     BadId = "bad_id", 422;
-    /// With an admin key a message names its sender.
+    /// With an admin key a message must name its sender.
     SenderRequired = "sender_required", 422;
-    /// With an entity's key a message does not name its sender.
+    /// With an entity's key a message must not name a sender.
     SenderRefused = "sender_refused", 422;
-    /// Only people speak through the doors.
+    /// Only people can post through the API.
     NotHuman = "not_human", 422;
     /// A mention names no member of the space.
     BadMention = "bad_mention", 422;
@@ -120,7 +120,7 @@ codes! {
     NoSuchModel = "no_such_model", 422;
     /// The config names a tool that the server does not have.
     NoSuchTool = "no_such_tool", 422;
-    /// As many events wait for the agent as may.
+    /// The agent's inbox is full.
     InboxFull = "inbox_full", 429;
     /// The request has too many or too large headers.
     HeadersTooLarge = "headers_too_large", 431;
@@ -136,7 +136,7 @@ codes! {
     Closing = "closing", 503;
     /// The request took too long.
     TimedOut = "timed_out", 503;
-    /// There is no room on the disk.
+    /// The disk is full.
     NoSpace = "no_space", 507;
 }
 

@@ -26,7 +26,7 @@ async fn a_store_made_by_a_newer_version_is_named_and_left_alone() {
     drop(db);
     let error = open(dir.path()).err().unwrap();
     assert!(matches!(error, OpenError::Newer { min_reader: 99, .. }), "{error}");
-    assert!(error.to_string().contains("made by a newer viv"), "{error}");
+    assert!(error.to_string().contains("written by a newer viv"), "{error}");
 }
 
 #[tokio::test]

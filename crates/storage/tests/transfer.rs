@@ -118,7 +118,7 @@ async fn an_agent_that_is_there_or_whose_handle_is_taken_is_refused() {
         Import::Done(_) => panic!("it was imported"),
     };
     let same = flaws(import(&data(&dir), &text, None));
-    assert!(same.len() == 1 && same[0].line == 2 && same[0].what.contains("lives here already"), "{same:?}");
+    assert!(same.len() == 1 && same[0].line == 2 && same[0].what.contains("is here already"), "{same:?}");
     let house = empty().await;
     let store = open(house.path());
     let at = jiff::Timestamp::UNIX_EPOCH;

@@ -117,7 +117,7 @@ enum Deed {
     Panic,
 }
 
-struct Hand {
+struct TestTool {
     spec: ToolSpec,
     deed: Deed,
     counters: Counters,
@@ -206,10 +206,10 @@ fn hand(name: &str, description: &str, effect: Effect, deed: Deed, counters: &Co
         asynchronous: false,
         version: "1".to_owned(),
     };
-    Arc::new(Hand { spec, deed, counters: counters.clone() })
+    Arc::new(TestTool { spec, deed, counters: counters.clone() })
 }
 
-impl Hand {
+impl TestTool {
     async fn act(&self, arguments: Value, call: &CallId) -> Result<Done, ToolError> {
         let name = &self.spec.name;
         self.counters.change(name, call, |count| count.calls += 1);
@@ -239,7 +239,7 @@ impl Hand {
     }
 }
 
-impl Tool for Hand {
+impl Tool for TestTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -60,7 +60,7 @@ impl PrebuiltTool for SendMessage {
         let space = &facts.space;
         if space.closed {
             let name = &space.name;
-            return Err(ToolError::new(format!("the space `{name}` is closed: nothing can be said there")));
+            return Err(ToolError::new(format!("the space `{name}` is closed: nothing can be posted there")));
         }
         if args.text.trim().is_empty() {
             return Err(ToolError::new("wanted a `text` with something in it, got only white space"));

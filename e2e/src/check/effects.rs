@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Breach, Found, WorldKind};
 use crate::counter::Effects;
-use crate::history::{History, Lived};
+use crate::history::{History, ProcessedEvent};
 
 /// What every answer says of which nobody knows whether it happened.
 const UNKNOWN: &str = "unknown whether it happened";
@@ -55,7 +55,7 @@ fn judge(key: &str, asked: &Asked<'_>, times: usize, found: &mut Found) {
     }
 }
 
-fn asked_by(agent: &Lived) -> impl Iterator<Item = (&str, Asked<'_>)> {
+fn asked_by(agent: &ProcessedEvent) -> impl Iterator<Item = (&str, Asked<'_>)> {
     let answers = agent.log.iter().flat_map(|entry| entry.outcomes.iter().zip(&entry.words));
     let told: BTreeMap<&str, (bool, &str)> =
         answers.map(|((id, failed), words)| (id.as_str(), (*failed, words.as_str()))).collect();

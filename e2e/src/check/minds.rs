@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::Found;
 use super::promises::AllWords;
-use crate::follow::Told;
-use crate::history::{Happened, History, HistoryEntry, Lived, Timeline, Wording};
+use crate::follow::SeenUpdates;
+use crate::history::{Happened, History, HistoryEntry, ProcessedEvent, Timeline, Wording};
 use crate::inbox::{self, From};
 
-impl Lived {
+impl ProcessedEvent {
     /// Calls of a tool that did not fail, in the order of the log: id and arguments.
     pub(super) fn done(&self, tool: &str) -> Vec<(&str, Value)> {
         self.calls_done()
@@ -32,7 +32,7 @@ impl Lived {
 }
 
 /// The log's shape: gapless, cycle behind cycle, each begun by an inbox, each call answered in order.
-pub(super) fn log(agent: &Lived, found: &mut Found) {
+pub(super) fn log(agent: &ProcessedEvent, found: &mut Found) {
     let name = &agent.name;
     found.gapless(&format!("{name}: log"), agent.log.iter().map(|entry| entry.seq));
     let mut cycles = BTreeSet::new();
@@ -77,7 +77,7 @@ fn mark_of(by_agent: bool, text: &str) -> Option<String> {
 }
 
 /// Inbox entries show exactly the lived events, each in the cycle that lived it, and no event twice.
-pub(super) fn shown(agent: &Lived, words: &AllWords<'_>, found: &mut Found) {
+pub(super) fn shown(agent: &ProcessedEvent, words: &AllWords<'_>, found: &mut Found) {
     let name = &agent.name;
     let mut shown: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for entry in agent.log.iter().filter(|entry| entry.kind == "inbox" || entry.kind == "injection") {
@@ -111,7 +111,7 @@ pub(super) fn shown(agent: &Lived, words: &AllWords<'_>, found: &mut Found) {
 }
 
 /// What one person says in one space is shown in the order in which it was said.
-pub(super) fn order(agent: &Lived, history: &History, found: &mut Found) {
+pub(super) fn order(agent: &ProcessedEvent, history: &History, found: &mut Found) {
     let said = |space: &'_ Timeline| -> Vec<(String, (String, String, u64))> {
         let by_people = space.messages.iter().filter(|words| words.call.is_none());
         let place = |words: &Wording| (space.id.clone(), words.sender.clone(), words.seq);
@@ -137,7 +137,7 @@ pub(super) fn order(agent: &Lived, history: &History, found: &mut Found) {
 
 /// Every token that the agent lived is quoted in exactly one of its messages, where it was said; no
 /// other token is.
-pub(super) fn quotes(agent: &Lived, words: &AllWords<'_>, history: &History, found: &mut Found) {
+pub(super) fn quotes(agent: &ProcessedEvent, words: &AllWords<'_>, history: &History, found: &mut Found) {
     let name = &agent.name;
     let mut quoted: BTreeMap<String, Vec<(&str, &str)>> = BTreeMap::new();
     for space in &history.spaces {
@@ -169,7 +169,7 @@ pub(super) fn quotes(agent: &Lived, words: &AllWords<'_>, history: &History, fou
 }
 
 /// Its notes are what its decisions made of them, in the order of the log.
-pub(super) fn notes(agent: &Lived, found: &mut Found) {
+pub(super) fn notes(agent: &ProcessedEvent, found: &mut Found) {
     let mut notes: BTreeMap<String, String> = BTreeMap::new();
     for (_, tool, arguments) in agent.calls_done() {
         match tool {
@@ -196,7 +196,7 @@ pub(super) fn notes(agent: &Lived, found: &mut Found) {
 }
 
 /// One run for each cycle of the log, numbered without gaps, with all that it lived.
-pub(super) fn runs(agent: &Lived, found: &mut Found) {
+pub(super) fn runs(agent: &ProcessedEvent, found: &mut Found) {
     let name = &agent.name;
     found.gapless(&format!("{name}: runs"), agent.runs.iter().rev().map(|run| run.ordinal));
     let mut cycles: Vec<&str> = agent.log.iter().map(|entry| entry.cycle.as_str()).collect();
@@ -222,7 +222,7 @@ pub(super) fn runs(agent: &Lived, found: &mut Found) {
 }
 
 /// Watchers were told each commit once, and what they were told is what is stored.
-pub(super) fn commits(agent: &Lived, told: &Told, found: &mut Found) {
+pub(super) fn commits(agent: &ProcessedEvent, told: &SeenUpdates, found: &mut Found) {
     let name = &agent.name;
     for wrong in told.wrong.iter().chain(&agent.replayed.wrong) {
         found.add(format!("{name}: {wrong}"));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::counter::Effects;
-use crate::follow::Told;
+use crate::follow::SeenUpdates;
 use crate::history::History;
 use crate::ledger::Ledger;
 
@@ -88,7 +88,7 @@ impl Found {
 pub fn check(
     ledger: &Ledger,
     history: &History,
-    told: &BTreeMap<String, Told>,
+    told: &BTreeMap<String, SeenUpdates>,
     effects: &Effects,
 ) -> Vec<Breach> {
     let mut found = Found::default();

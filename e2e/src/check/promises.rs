@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
-use crate::history::{History, Lived, Timeline, Wording};
+use crate::history::{History, ProcessedEvent, Timeline, Wording};
 use crate::inbox;
-use crate::ledger::{Door, Ledger, LedgerItem};
+use crate::ledger::{Ledger, LedgerItem, SentTo};
 
 /// A message, its space and whether an agent said it, by its id.
 pub(super) type AllWords<'a> = BTreeMap<&'a str, (&'a Wording, &'a Timeline)>;
@@ -63,7 +63,7 @@ pub(super) fn timelines(ledger: &Ledger, history: &History, found: &mut Found) {
                 said.entry(token).or_default().push(words);
             }
         }
-        for item in ledger.items.iter().filter(|item| item.door == Door::Space(name.clone())) {
+        for item in ledger.items.iter().filter(|item| item.door == SentTo::Space(name.clone())) {
             if item.promises.is_empty() {
                 continue;
             }
@@ -133,14 +133,14 @@ pub(super) fn replies(history: &History, found: &mut Found) {
 }
 
 /// An agent's ledger: one event for everything that concerns it, each lived or skipped.
-pub(super) fn events(agent: &Lived, ledger: &Ledger, history: &History, found: &mut Found) {
+pub(super) fn events(agent: &ProcessedEvent, ledger: &Ledger, history: &History, found: &mut Found) {
     let name = &agent.name;
     let mut seqs: Vec<u64> = agent.events.iter().map(|event| event.seq).collect();
     seqs.reverse();
     found.gapless(&format!("{name}: inbox"), seqs);
     let spaces = history.spaces.iter().filter(|space| space.agents.contains(name));
     let said = spaces.flat_map(|space| &space.messages).filter(|words| words.sender != agent.id);
-    let sent = ledger.items.iter().filter(|item| item.door == Door::Agent(name.clone()));
+    let sent = ledger.items.iter().filter(|item| item.door == SentTo::Agent(name.clone()));
     let mut wanted: BTreeSet<&str> =
         said.map(|words| words.id.as_str()).chain(sent.filter_map(LedgerItem::promised_id)).collect();
     let mut known = BTreeSet::new();

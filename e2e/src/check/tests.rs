@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::follow::Commit;
-use crate::history::{Happened, HistoryEntry, Lived, Receipt, Timeline, Wording};
+use crate::history::{Happened, HistoryEntry, ProcessedEvent, Receipt, Timeline, Wording};
 use crate::inbox;
-use crate::ledger::{Door, LedgerItem, Promise};
+use crate::ledger::{LedgerItem, Promise, SentTo};
 
 /// A whole story: one space, one agent, three messages and a service's call, all lived in two
 /// cycles but one, which is skipped.
@@ -14,10 +14,10 @@ struct Story {
     effects: Effects,
     ledger: Ledger,
     history: History,
-    told: BTreeMap<String, Told>,
+    told: BTreeMap<String, SeenUpdates>,
 }
 
-fn item(number: u64, door: Door, body: Value, id: &str, seq: Option<u64>) -> LedgerItem {
+fn item(number: u64, door: SentTo, body: Value, id: &str, seq: Option<u64>) -> LedgerItem {
     let token = inbox::token(number);
     let promise = |fresh| Promise { fresh, id: id.to_owned(), seq };
     let promises = vec![promise(true), promise(false)];
@@ -26,7 +26,7 @@ fn item(number: u64, door: Door, body: Value, id: &str, seq: Option<u64>) -> Led
 
 fn said(number: u64) -> LedgerItem {
     let body = json!({"text": format!("note {}", inbox::token(number))});
-    item(number, Door::Space("home".into()), body, &format!("m{number}"), Some(number))
+    item(number, SentTo::Space("home".into()), body, &format!("m{number}"), Some(number))
 }
 
 fn words(id: &str, seq: u64, text: String, call: Option<&str>) -> Wording {
@@ -86,7 +86,7 @@ fn commits(kinds: &[(&str, &str)]) -> Vec<Commit> {
 fn story() -> Story {
     let text = |number| format!("note {}", inbox::token(number));
     let line = |number| format!("1. [space s] Mira (@owner, human), just now: \"{}\"", text(number));
-    let service = item(4, Door::Agent("ada".into()), json!({}), "api:1:key-4", None);
+    let service = item(4, SentTo::Agent("ada".into()), json!({}), "api:1:key-4", None);
     let ledger = Ledger { items: vec![said(1), said(2), said(3), service] };
     let messages = vec![
         words("m1", 1, text(1), None),
@@ -117,8 +117,8 @@ fn story() -> Story {
         ("c3", "open"),
         ("c3", "close"),
     ];
-    let told = Told { commits: commits(&kinds), wrong: Vec::new() };
-    let ada = Lived {
+    let told = SeenUpdates { commits: commits(&kinds), wrong: Vec::new() };
+    let ada = ProcessedEvent {
         id: "a".into(),
         name: "ada".into(),
         events: vec![
@@ -131,7 +131,7 @@ fn story() -> Story {
         runs: vec![run(2, "c2", 2), run(1, "c1", 1)],
         notes: [("k".to_owned(), "c2".to_owned())].into(),
         commit_n: 7,
-        replayed: Told { commits: told.commits[4..].to_vec(), wrong: Vec::new() },
+        replayed: SeenUpdates { commits: told.commits[4..].to_vec(), wrong: Vec::new() },
     };
     let history = History { spaces: vec![space], agents: vec![ada] };
     let once = |key: &str, tool: &str| (format!("{key}-{tool}"), vec![tool.to_owned()]);
@@ -156,7 +156,7 @@ fn sees(doctor: impl FnOnce(&mut Story), needles: &[&str]) {
     }
 }
 
-fn ada(story: &mut Story) -> &mut Lived {
+fn ada(story: &mut Story) -> &mut ProcessedEvent {
     &mut story.history.agents[0]
 }
 

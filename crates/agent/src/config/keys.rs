@@ -177,7 +177,7 @@ pub const KEYS: [ConfigKey; 33] = [
         MaybeNames,
         Bound::None,
         NextCycle,
-        "Tools that it may use; `null` is the prebuilt ones and nothing else.",
+        "Tools that it may use; `null` means only the prebuilt ones.",
     ),
     key(
         "awareness",
@@ -271,7 +271,7 @@ pub const KEYS: [ConfigKey; 33] = [
         Whole,
         Range(10, 1_000_000),
         AtOnce,
-        "Events that may wait; beyond, what services send is refused, and what is said in spaces still taken.",
+        "Maximum of waiting events; beyond it, events of services are refused, and messages in spaces are still accepted.",
     ),
     key(
         "model_timeouts.connect",

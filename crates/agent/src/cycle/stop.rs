@@ -71,7 +71,7 @@ impl Cycle {
             return Some(CUT);
         }
         self.nudge_wanted(step, decision).then_some(
-            "[NOTICE] Your text alone reaches nobody and ends nothing. Call send_message to speak, or done to end.",
+            "[NOTICE] Text outside tool calls reaches nobody. Call send_message to post it, or done to end.",
         )
     }
 

@@ -42,7 +42,7 @@ pub enum Denial {
     /// The space takes no more messages.
     #[error("the space `{0}` is closed")]
     SpaceClosed(SpaceId),
-    /// The space has as many members as it may.
+    /// The space is full.
     #[error("the space `{0}` has as many members as it may")]
     SpaceFull(SpaceId),
     /// The agent is over.
@@ -55,7 +55,7 @@ pub enum Denial {
     #[error("the message id is taken by another message")]
     MessageIdTaken,
     /// The agent lives no cycle.
-    #[error("the agent `{0}` lives no cycle now")]
+    #[error("the agent `{0}` runs no cycle now")]
     NoOpenCycle(AgentId),
     /// The agent does not live that cycle.
     #[error("the agent `{0}` does not live that cycle (any more)")]

@@ -127,13 +127,13 @@ async fn create(client: &Client, screen: &Screen, args: CreateArgs) -> Result<()
     }
     let model = made.model.as_deref().unwrap_or("no model");
     screen.line(
-        &screen.clean_line(&format!("made agent `{}` ({}), it thinks with {model}", made.name, made.id)),
+        &screen.clean_line(&format!("created agent `{}` ({}), its model is {model}", made.name, made.id)),
     );
     match &args.space {
         Some(space) => {
             screen.note(&screen.clean_line(&format!("it is in `{space}`: `viv chat --space {space}`")))
         }
-        None => screen.note(&format!("it hears nobody yet: `viv spaces add SPACE {}`", made.name)),
+        None => screen.note(&format!("it is in no space yet: `viv spaces add SPACE {}`", made.name)),
     }
     Ok(())
 }

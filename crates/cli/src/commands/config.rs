@@ -67,7 +67,7 @@ async fn check(settings: &Settings, screen: &Screen) -> Result<()> {
     }
     let of_file = file.unwrap_or_else(|| "none; all is by default".to_owned());
     let of_agents = if agents.is_empty() { "none".to_owned() } else { agents.join(", ") };
-    screen.line(&screen.paint(Style::Green, "nothing stands in the way of `viv up`"));
+    screen.line(&screen.paint(Style::Green, "`viv up` can start"));
     screen.pairs(&[
         ("settings", screen.clean_line(&of_file)),
         ("agent files", screen.clean_line(&of_agents)),

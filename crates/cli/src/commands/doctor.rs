@@ -281,7 +281,7 @@ fn apart(torn: &[String]) -> Option<Check> {
     if torn.is_empty() {
         return None;
     }
-    let detail = format!("set apart, since a record cannot be read: {}", torn.join("; "));
+    let detail = format!("quarantined, because a record cannot be read: {}", torn.join("; "));
     let hint = "`viv verify` lists what is wrong, `viv restore` puts a backup in place; `viv agents resume NAME` tries again";
     Some(Check::new("agents", Verdict::Fail, detail).hint(hint))
 }

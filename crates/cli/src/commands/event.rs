@@ -22,7 +22,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: EventArgs) -> Resu
         screen.json_line(&answer);
     } else {
         let told: EventAccepted = typed(&path, answer)?;
-        let said = if told.duplicate { "was told that before" } else { "will hear of it" };
+        let said = if told.duplicate { "had it already" } else { "accepted it" };
         screen.line(&screen.clean_line(&format!("`{}` {said}: event {}", args.agent, told.event_id)));
     }
     Ok(Exit::Answered)

@@ -27,7 +27,7 @@ pub(crate) fn run(screen: Screen, args: InitArgs) -> Result<Exit> {
         .collect();
     if !taken.is_empty() {
         let names = taken.join("`, `");
-        let message = format!("`{names}` in `{}` would be written over; nothing was written", dir.display());
+        let message = format!("`{names}` in `{}` would be overwritten; nothing was written", dir.display());
         return Err(Failure::new(Exit::Refused, "would_overwrite", message)
             .hint(format!("name another folder: `viv init {}`", free_beside(dir).display())));
     }

@@ -48,7 +48,7 @@ async fn reset(global: &Global, screen: Screen) -> Result<Exit> {
         )));
     }
     closed.map_err(|error| {
-        Failure::new(Exit::Failed, "store_failed", format!("the store did not close in peace: {error}"))
+        Failure::new(Exit::Failed, "store_failed", format!("the store did not close cleanly: {error}"))
             .hint("the new key holds; `viv verify` tells whether the store is whole")
     })?;
     Ok(Exit::Answered)

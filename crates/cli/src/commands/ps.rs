@@ -38,7 +38,7 @@ pub(crate) async fn run(client: Client, screen: Screen) -> Result<Exit> {
     for agent in &agents {
         if let Some(why) = why_it_is_idle(agent) {
             let until = agent.not_before.map(|at| format!(" until {at:.0}")).unwrap_or_default();
-            screen.note(&screen.clean_line(&format!("`{}` rests{until}: {why}", agent.name)));
+            screen.note(&screen.clean_line(&format!("`{}` backs off{until}: {why}", agent.name)));
         }
     }
     let all = ready.totals.agents;

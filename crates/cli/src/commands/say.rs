@@ -82,7 +82,7 @@ fn note(name: &str, exchange: &Exchange) -> Option<String> {
     let because = exchange.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match exchange.ending {
         Ending::Completed if exchange.replies.is_empty() => {
-            Some(format!("({name} read it and said nothing)"))
+            Some(format!("({name} read it and did not reply)"))
         }
         Ending::Completed => None,
         Ending::Skipped => Some(format!("({name} let it pass{because})")),
@@ -106,7 +106,7 @@ fn text_of(words: &[String]) -> Result<String> {
         words.join(" ")
     };
     if text.trim().is_empty() {
-        return Err(Failure::usage("wanted something to say, got nothing"));
+        return Err(Failure::usage("wanted a message, got nothing"));
     }
     if text.len() > limits::MESSAGE_MAX_BYTES {
         return Err(Failure::usage(format!(
@@ -146,7 +146,7 @@ mod tests {
             serde_json::to_string(&exchange).unwrap(),
             r#"{"message_id":"00000000-0000-0000-0000-000000000001","cycle_id":"00000000-0000-0000-0000-000000000002","ending":"completed","replies":[],"reply":null}"#
         );
-        assert_eq!(note("ada", &exchange).unwrap(), "(ada read it and said nothing)");
+        assert_eq!(note("ada", &exchange).unwrap(), "(ada read it and did not reply)");
         assert!(is_demo("demo") && is_demo("demo/one") && !is_demo("openai/x"));
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
     let file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let message = format!("`{}` is there already, and nothing is written over", path.display());
+            let message = format!("`{}` already exists and is not overwritten", path.display());
             return Err(Failure::new(Exit::Refused, "would_overwrite", message).hint("name another file"));
         }
         Err(error) => return Err(unwritable(path, &error)),
@@ -50,7 +50,7 @@ pub(crate) fn export(global: &Global, screen: Screen, args: &ExportArgs) -> Resu
             format!("wrote agent `{}` to `{}`, {} lines", exported.name, path.display(), exported.lines);
         screen.line(&screen.clean_line(&line));
         screen.note(
-            "there may be one of it: suspend or retire it here before it lives elsewhere; keys, spaces and their messages are not in it",
+            "run only one copy: suspend or retire it here before you resume it elsewhere; keys, spaces and their messages are not in it",
         );
     }
     Ok(Exit::Answered)
@@ -100,7 +100,7 @@ const TOLD: usize = 20;
 
 fn flawed(file: &Path, flaws: &[LineFlaw], more: u64) -> Failure {
     let file = file.display();
-    let mut message = format!("`{file}` cannot be imported; nothing of it was taken in");
+    let mut message = format!("`{file}` cannot be imported; nothing was imported");
     for LineFlaw { line, what } in flaws.iter().take(TOLD) {
         let place = if *line == 0 { String::new() } else { format!("line {line}: ") };
         message += &format!("\n  {place}{what}");

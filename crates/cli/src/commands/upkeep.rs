@@ -186,7 +186,7 @@ pub(crate) fn failure(place: &Path, error: UpkeepError) -> Failure {
         UpkeepError::Older { .. } => Failure::new(Exit::Refused, "store_older", error.to_string())
             .hint("`viv up` brings the store up to date"),
         UpkeepError::Exists { file } => {
-            let message = format!("`{}` is there already, and nothing is written over", file.display());
+            let message = format!("`{}` already exists and is not overwritten", file.display());
             Failure::new(Exit::Refused, "would_overwrite", message)
                 .hint("name another file, or a folder: the backup is named by the time then")
         }

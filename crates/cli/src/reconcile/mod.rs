@@ -245,7 +245,7 @@ impl Reconciler {
                 record.agents.retain(|other| other.id != known.id);
                 report.retire(&known.name, &known.file);
             } else {
-                let why = "no file names it any more; it lives on (to retire it: `viv up --prune`)";
+                let why = "its file is gone; it continues (to retire it: `viv up --prune`)";
                 report.leave(&known.name, &known.file, why);
             }
         }

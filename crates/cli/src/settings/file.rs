@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct FileValue {
     /// The server's settings.
     pub(crate) entries: Vec<Entry>,
     /// What `[models."…"]` say, by model.
@@ -61,14 +61,14 @@ pub(super) fn text(path: &Path) -> Result<Option<String>> {
 }
 
 /// Reads the text of the file that people know as `shown`.
-pub(super) fn read(text: &str, shown: &str) -> Result<Said> {
+pub(super) fn read(text: &str, shown: &str) -> Result<FileValue> {
     let mut reading = Reading { text, problems: Vec::new() };
     let said = match DeTable::parse(text) {
         Ok(table) => reading.top(table.get_ref()),
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
             reading.problem(at, error.message().to_owned());
-            Said::default()
+            FileValue::default()
         }
     };
     if reading.problems.is_empty() {
@@ -103,8 +103,8 @@ impl Reading<'_> {
         self.problems.push((line, what));
     }
 
-    fn top(&mut self, table: &DeTable<'_>) -> Said {
-        let mut said = Said::default();
+    fn top(&mut self, table: &DeTable<'_>) -> FileValue {
+        let mut said = FileValue::default();
         for (name, value) in table {
             match (name.get_ref().as_ref(), value.get_ref()) {
                 (MODEL, DeValue::Table(below)) => said.entries.extend(self.model(MODEL, below, true)),

@@ -82,7 +82,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "",
         Some("VIV_HOSTS"),
         Some("--host"),
-        "Names that clients may use for this server, besides the address listened on.",
+        "Other host names that clients may use for this server.",
     ),
     key(
         "data_dir",
@@ -115,7 +115,7 @@ pub(crate) const KEYS: [Key; 18] = [
         "128",
         Some("VIV_REQUESTS_PER_PROVIDER"),
         None,
-        "Requests that may be under way at one model provider; whoever waits for one keeps nobody else waiting.",
+        "Maximum of concurrent requests at one model provider; agents that wait for one delay no others.",
     ),
     key(
         "model.name",

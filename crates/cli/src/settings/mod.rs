@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::errors::{Failure, Result};
-use file::{Entry, Said};
+use file::{Entry, FileValue};
 use keys::{KEYS, Key, Kind};
 
 /// The file that is looked for in the current directory.
@@ -104,7 +104,7 @@ impl Settings {
         let shown_file = place.shown();
         let said = match &place.text {
             Some(text) => file::read(text, &shown_file)?,
-            None => Said::default(),
+            None => FileValue::default(),
         };
         let layers = Layers { given, said: &said, env, place: &place };
         let mut values = KEYS.iter().map(|key| layers.setting(key)).collect::<Result<Vec<_>>>()?;
@@ -262,7 +262,7 @@ impl ConfigFile {
 
 struct Layers<'a> {
     given: Vec<Given>,
-    said: &'a Said,
+    said: &'a FileValue,
     env: &'a Env<'a>,
     place: &'a ConfigFile,
 }

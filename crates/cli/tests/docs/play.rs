@@ -230,7 +230,7 @@ fn drain(mut from: impl Read + Send + 'static) -> mpsc::Receiver<String> {
 fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
-            // Read to the end even when nobody listens any more.
+            // Read to the end even when the reader of the output is gone.
             let _ = to.send(line);
         }
     });

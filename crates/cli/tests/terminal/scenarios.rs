@@ -74,7 +74,7 @@ fn bad_files_are_told_with_their_places_and_nothing_is_played() {
     check(
         FILE.replace("husam says", "husan says").as_bytes(),
         2,
-        "error: not a scenario yet:\n  one.yaml:10:5: `husan` is no person",
+        "error: not a valid scenario:\n  one.yaml:10:5: `husan` is no person",
     );
     check(b"scenario: \xff\n", 2, "one.yaml:1:1: wanted UTF-8 text");
     check(b"", 2, "one.yaml: the file is empty");
@@ -128,7 +128,7 @@ fn each_of_several_flaws_keeps_its_own_hint() {
         "    (put no quotes around",
         "    (end with `- the server starts`)",
         "    (what can: ",
-        "nothing was played",
+        "nothing was run",
     ] {
         assert!(ran.err.contains(told), "{told}: {}", ran.shown());
     }

@@ -118,7 +118,7 @@ fn a_model_that_cannot_be_reached_is_a_time_out_and_loses_nothing() {
     let ran = server.run(&["say", "--wait", "--json", "--timeout", "20", "still there?"]);
     assert!(resting(), "{}", ran.shown());
     let told = ran.error()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(told.contains("it rests until ") && told.contains("network: "), "{told}");
+    assert!(told.contains("it backs off until ") && told.contains("network: "), "{told}");
     for command in [["show", "agent"].as_slice(), &["ps"], &["doctor"]] {
         let shown = server.run(command).shown();
         assert!(shown.contains("network: "), "{command:?}: {shown}");

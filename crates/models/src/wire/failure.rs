@@ -25,7 +25,7 @@ pub struct Hints {
 
 /// The class of an answer that is no reply.
 pub fn classify(status: u16, hints: &Hints, body: &str) -> ModelError {
-    let said = Said::read(body);
+    let said = ErrorText::read(body);
     let message = said.shown(status);
     let retry_after = retry_after(hints).or(said.retry_delay);
     let should_retry = hints.should_retry.as_deref().map(str::trim);
@@ -90,7 +90,7 @@ pub(crate) fn stranger(status: u16) -> String {
 
 /// The class of an error that came inside a stream which had begun well.
 pub fn in_stream(data: &str) -> ModelError {
-    let said = Said::read(data);
+    let said = ErrorText::read(data);
     let status = said.code.or_else(|| status_of(&said.kind)).unwrap_or(500);
     classify(status, &Hints::default(), data)
 }
@@ -178,7 +178,7 @@ const GRAMMAR: [&str; 5] = [
 
 /// A vendor's words, wherever in the body it puts them.
 #[derive(Debug, Default)]
-struct Said {
+struct ErrorText {
     message: String,
     kind: String,
     code: Option<u16>,
@@ -192,7 +192,7 @@ struct Said {
     page: bool,
 }
 
-impl Said {
+impl ErrorText {
     fn read(body: &str) -> Self {
         let value: Value = serde_json::from_str(body.trim()).unwrap_or(Value::Null);
         let value = value.get(0).unwrap_or(&value);

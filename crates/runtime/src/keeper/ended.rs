@@ -8,27 +8,27 @@ use jiff::Timestamp;
 use tokio::task::JoinError;
 
 use super::Keeping;
-use crate::living::{Lived, Unwritten};
+use crate::living::{ActivationEnd, Unwritten};
 use crate::waits::Wait;
 
 impl Keeping {
-    pub(super) fn finished(&mut self, agent: AgentId, result: Result<Lived, Unwritten>) {
+    pub(super) fn finished(&mut self, agent: AgentId, result: Result<ActivationEnd, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
         self.node_context.node.over(agent);
-        if matches!(result, Ok(Lived::Rested(_)) | Err(_)) && !again {
+        if matches!(result, Ok(ActivationEnd::Rested(_)) | Err(_)) && !again {
             self.node_context.breakers.revoke(agent);
         }
-        if !matches!(result, Ok(Lived::Full)) {
+        if !matches!(result, Ok(ActivationEnd::Full)) {
             self.node_context.permits.leave(agent);
         }
         match result {
-            Ok(Lived::Suspect { deaths }) => {
+            Ok(ActivationEnd::Suspect { deaths }) => {
                 self.turns.suspect(agent, deaths, now);
                 self.node_context.ports.live.wait(agent, Wait::Crash);
             }
-            Ok(Lived::Full) => self.turns.left(agent, now),
-            Ok(Lived::Rested(rested)) => {
+            Ok(ActivationEnd::Full) => self.turns.left(agent, now),
+            Ok(ActivationEnd::Rested(rested)) => {
                 self.turns.ended(agent, now);
                 self.node_context.ports.live.go_on(agent);
                 // Something was due, and nothing was found: the clock may have been set back a little meanwhile.

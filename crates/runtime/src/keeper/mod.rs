@@ -27,7 +27,7 @@ use crate::answered::Answered;
 use crate::breaker::Breakers;
 use crate::detached_calls::DetachedCalls;
 use crate::health::Health;
-use crate::living::{Lived, NodeContext, Unwritten, live};
+use crate::living::{ActivationEnd, NodeContext, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
 use crate::turn::{Turn, Watch};
@@ -46,13 +46,13 @@ enum Event {
     Stirred,
     /// A suspect has shown that it was not the cause.
     Cleared(AgentId),
-    Finished(AgentId, Result<Lived, Unwritten>),
+    Finished(AgentId, Result<ActivationEnd, Unwritten>),
     Broke(tokio::task::Id, JoinError),
     Stop,
 }
 
 /// What came of an activation: whose, and how it went.
-type Finished = (AgentId, Result<Lived, Unwritten>);
+type Finished = (AgentId, Result<ActivationEnd, Unwritten>);
 
 struct Awake {
     task: AbortHandle,
@@ -134,16 +134,16 @@ async fn lived(
     turn: Turn,
     watch: Option<Watch>,
     recheck: &Notify,
-) -> Result<Lived, Unwritten> {
+) -> Result<ActivationEnd, Unwritten> {
     let agent = turn.agent;
     let why = match live(node_context, turn, watch, recheck).await {
         Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
         lived => return lived,
     };
-    tracing::error!(%agent, why, "a record cannot be read: the agent is set apart");
+    tracing::error!(%agent, why, "a record cannot be read: the agent is quarantined");
     node_context.ports.store.set_apart(agent, why.clone()).await?;
     node_context.ports.live.rest(agent, Some(why));
-    Ok(Lived::Rested(Rested::Idle))
+    Ok(ActivationEnd::Rested(Rested::Idle))
 }
 
 struct Keeping {

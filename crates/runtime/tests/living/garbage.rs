@@ -12,10 +12,10 @@ use testkit::stubs::{Answer, Vendor};
 
 use crate::lives::life::Dice;
 use crate::play::{everything, inbox, step};
-use crate::wired::{Cut, House, NEVER, Sent, Wired, finished, house};
+use crate::wired::{Cut, NEVER, Sent, Wired, WiredNode, finished, house};
 
 /// Lives one message with this first answer, then one more with a sane model.
-async fn after(vendor: Vendor, first: impl Fn() -> Answer + Send + Sync + 'static) -> House {
+async fn after(vendor: Vendor, first: impl Fn() -> Answer + Send + Sync + 'static) -> WiredNode {
     let author = move |prompt: &Prompt, count| match count {
         1 => Sent::whole(first()),
         _ if step(prompt) == 0 => {

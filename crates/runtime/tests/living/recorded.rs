@@ -20,7 +20,7 @@ use testkit::stubs::{Answer, Vendor};
 
 use crate::play::{inbox, step};
 use crate::prefix::{accepted_by_every_vendor_but, wires};
-use crate::wired::{Cut, House, NEVER, SEALED, Sent, Wired, decoded, finished, house};
+use crate::wired::{Cut, NEVER, SEALED, Sent, Wired, WiredNode, decoded, finished, house};
 
 /// Larger recordings say nothing that smaller ones do not, and take longer to cut.
 const SIZE_MAX: usize = 6_500;
@@ -97,7 +97,7 @@ fn blurred(text: &str) -> String {
 /// Lives the cut with an agent of its own, then one more message; what became of the first, and its log,
 /// blurred.
 async fn lived(
-    house: &mut House,
+    house: &mut WiredNode,
     turn: &Turn,
     nth: usize,
     arrives: Arrives,
@@ -131,7 +131,7 @@ async fn lived(
     format!("{}\n{}", fates[0], mind.iter().map(entry).collect::<String>())
 }
 
-async fn rest(house: &House) {
+async fn rest(house: &WiredNode) {
     for _ in 0..600 {
         house.world.pass(Duration::from_secs(1)).await.unwrap();
         let totals = house.world.reader().totals().await.unwrap();

@@ -192,7 +192,7 @@ impl Models for Only {
 }
 
 /// One agent, one person, one space.
-pub(crate) struct House {
+pub(crate) struct WiredNode {
     pub(crate) world: World,
     pub(crate) model: Arc<Wired>,
     pub(crate) husam: EntityId,
@@ -204,7 +204,7 @@ pub(crate) struct House {
 
 pub(crate) const NEVER: i64 = 1_000_000;
 
-pub(crate) async fn house(model: Wired, left: i64, written: bool) -> House {
+pub(crate) async fn house(model: Wired, left: i64, written: bool) -> WiredNode {
     let model = Arc::new(model);
     let left = Arc::new(AtomicI64::new(left));
     let counter = Arc::clone(&left);
@@ -216,10 +216,10 @@ pub(crate) async fn house(model: Wired, left: i64, written: bool) -> House {
     config.limits.max_steps = 6;
     let ada = world.agent("ada", config).await.unwrap();
     let lobby = world.space("lobby", &[husam, ada.entity()]).await.unwrap();
-    House { world, model, husam, ada, lobby, left }
+    WiredNode { world, model, husam, ada, lobby, left }
 }
 
-impl House {
+impl WiredNode {
     /// Says something and waits until all is quiet; a process that dies is started again.
     pub(crate) async fn say(&mut self, text: &str) -> String {
         let id = self.world.say(self.husam, self.lobby, text).await.unwrap();

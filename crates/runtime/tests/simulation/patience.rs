@@ -40,7 +40,7 @@ struct Wait {
 }
 
 #[derive(Default)]
-struct Hall {
+struct WaitingRoom {
     waits: BTreeMap<String, Wait>,
     served: BTreeMap<String, ()>,
     /// It lived when a process died, and was not asked for anything since.
@@ -56,7 +56,7 @@ struct Hall {
 
 /// What is known of the bystander of one world.
 #[derive(Default)]
-pub(crate) struct Patience(Mutex<Hall>);
+pub(crate) struct Patience(Mutex<WaitingRoom>);
 
 impl Patience {
     /// An event of it was acknowledged.

@@ -28,7 +28,7 @@ enum Deed {
     Alarm,
 }
 
-struct Hand {
+struct WorldTool {
     spec: ToolSpec,
     deed: Deed,
     nature: Arc<Nature>,
@@ -71,7 +71,7 @@ impl Toolkit {
                 version: "1".to_owned(),
             };
             let (nature, pulse) = (Arc::clone(nature), Arc::clone(pulse));
-            Arc::new(Hand { spec, deed, nature, pulse }) as Arc<dyn Tool>
+            Arc::new(WorldTool { spec, deed, nature, pulse }) as Arc<dyn Tool>
         });
         Self { prebuilt: Arc::new(tools::prebuilt()), own: own.into() }
     }
@@ -93,7 +93,7 @@ impl Toolbox for Toolkit {
     }
 }
 
-impl Hand {
+impl WorldTool {
     async fn act(&self, arguments: Value, call: CallId) -> Result<Done, ToolError> {
         let nature = &self.nature;
         self.pulse.beat().await;
@@ -141,7 +141,7 @@ impl Hand {
     }
 }
 
-impl Tool for Hand {
+impl Tool for WorldTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -97,7 +97,7 @@ impl Reader<'_> {
                 Expected::Forgot { agent: self.its(key, who, cast)?, key: kept.join(" ") }
             }
             _ => {
-                let text = format!("`{}` is nothing that can be expected", shown(&key.text));
+                let text = format!("`{}` is not a known expectation", shown(&key.text));
                 let hint = quoted_whole(key).unwrap_or_else(|| format!("what can: {}", listed(SENTENCES)));
                 self.flaws.add(FileFlaw::new(key.place, text).hint(hint));
                 return None;

@@ -184,7 +184,7 @@ fn unknown_keys_and_sentences_are_told_with_what_there_is() {
     assert!(found[0].hint.as_ref().unwrap().contains("`WHO says in SPACE: TEXT`"));
     let expect = "  - ada said: hello\n";
     let found = read(file(HELLO, expect).as_bytes(), &tools()).unwrap_err();
-    assert_eq!(found[0].to_string(), "`ada said` is nothing that can be expected");
+    assert_eq!(found[0].to_string(), "`ada said` is not a known expectation");
     let text = file(HELLO, ANSWER).replace("- say: hello", "- sya: hello");
     assert_eq!(flaws(&text), ["6:9: `sya` is nothing that an agent does; did you mean `say`?"]);
 }

@@ -35,13 +35,13 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<names::SleepReason>)]
     pub reason: Option<String>,
-    /// The same in words, a vendor's perhaps. Known of rests that began since the server did.
+    /// The reason in words, possibly the vendor's. Known if it began after the server's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Whether it may live.
     #[schema(value_type = names::Standing)]
     pub standing: Standing,
-    /// The model it thinks with, as `provider/model`; `null` where the server has none.
+    /// Its model, as `provider/model`; `null` if the server has none.
     pub model: Option<String>,
     /// Its newest config, every key; left out of a brief list.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -216,7 +216,7 @@ pub struct LoggedEvent {
     /// spoke in the event's space or named it as dealt with, else `read`; the other stages are states.
     #[schema(value_type = names::EventProgress)]
     pub progress: EventProgress,
-    /// The cycle that has taken or lived it.
+    /// The cycle that has taken or processed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Uuid>)]
     pub cycle: Option<CycleId>,
@@ -279,7 +279,7 @@ pub struct RunJson {
     pub ordinal: u64,
     /// Why it woke, in words.
     pub woke_for: String,
-    /// Events it lived.
+    /// Events it processed.
     pub events: u32,
     /// When it opened.
     #[schema(value_type = String, format = DateTime)]
@@ -299,7 +299,7 @@ pub struct RunJson {
     pub cost_micros: Option<u64>,
     /// The model, as `provider/model`.
     pub model: String,
-    /// Revision of the config that it lived under.
+    /// Revision of the config that it ran under.
     pub config_rev: u64,
     /// How it ended.
     #[schema(value_type = names::Ending)]
@@ -385,7 +385,7 @@ pub struct LogEntry {
     pub in_view: bool,
 }
 
-/// What an agent knows besides its log.
+/// What an agent knows apart from its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Facts)]
 pub struct FactsJson {

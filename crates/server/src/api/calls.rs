@@ -29,7 +29,7 @@ pub struct Call {
     /// What repeating it would do.
     #[schema(value_type = names::Effect)]
     pub effect: Effect,
-    /// Where it stands.
+    /// Its state.
     #[schema(value_type = names::CallState)]
     pub state: CallState,
     /// How it ended; none while it is open.

@@ -204,7 +204,7 @@ pub struct NewMessageJson {
     /// Who says it, by id or handle: with an admin key required, with an entity's key refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// Members to be named besides those named in the text, by id or handle. At most 64.
+    /// Members to mention in addition to those in the text, by id or handle. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<String>,
     /// Whether it may break into a running cycle.

@@ -101,7 +101,7 @@ pub(super) async fn amend(
 }
 
 /// Suspends an agent: nothing opens, events keep waiting, an open cycle parks. Once this is answered no request to a
-/// model begins for it; one that nothing has come back of is dropped, one that is being answered is heard to its end.
+/// model begins for it; a request without any reply yet is dropped, a reply that has begun is read to its end.
 #[utoipa::path(post, path = "/v1/agents/{agent}/suspend", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
@@ -109,8 +109,8 @@ pub(super) async fn suspend(app: HallState, name: At<String>) -> Result<Json<Age
     stand(app, name, Standing::Suspended).await
 }
 
-/// Resumes a suspended agent. One that rests, suspended or not, tries at once, and asks its provider even
-/// where nobody does for a while.
+/// Resumes a suspended agent. One that backs off, suspended or not, retries at once, and asks its provider even
+/// while its circuit breaker is open.
 #[utoipa::path(post, path = "/v1/agents/{agent}/resume", tag = "agents",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "The agent as it is now.", body = Agent)))]
@@ -206,7 +206,7 @@ pub(super) async fn cancel(
 }
 
 fn not_yours() -> Problem {
-    let detail = "only whoever is answered by a cycle may cancel it; any other needs an admin key";
+    let detail = "only a person whom the cycle answers may cancel it; otherwise use an admin key";
     Problem::new(Code::Forbidden, detail)
 }
 

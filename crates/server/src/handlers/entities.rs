@@ -68,7 +68,7 @@ pub(super) async fn make_key(
 ) -> Result<Made<KeyJson>, Problem> {
     let entity = called(&app, &name).await?;
     if entity.kind != EntityKind::Human {
-        return Err(Problem::new(Code::NotHuman, "keys are made for people; agents speak by themselves"));
+        return Err(Problem::new(Code::NotHuman, "keys are for people; agents need none"));
     }
     let label = text("label", body.label.unwrap_or_default(), limits::DESCRIPTION_MAX_BYTES)?;
     let secret = keys::key(&(app.options.key_source)());

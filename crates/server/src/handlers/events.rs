@@ -168,8 +168,8 @@ pub(super) async fn give_up(
     .await
 }
 
-/// Sends an event again. A dead one waits again, and its attempts begin anew; a held one is let go with
-/// all that is held of its space; a lived or skipped one is sent as a new event that cites it.
+/// Sends an event again. A dead one waits again, and its attempts start again at zero; a held one is released with
+/// all that is held of its space; a processed or skipped one is sent as a new event that cites it.
 #[utoipa::path(post, path = "/v1/agents/{agent}/events/{event}/retry", tag = "events",
     params(("agent" = String, Path, description = "Id or handle."),
            ("event" = String, Path, description = "The event's id."),
@@ -219,7 +219,7 @@ pub(super) async fn inbox(
 ) -> Result<Json<PageJson<LoggedEvent>>, Problem> {
     if let Some(state) = query.state.as_deref().filter(|state| !FATES.contains(state)) {
         let shown: String = state.chars().take(80).collect();
-        return Err(Problem::new(Code::BadQuery, format!("`state`: an event is never `{shown}`"))
+        return Err(Problem::new(Code::BadQuery, format!("`state`: no event state is `{shown}`"))
             .hint(format!("known are `{}`", FATES.join("`, `"))));
     }
     let which = page(query.cursor, query.limit)?;

@@ -68,7 +68,7 @@ pub(super) async fn consciousness(
     Ok(Json(Consciousness { agent, entries: entries.collect(), total_tokens, next }))
 }
 
-/// What an agent knows besides its log: spaces, memories, goals, plans.
+/// What an agent knows apart from its log: spaces, memories, goals, plans.
 #[utoipa::path(get, path = "/v1/agents/{agent}/facts", tag = "runs",
     params(("agent" = String, Path, description = "Id or handle.")),
     responses((status = 200, description = "All of them.", body = FactsJson)))]

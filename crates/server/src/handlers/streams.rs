@@ -13,8 +13,8 @@ use crate::problem::Problem;
 use crate::stream::{SocketTakeover, Subject, last_seen, open};
 
 /// Everything that happens on the server, as it happens: `text/event-stream`. First a `snapshot` of the
-/// agents at work; then all that the streams of spaces and agents tell, but for `thought` and `commit`.
-/// Nothing has an `id`: whoever was away reads `/v1/recent`. Where some was lost, a `snapshot` comes
+/// agents at work; then everything of the streams of spaces and agents, except `thought` and `commit`.
+/// Nothing has an `id`: a client that was away reads `/v1/recent`. If updates were lost, a `snapshot` comes
 /// again. Before the end, `closed` says why.
 #[utoipa::path(get, path = "/v1/stream", tag = "streams",
     responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")))]
@@ -28,10 +28,10 @@ pub(super) async fn everything(
 
 /// What happens in a space, as it happens: `text/event-stream`. First a `snapshot`; then `message`,
 /// `member`, `draft`, `tool.input`, `draft.reset`, `agent.state`, `cycle.ended`. A call of a visible
-/// tool is a message of kind `tool`, told again under the same id when it changes; other calls are told
-/// by the agent's stream alone. The `message` of a `message` is as `GET …/messages` has it, with `sender_name`
+/// tool is a message of kind `tool`, sent again under the same id when it changes; other calls are sent
+/// only on the agent's stream. The `message` of a `message` is as `GET …/messages` has it, with `sender_name`
 /// and `sender_kind`. An `agent.state` of an agent that cannot think has a `rest` with its `reason` and `until`;
-/// why in words is told to operators. Durable ones (`message`, `member`) carry the space's `rev` as `id`;
+/// only operators get the reason in words. Durable ones (`message`, `member`) carry the space's `rev` as `id`;
 /// `Last-Event-ID` replays messages after it, or a `gap` says that they are too many. Before the end,
 /// `closed` says why.
 #[utoipa::path(get, path = "/v1/spaces/{space}/stream", tag = "streams",

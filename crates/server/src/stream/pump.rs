@@ -18,7 +18,7 @@ use agent::update::Update;
 
 use super::frame::{self, Frame};
 use super::outbox::Outbox;
-use super::relay::Place;
+use super::relay::StreamPosition;
 use super::subject::{Shown, Subject, visible};
 use crate::api::{Closed, Gap};
 use crate::app_state::AppState;
@@ -114,7 +114,7 @@ impl Pump {
     /// Runs until the stream must end, and its end was taken or nobody takes it. A client that leaves
     /// is noticed by whoever runs this.
     #[expect(clippy::manual_async_fn, reason = "an `async fn` would keep room for the pump twice")]
-    pub(super) fn run(mut self, place: Place, last_seen: Option<u64>) -> impl Future<Output = ()> {
+    pub(super) fn run(mut self, place: StreamPosition, last_seen: Option<u64>) -> impl Future<Output = ()> {
         async move {
             let end = self.live(place, last_seen).await;
             let handed = self.handed;
@@ -131,7 +131,7 @@ impl Pump {
         }
     }
 
-    async fn live(&mut self, place: Place, last_seen: Option<u64>) -> End {
+    async fn live(&mut self, place: StreamPosition, last_seen: Option<u64>) -> End {
         self.last = last_seen.unwrap_or(0);
         self.fresh = last_seen.is_none();
         if let Err(end) = self.catch_up().await {

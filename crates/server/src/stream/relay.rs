@@ -38,7 +38,7 @@ struct Seats {
 
 /// A seat that is taken; dropping it gives it up.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StreamPosition {
     relays: Arc<Relays>,
     topic: Topic,
     seats: Arc<Mutex<Seats>>,
@@ -54,7 +54,7 @@ impl Relays {
         clock: &Arc<dyn Clock>,
         subject: Subject,
         operator: bool,
-    ) -> Place {
+    ) -> StreamPosition {
         let topic = subject.topic();
         let seat = Arc::new(Subscriber::new(operator));
         let mut relays = lock(&self.0);
@@ -74,11 +74,11 @@ impl Relays {
         seat.begin(bus.published());
         drop(all);
         drop(relays);
-        Place { relays: Arc::clone(self), topic, seats, at, seat }
+        StreamPosition { relays: Arc::clone(self), topic, seats, at, seat }
     }
 }
 
-impl Place {
+impl StreamPosition {
     /// The seat.
     pub(super) fn seat(&self) -> &Arc<Subscriber> {
         &self.seat
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPosition {
     fn drop(&mut self) {
         let mut relays = lock(&self.relays.0);
         let nobody_left = lock(&self.seats).give_up(self.at);

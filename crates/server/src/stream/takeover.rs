@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::outbox::Outlet;
 use super::pump::Pump;
-use super::relay::Place;
+use super::relay::StreamPosition;
 use super::subscriber::Subscriber;
 
 /// What a request offers that came over a socket: that a stream takes the socket over. An HTTP
@@ -38,7 +38,7 @@ impl SocketTakeover {
 /// A stream that has begun to listen.
 pub(crate) struct Opened {
     pub(super) pump: Pump,
-    pub(super) place: Place,
+    pub(super) place: StreamPosition,
     pub(super) last_seen: Option<u64>,
     pub(super) outlet: Outlet,
 }

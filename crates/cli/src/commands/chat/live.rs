@@ -19,7 +19,7 @@ use crate::errors::{Exit, Failure, Result};
 use crate::exchange;
 use crate::output::{Screen, Style, shortened};
 use crate::sse::{self, StreamEvent};
-use crate::target::{self, Place, agent_path};
+use crate::target::{self, Target, agent_path};
 use agent::space::Spoken;
 
 /// Rows of the line being written that are shown at most.
@@ -41,7 +41,7 @@ enum RequestResult {
 
 struct Chat {
     client: Arc<Client>,
-    place: Arc<Place>,
+    place: Arc<Target>,
     screen: Screen,
     talk: Talk,
     editor: Editor,
@@ -51,7 +51,7 @@ struct Chat {
 }
 
 /// Talks until the person leaves.
-pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, history: u32) -> Result<Exit> {
+pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Target, history: u32) -> Result<Exit> {
     let path = format!("/v1/spaces/{}/stream", place.space.id);
     let mut heard = sse::listen(Arc::clone(&client), path).await?;
     let mut tools = listen_to_tools(&client, &place).await;
@@ -113,7 +113,7 @@ pub(crate) async fn run(client: Arc<Client>, screen: Screen, place: Place, histo
 
 /// What the agents here do with their tools, which only their own streams tell. Whoever may not
 /// listen to these, or loses one, still has the conversation.
-async fn listen_to_tools(client: &Arc<Client>, place: &Place) -> mpsc::Receiver<Update> {
+async fn listen_to_tools(client: &Arc<Client>, place: &Target) -> mpsc::Receiver<Update> {
     let (told, tools) = mpsc::channel(OUTBOX);
     for agent in place.agents().filter(|_| place.admin) {
         let path = agent_path(agent.id.agent(), "/stream");
@@ -135,7 +135,7 @@ async fn listen_to_tools(client: &Arc<Client>, place: &Place) -> mpsc::Receiver<
     tools
 }
 
-fn greet(talk: &mut Talk, place: &Place, ready: &ReadyJson) {
+fn greet(talk: &mut Talk, place: &Target, ready: &ReadyJson) {
     let agents: Vec<&str> = place.agents().map(|agent| agent.display_name.as_str()).collect();
     let with = if agents.is_empty() { "no agent".to_owned() } else { agents.join(", ") };
     talk.remark(&format!("{} with {with}. /help explains, Ctrl-D leaves.", place.space.display_name));
@@ -213,7 +213,7 @@ impl Chat {
             }
             Line::Help => self.talk.remark(HELP),
             Line::Who => self.who(),
-            Line::Cancel if self.talk.busy().is_empty() => self.talk.remark("(nobody works here just now)"),
+            Line::Cancel if self.talk.busy().is_empty() => self.talk.remark("(no agent is working now)"),
             Line::Cancel => return self.cancel(),
             Line::Quit => return false,
             Line::Unknown(command) => {
@@ -345,7 +345,7 @@ impl Chat {
 /// Sends lines one after the other, in the order in which they were written.
 fn post_in_order(
     client: Arc<Client>,
-    place: Arc<Place>,
+    place: Arc<Target>,
     answers: mpsc::Sender<RequestResult>,
 ) -> mpsc::Sender<String> {
     let (outbox, mut lines) = mpsc::channel::<String>(OUTBOX);
@@ -368,13 +368,13 @@ async fn send_answer(answers: &mpsc::Sender<RequestResult>, answer: RequestResul
     let _ = answers.send(answer).await;
 }
 
-async fn messages(client: &Client, place: &Place, most: u32) -> Result<Vec<Spoken>> {
+async fn messages(client: &Client, place: &Target, most: u32) -> Result<Vec<Spoken>> {
     let path = format!("/v1/spaces/{}/messages?limit={most}", place.space.id);
     let answer = client.get(&path).await?;
     typed(&path, answer["items"].clone())
 }
 
-async fn present(client: &Client, place: &Place) -> Result<String> {
+async fn present(client: &Client, place: &Target) -> Result<String> {
     let mut lines = Vec::new();
     for member in target::members(client, &place.space).await? {
         let entity = member.entity;

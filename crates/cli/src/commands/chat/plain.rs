@@ -13,13 +13,13 @@ use crate::commands::say;
 use crate::errors::{Exit, Failure, Result};
 use crate::exchange::{self, AgentWatch};
 use crate::output::Screen;
-use crate::target::Place;
+use crate::target::Target;
 
 /// Says each line of standard input and waits for what each agent there makes of it.
 pub(crate) async fn run(
     client: Arc<Client>,
     screen: Screen,
-    place: Place,
+    place: Target,
     timeout: Duration,
 ) -> Result<Exit> {
     let mut watches = Vec::new();

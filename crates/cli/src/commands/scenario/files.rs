@@ -142,7 +142,7 @@ pub(super) fn all_good(files: Vec<File>) -> Result<Vec<(String, Scenario)>> {
         wrong.push(format!("and {more} more"));
     }
     let failure =
-        Failure::new(Exit::Usage, "bad_scenario", format!("not a scenario yet:\n  {}", wrong.join("\n  ")));
+        Failure::new(Exit::Usage, "bad_scenario", format!("not a valid scenario:\n  {}", wrong.join("\n  ")));
     Err(failure
-        .hint(hint.unwrap_or_else(|| "nothing was played; `viv scenario check` lists everything".to_owned())))
+        .hint(hint.unwrap_or_else(|| "nothing was run; `viv scenario check` lists everything".to_owned())))
 }

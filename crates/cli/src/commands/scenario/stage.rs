@@ -40,7 +40,7 @@ pub(super) async fn simulated(scenario: Arc<Scenario>, most: Duration) -> Result
             played.map_err(|_| too_long(&scenario.name, most))
         })
     });
-    playing.await.map_err(|error| Failure::new(Exit::Failed, "broke", format!("the run broke: {error}")))?
+    playing.await.map_err(|error| Failure::new(Exit::Failed, "broke", format!("the run failed: {error}")))?
 }
 
 /// Plays with a real model, in real time.

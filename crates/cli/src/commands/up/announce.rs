@@ -85,7 +85,7 @@ impl Announcement<'_> {
                 &screen.clean_line(&format!("Agent files in `{dir}` are read again when they change.")),
             );
         }
-        screen.line("Ctrl-C stops; nothing that was said is lost.");
+        screen.line("Ctrl-C stops; nothing accepted is lost.");
     }
 
     fn agents(&self) -> String {

@@ -172,7 +172,7 @@ async fn serve(
             // the next start.
             local.forget(data_dir);
             return Err(Failure::new(Exit::Failed, "store_broken", why)
-                .hint("nothing that was acknowledged is lost; look at the disk, then start again"));
+                .hint("nothing that was accepted is lost; check the disk, then start again"));
         }
     }
     if !screen.json {
@@ -288,7 +288,7 @@ pub(crate) fn cannot_open(data_dir: &Path, error: OpenError) -> Failure {
         )
         .hint(match begun {
             true => "`viv verify` lists what is wrong, `viv restore` puts a backup in place",
-            false => "`viv restore` puts a backup in place; nothing was changed",
+            false => "`viv restore` restores a backup; nothing was changed",
         }),
         OpenError::Io { source, .. } => Failure::new(
             Exit::Failed,

@@ -56,7 +56,7 @@ struct Call {
 }
 
 /// What a model writes to itself.
-struct Thought {
+struct ThoughtLine {
     step: u32,
     reasoning: bool,
     text: String,
@@ -71,7 +71,7 @@ pub(crate) struct Log {
     pub(crate) names: Names,
     drafts: BTreeMap<MessageId, LogDraft>,
     calls: HashMap<CallId, Call>,
-    thoughts: HashMap<AgentId, Thought>,
+    thoughts: HashMap<AgentId, ThoughtLine>,
     busy: BTreeMap<AgentId, (CycleId, AgentState)>,
     /// Agents of which it is told that they cannot think, until they do something.
     resting: BTreeSet<AgentId>,
@@ -167,7 +167,7 @@ impl Log {
             }
             Update::DraftReset { message, agent, .. } => {
                 if self.drafts.remove(message).is_some() && !self.brief {
-                    self.remark(at, &self.names.of(agent.entity()), "took back what it was writing");
+                    self.remark(at, &self.names.of(agent.entity()), "discarded its draft");
                 }
             }
             Update::State { agent, reason, rest: Some(rest), .. } => {
@@ -450,11 +450,11 @@ impl Log {
     }
 
     fn think(&mut self, at: Timestamp, agent: AgentId, step: u32, reasoning: bool, delta: &str) {
-        let other = |thought: &Thought| (thought.step, thought.reasoning) != (step, reasoning);
+        let other = |thought: &ThoughtLine| (thought.step, thought.reasoning) != (step, reasoning);
         if self.thoughts.get(&agent).is_some_and(other) {
             self.end_thought(at, Some(agent));
         }
-        let new = || Thought { step, reasoning, text: String::new() };
+        let new = || ThoughtLine { step, reasoning, text: String::new() };
         let thought = self.thoughts.entry(agent).or_insert_with(new);
         if thought.text.len() + delta.len() <= THOUGHT_BYTES {
             thought.text.push_str(delta);

@@ -29,7 +29,7 @@ pub(crate) async fn run(client: Client, screen: Screen, args: WatchArgs) -> Resu
     let mut log = Log::new(screen, moment::zone(), false);
     let subject = Subject::find(&client, &screen, args.subject.as_deref(), args.all, &mut log.names).await?;
     if args.thoughts && !matches!(subject, Subject::Agents { .. }) {
-        return Err(Failure::usage("thoughts are told of one agent only, got a space")
+        return Err(Failure::usage("private text is shown for one agent only, got a space")
             .hint("name an agent, or leave out --thoughts"));
     }
     Follower::new(client, screen, subject, log, args.thoughts).run(args.history, since).await

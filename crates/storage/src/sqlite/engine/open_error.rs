@@ -19,7 +19,7 @@ pub enum OpenError {
     },
     /// It was made by a newer version.
     #[error(
-        "the store in `{}` was made by a newer viv (it needs a reader of format {min_reader}, this one reads up to {ours}); run that version or a newer one",
+        "the store in `{}` was written by a newer viv (it needs a reader of format {min_reader}, this one reads up to {ours}); run that version or a newer one",
         dir.display()
     )]
     Newer {
@@ -32,7 +32,7 @@ pub enum OpenError {
     },
     /// Its tables are of a version that this one does not know.
     #[error(
-        "the store `{}` was made by a newer viv (its tables are of version {version}, this one knows {ours}); run that version or a newer one",
+        "the store `{}` was written by a newer viv (its tables are of version {version}, this one knows {ours}); run that version or a newer one",
         file.display()
     )]
     NewerTables {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Outcome, of};
-use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Sqlite, Who};
 use crate::sqlite::tables::agents::known_agent;
 use crate::sqlite::tables::calls::{CALL, call_at, cause_at, detached};
@@ -29,7 +29,9 @@ impl Calls for Sqlite {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Detached>, StoreError>> {
         Box::pin(async move {
-            Ok(self.among(Way::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit)).await?)
+            Ok(self
+                .among(Access::Read(Who::Living), move |db, _| detached(db, after.as_ref(), limit))
+                .await?)
         })
     }
 

@@ -1,9 +1,9 @@
 //! The handle on a store, and one file per port with its helpers beside it: each verb is one command or one
 //! question. What is decided is asked of `agent`; what is stored is known to `tables`.
 
-mod apart;
 mod calls;
 mod lookup;
+mod quarantine;
 pub(crate) mod reader;
 mod registry;
 mod store;

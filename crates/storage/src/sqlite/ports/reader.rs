@@ -22,7 +22,7 @@ use rusqlite::{Connection, params};
 use self::recent::recent;
 use super::reader::page::{paged, rows_of};
 use crate::sqlite::engine::fault::{Outcome, of};
-use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Sqlite, Who};
 use crate::sqlite::tables::entries::{entries, view};
 use crate::sqlite::tables::facts::{facts, members};
@@ -147,7 +147,7 @@ impl Reader for Sqlite {
     fn agents(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Way::Read(Who::Api), move |db, session| lives::agents(db, &session.configs, &page))
+                .among(Access::Read(Who::Api), move |db, session| lives::agents(db, &session.configs, &page))
                 .await?)
         })
     }
@@ -155,7 +155,7 @@ impl Reader for Sqlite {
     fn agent(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<AgentCard>, StoreError>> {
         Box::pin(async move {
             Ok(self
-                .among(Way::Read(Who::Api), move |db, session| lives::agent(db, &session.configs, agent))
+                .among(Access::Read(Who::Api), move |db, session| lives::agent(db, &session.configs, agent))
                 .await?)
         })
     }
@@ -206,7 +206,7 @@ impl Reader for Sqlite {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
         Box::pin(async move {
-            Ok(self.among(Way::Read(Who::Api), move |db, _| lives::resting(db, space, now)).await?)
+            Ok(self.among(Access::Read(Who::Api), move |db, _| lives::resting(db, space, now)).await?)
         })
     }
 

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Fault, of};
-use crate::sqlite::ports::apart::Way;
+use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Sqlite, Who};
 use crate::sqlite::tables::agents::{known_agent, set_apart};
 use crate::sqlite::tables::session::Session;
@@ -26,8 +26,8 @@ impl Store for Sqlite {
         what: Accept,
         request: Option<RequestKey>,
     ) -> BoxFuture<'_, Result<Accepted, StoreError>> {
-        let done =
-            self.among(Way::Write, move |db, session| accept::accept(db, session, &what, request.as_ref()));
+        let done = self
+            .among(Access::Write, move |db, session| accept::accept(db, session, &what, request.as_ref()));
         Box::pin(async move {
             match done.await {
                 Err(Fault::Denied(denial)) => Ok(Accepted::Denied(denial)),
@@ -42,7 +42,7 @@ impl Store for Sqlite {
         after: Option<Due>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Due>, StoreError>> {
-        let done = self.among(Way::Read(Who::Living), move |db, _| due::due(db, now, after, limit));
+        let done = self.among(Access::Read(Who::Living), move |db, _| due::due(db, now, after, limit));
         Box::pin(async move { Ok(done.await?) })
     }
 
@@ -70,7 +70,7 @@ impl Store for Sqlite {
         lease: Lease,
         changes: Changes,
     ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
-        let done = self.among(Way::Write, move |db, session| {
+        let done = self.among(Access::Write, move |db, session| {
             commit::commit(db, session, lease, &changes).map_err(of(lease.agent))
         });
         Box::pin(async move {
@@ -103,7 +103,7 @@ impl Store for Sqlite {
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {
-        let done = self.among(Way::Write, move |db, session| {
+        let done = self.among(Access::Write, move |db, session| {
             if let Some(back) = session.lead.set_back(&*session.clock) {
                 waits::follow(db, back)?;
                 session.lead.followed(back);

@@ -49,7 +49,7 @@ pub(crate) fn message_by(db: &Connection, id: MessageId) -> Outcome<Option<Messa
 }
 
 /// The row of a space.
-pub(crate) struct Place {
+pub(crate) struct MessagePosition {
     pub(crate) id: i64,
     pub(crate) head_seq: u64,
     pub(crate) rev: u64,
@@ -58,7 +58,10 @@ pub(crate) struct Place {
 }
 
 /// These spaces, as far as they are there.
-pub(crate) fn places(db: &Connection, spaces: BTreeSet<SpaceId>) -> Outcome<BTreeMap<SpaceId, Place>> {
+pub(crate) fn places(
+    db: &Connection,
+    spaces: BTreeSet<SpaceId>,
+) -> Outcome<BTreeMap<SpaceId, MessagePosition>> {
     let mut places = BTreeMap::new();
     for space in spaces {
         places.extend(place(db, space)?.map(|place| (space, place)));
@@ -67,10 +70,10 @@ pub(crate) fn places(db: &Connection, spaces: BTreeSet<SpaceId>) -> Outcome<BTre
 }
 
 /// The row of a space.
-pub(crate) fn place(db: &Connection, space: SpaceId) -> Outcome<Option<Place>> {
+pub(crate) fn place(db: &Connection, space: SpaceId) -> Outcome<Option<MessagePosition>> {
     let sql = "SELECT id, head_seq, rev, closed, wake_on FROM space WHERE uuid = ?";
     first(db, sql, [bytes(space.0)], |row| {
-        Ok(Place {
+        Ok(MessagePosition {
             id: row.get(0)?,
             head_seq: u64_at(row, 1)?,
             rev: u64_at(row, 2)?,
@@ -85,7 +88,7 @@ pub(crate) fn write(
     db: &Connection,
     message: &NewMessage,
     kind: MessageKind,
-    place: &mut Place,
+    place: &mut MessagePosition,
     sender: i64,
     named: Vec<EntityId>,
 ) -> Outcome<Option<Message>> {

@@ -7,7 +7,7 @@ use agent::space::{Message, MessageKind, NewMessage, Spoken, tool_data, tool_tex
 use rusqlite::{Connection, params};
 
 use super::calls::{CALL, call_at};
-use super::messages::{MESSAGE, Place, message_at, write};
+use super::messages::{MESSAGE, MessagePosition, message_at, write};
 use super::rows::{bytes, first, int, kind_at, run, to_json, u64_at, uuid_at};
 use super::sums::Words;
 use crate::sqlite::engine::fault::{Outcome, damaged};
@@ -16,7 +16,7 @@ use crate::sqlite::engine::fault::{Outcome, damaged};
 /// it stands there already.
 pub(crate) fn show(
     db: &Connection,
-    place: Option<&mut Place>,
+    place: Option<&mut MessagePosition>,
     message: &NewMessage,
 ) -> Outcome<Option<Message>> {
     let Some(place) = place.filter(|place| !place.closed) else { return Ok(None) };

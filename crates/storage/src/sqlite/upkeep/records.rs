@@ -49,7 +49,7 @@ impl<'a> Tables<'a> {
             first(self.db, known, params![uuid, name], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
         // Its rows could not be told from those of whom it meets: nothing more of the file is looked at.
         match known {
-            Some((other, true)) => Err(damaged(format!("this agent lives here already, as `{other}`"))),
+            Some((other, true)) => Err(damaged(format!("this agent is here already, as `{other}`"))),
             Some((other, false)) => {
                 Err(damaged(format!("the handle `{other}` is taken here: name another one")))
             }

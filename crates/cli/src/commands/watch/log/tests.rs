@@ -162,7 +162,7 @@ fn a_draft_grows_in_the_last_row_and_only_the_message_stays() {
     log.update(at(2), &draft(4, "void", 4));
     let (space, message) = (SpaceId(uuid(HOME)), MessageId(uuid(4)));
     log.update(at(2), &Update::DraftReset { space, message, agent: ada() });
-    assert_eq!(log.take_rows(), ["13:46:42 ada took back what it was", "  writing"]);
+    assert_eq!(log.take_rows(), ["13:46:42 ada discarded its draft"]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::sqlite::engine::fault::{Fault, Outcome, part};
 use crate::sqlite::tables::agents::APART;
 use crate::sqlite::tables::events::{HEAD, Head, admit};
 use crate::sqlite::tables::held;
-use crate::sqlite::tables::messages::{MESSAGE, Place, message_at, write};
+use crate::sqlite::tables::messages::{MESSAGE, MessagePosition, message_at, write};
 use crate::sqlite::tables::rows::{
     all, bytes, entity_row, first, from_json, key, kind_at, time, u32_at, uuid_at, wake_on_at,
 };
@@ -51,7 +51,11 @@ struct Listener {
 }
 
 /// Says `message` in its space, where that is there, or tells why not (then nothing was written).
-pub(super) fn say(db: &Connection, place: Option<&mut Place>, message: &NewMessage) -> Outcome<Spoken> {
+pub(super) fn say(
+    db: &Connection,
+    place: Option<&mut MessagePosition>,
+    message: &NewMessage,
+) -> Outcome<Spoken> {
     let Some(place) = place else {
         return Err(Denial::NotFound { what: "space", name: message.space.to_string() }.into());
     };

@@ -12,7 +12,7 @@ use crate::sqlite::tables::session::Session;
 
 /// What something about several agents is.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum Access {
     /// A command.
     Write,
     /// A question.
@@ -21,7 +21,7 @@ pub(super) enum Way {
 
 impl Sqlite {
     /// Runs `work` on several agents. One of whom a record is damaged is quarantined, and the work is done again.
-    pub(super) async fn among<T, F>(&self, way: Way, work: F) -> Outcome<T>
+    pub(super) async fn among<T, F>(&self, way: Access, work: F) -> Outcome<T>
     where
         T: Send + 'static,
         F: Fn(&Connection, &Session) -> Outcome<T> + Send + Sync + 'static,
@@ -32,8 +32,8 @@ impl Sqlite {
             let work = Arc::clone(&work);
             let once = move |db: &Connection, session: &Session| work(db, session);
             let done = match way {
-                Way::Write => self.write(once),
-                Way::Read(who) => self.read(who, once),
+                Access::Write => self.write(once),
+                Access::Read(who) => self.read(who, once),
             };
             match done.await {
                 Err(Fault::Torn(agent, why)) if !apart.contains(&agent) => {
