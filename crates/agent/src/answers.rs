@@ -1,5 +1,5 @@
 //! Outcomes from outside the cycle: the rules behind [`crate::port::Calls`], the same for every store. The first
-//! one is written to the call row; whoever comes later changes nothing.
+//! the first one is written to the call row; later ones change nothing.
 
 use jiff::Timestamp;
 

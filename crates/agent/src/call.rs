@@ -86,7 +86,7 @@ pub struct Outcome {
     pub status: OutcomeStatus,
     /// What the model reads.
     pub text: String,
-    /// What the operator sees besides, where that differs.
+    /// What the operator sees, if that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

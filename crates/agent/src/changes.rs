@@ -174,7 +174,7 @@ pub struct CallChange {
     pub outcome: Option<Outcome>,
 }
 
-/// How the agent rests after this commit.
+/// How long the agent is idle after this commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Not due before this time, whatever waits; `None`: due as soon as something waits.
@@ -231,7 +231,7 @@ pub struct Changes {
     pub usage: Usage,
     /// What these cost, in micro-dollars; `None` where that is not known.
     pub cost_micros: Option<u64>,
-    /// With close or park: how the agent rests.
+    /// With close or park: how long the agent is idle.
     pub rest: Option<Rest>,
     /// New count of failures of the surroundings.
     pub failures: Option<u32>,
@@ -279,7 +279,7 @@ impl Changes {
         }
     }
 
-    /// Whether the commit deals with an event that its cycle has lived, with this decision or before: it says
+    /// Whether the commit addresses an event that its cycle has processed, with this decision or before: it says
     /// something in the event's space, or its `done` names it.
     pub fn addresses(&self, seq: u64, event: &EventId, space: Option<SpaceId>) -> bool {
         let spoke = self.inward.says.iter().any(|said| Some(said.space) == space);
@@ -324,7 +324,7 @@ pub struct News {
     /// The urgent ones of them in full, each with all that its sender said there before, oldest first, at
     /// most [`crate::limits::URGENT_MAX`], and as many as [`crate::inbox::is_read`] lets in.
     pub urgent: Vec<Waiting>,
-    /// Calls of the open step that were answered from outside: canceled, or by whoever claimed them.
+    /// Calls of the open step that were answered from outside: canceled, or answered by their claimant.
     pub answered: Vec<(CallId, Outcome)>,
     /// What the agent's tools and workspace are made from, unless the caller knows it.
     pub facts: Option<crate::life::Facts>,
@@ -396,7 +396,7 @@ pub enum CommitOutcome {
         /// What the world did meanwhile.
         glance: Glance,
     },
-    /// Somebody else lives this agent; drop everything.
+    /// Another process runs this agent now; drop everything.
     Lost,
     /// Nothing was written: these calls may not do what they want (any more).
     Refused(Vec<Refusal>),

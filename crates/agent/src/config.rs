@@ -1,5 +1,5 @@
 //! The agent's config: every key, its type, default and bound. Revisions are
-//! append-only and pinned at a cycle's opening, so an edit is live at the next cycle.
+//! append-only and pinned at a cycle's opening, so an edit takes effect at the next cycle.
 //!
 //! Only keys that do something are known; an unknown one is an error that names the nearest.
 
@@ -16,7 +16,7 @@ pub use keys::{Bound, ConfigKey, KEYS, TakesEffect, ValueKind};
 pub use policy::{Awareness, Gate, Gates, Route, Triage, Urgency, WantedChoice};
 pub use read::{BadConfig, nearest};
 
-/// What an agent is and how it lives. All keys are optional but `name`, which is the entity's
+/// What an agent is and how it works. All keys are optional but `name`, which is the entity's
 /// handle and is kept there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -48,7 +48,7 @@ pub struct AgentConfig {
     pub limits: Limits,
     /// Time-outs of its model calls.
     pub model_timeouts: ModelTimeouts,
-    /// When a cycle ends besides the natural end.
+    /// When a cycle ends, apart from its natural end.
     pub stop: Stop,
     /// Milliseconds to wait for more before activation, 0 to 60 000.
     pub debounce: u64,
@@ -180,7 +180,7 @@ impl Default for ModelTimeouts {
     }
 }
 
-/// When a cycle ends besides the natural end (no calls) and `done`.
+/// When a cycle ends, apart from its natural end (no calls) and `done`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stop {

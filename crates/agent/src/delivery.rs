@@ -29,13 +29,13 @@ pub struct MemberFacts {
 /// What the rules need to know of one agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentFacts {
-    /// Whether it may live.
+    /// Whether it may run.
     pub standing: Standing,
     /// Which agents' messages wake it.
     pub wake_on: WakeOn,
     /// Agent-to-agent messages per root before they are held.
     pub hop_limit: u32,
-    /// Whose events its open cycle lives.
+    /// Whose events its open cycle processes.
     pub requesters: Vec<Requester>,
     /// What is urgent to it.
     pub urgency: Urgency,
@@ -143,7 +143,7 @@ pub fn deliver(
         .collect()
 }
 
-/// A person's message to an agent that lives a cycle opened by that same person in that space is
+/// A person's message to an agent whose open cycle that same person started in that space is
 /// urgent by default.
 fn asked_by(agent: &AgentFacts, message: &NewMessage) -> bool {
     agent

@@ -92,7 +92,7 @@ pub struct BadHandle {
     pub got: String,
 }
 
-/// A handle in its stored form (lower case), or why it is none.
+/// A handle in its stored form (lower case), or why it is invalid.
 pub fn handle(text: &str) -> Result<String, BadHandle> {
     let lower = text.to_lowercase();
     let fits = (1..=limits::HANDLE_MAX).contains(&lower.len())

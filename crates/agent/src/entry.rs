@@ -1,4 +1,4 @@
-//! Consciousness: the append-only log of what an agent lived, and the view of it that is sent.
+//! Consciousness: the append-only log of an agent's history, and the view of it that is sent.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

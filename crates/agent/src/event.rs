@@ -64,7 +64,7 @@ pub enum Principal {
     Own,
 }
 
-/// By which door it came.
+/// Through which channel it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
@@ -91,7 +91,7 @@ pub enum Trust {
     Agent,
     /// A person who is a member.
     Member,
-    /// Whoever runs this server.
+    /// The operator of this server.
     Operator,
 }
 
@@ -100,7 +100,7 @@ pub enum Trust {
 pub struct Envelope {
     /// On whose behalf.
     pub principal: Principal,
-    /// By which door.
+    /// Through which channel.
     pub channel: Channel,
     /// How trustworthy.
     pub trust: Trust,
@@ -244,7 +244,7 @@ pub enum EventState {
     },
     /// Taken back: by an operator, with its cycle, or because its agent is no more.
     Canceled {
-        /// Why, where nobody took back just this one.
+        /// Why, unless this event alone was canceled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -297,7 +297,7 @@ impl EventProgress {
         self.into()
     }
 
-    /// The stage of an event with that fate. `taken` and `open` tell of its cycle: that it has taken
+    /// The progress of an event in that state. `taken` and `open` describe its cycle: that it has taken
     /// the event, that it has not ended.
     pub fn of(state: &EventState, taken: bool, open: bool, addressed: bool) -> Self {
         match state {

@@ -38,7 +38,7 @@ pub struct LifeRow {
     pub open: Option<CycleId>,
     /// Told in the next inbox entry.
     pub notice: Option<String>,
-    /// Whether the agent may live.
+    /// Whether the agent may run.
     pub standing: Standing,
     /// The cycle that is to be canceled.
     pub cancel: Option<CycleId>,
@@ -80,7 +80,7 @@ pub fn admission(life: &LifeRow, lease: Lease, changes: &Changes) -> Admission {
         return if next { Admission::AskAudit } else { Admission::Lost };
     }
     let holds = match changes.kind {
-        // Who may not live may still hear that its cycle is canceled.
+        // An agent that may not run may still learn that its cycle is canceled.
         CommitKind::Open => {
             lease.epoch == life.epoch + 1 && (life.standing == Standing::Active || life.cancel.is_some())
         }

@@ -61,7 +61,7 @@ uuid_id!(
     GoalId
 );
 uuid_id!(
-    /// A key that opens the doors; the secret itself is stored hashed.
+    /// A key of the API; the secret itself is stored hashed.
     CredentialId
 );
 

@@ -140,7 +140,7 @@ fn shown_size(waiting: &Waiting) -> usize {
 }
 
 /// Who breaks into a cycle with urgent words, in the order in which they are heard where there is not room for
-/// all: whoever asked for what the cycle does, then whoever spoke last. With each goes the place of its last
+/// all: those whose request the cycle works on, then those who spoke last. With each goes the position of its last
 /// word. What one sender said is shown from the first of it that waits, or not at all.
 pub fn speakers<'a>(
     words: impl IntoIterator<Item = (u64, &'a Principal)>,

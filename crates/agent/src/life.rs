@@ -14,14 +14,14 @@ use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
 use crate::limits::RECEIPTS_KEPT_MAX;
 use crate::run::{StepReceipt, Usage};
 
-/// Whether the agent may live at all.
+/// Whether the agent may run at all.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Standing {
-    /// It lives.
+    /// It may run.
     Active,
     /// Nothing opens, events keep waiting.
     Suspended,
@@ -65,7 +65,7 @@ impl RestReason {
     }
 }
 
-/// That an agent with work rests, as people who wait for it are shown.
+/// Why an agent with work is idle, as people who wait for it see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resting {
     /// Why.
@@ -74,7 +74,7 @@ pub struct Resting {
     pub until: Timestamp,
 }
 
-/// The right to live one agent. `epoch` is the fencing token: a commit under an older one matches
+/// The right to run one agent. `epoch` is the fencing token: a commit under an older one matches
 /// no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -84,7 +84,7 @@ pub struct Lease {
     pub epoch: u64,
 }
 
-/// Someone whose event a cycle lives, and where.
+/// Someone whose event a cycle processes, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
     /// Who.
@@ -127,7 +127,7 @@ pub struct OpenCycle {
     pub asked: bool,
     /// Whether its first decision is committed.
     pub lived: bool,
-    /// Everyone whose event it lives.
+    /// Everyone whose event it processes.
     pub requesters: Vec<Requester>,
     /// What its messages descend from.
     pub root: RootId,
@@ -163,7 +163,7 @@ pub struct OpenCycle {
     /// Whether only agents caused it, as far as is processed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_agents: bool,
-    /// Events lived besides the taken ones: shown in the middle of the cycle.
+    /// Events processed in addition to the taken ones: shown in the middle of the cycle.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub injected: u32,
     /// Generations aborted for news.
@@ -327,7 +327,7 @@ pub struct Life {
     pub head_seq: u64,
     /// Cycles in which something was processed.
     pub cycles: u64,
-    /// Whether it may live.
+    /// Whether it may run.
     pub standing: Standing,
     /// Where `send_message` goes without a space.
     pub active_space: Option<SpaceId>,
@@ -342,7 +342,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Whether it may not live at `now`, whatever waits; only a cancel breaks in.
+    /// Whether it may not run at `now`, whatever waits; only a cancel is let through.
     pub fn is_kept_back(&self, now: Timestamp) -> bool {
         self.standing != Standing::Active || self.not_before.is_some_and(|until| until > now)
     }
@@ -437,7 +437,7 @@ pub struct SpaceFacts {
     pub space: Space,
     /// Its members, this agent among them; of many the first that were made.
     pub members: Vec<Member>,
-    /// Members besides these.
+    /// Number of further members.
     pub more_members: usize,
 }
 
@@ -448,7 +448,7 @@ pub struct Facts {
     pub rev: u64,
     /// The spaces that the agent is a member of: the active one, then those in which something was said last.
     pub spaces: Vec<SpaceFacts>,
-    /// Its spaces besides these, as far as they are counted ([`crate::limits::SPACES_COUNTED_MAX`]).
+    /// Number of its further spaces, as far as they are counted ([`crate::limits::SPACES_COUNTED_MAX`]).
     pub more_spaces: usize,
     /// Its memories, most recent first.
     pub memories: Vec<Memory>,

@@ -140,7 +140,7 @@ pub const SPACES_COUNTED_MAX: usize = 1_000;
 pub const MEMBERS_SHOWN_MAX: usize = 32;
 /// The workspace, rendered.
 pub const WORKSPACE_MAX_BYTES: usize = 24 * 1024;
-/// Requests of one agent of which is kept what models were sent besides the log.
+/// Requests of one agent for which the store keeps what models were sent beside the log.
 pub const LAYERS_KEPT: u64 = 1_000;
 /// Context window assumed for a hosted model that states none, in tokens.
 pub const WINDOW_HOSTED: u32 = 128_000;
@@ -216,7 +216,7 @@ pub const WARM_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// A warm agent's history from which on its encoded fragments are kept: those of a shorter one, and the head
 /// of its requests, weigh more than encoding them again costs.
 pub const WARM_FRAGMENTS_MIN_BYTES: usize = 16 * 1024;
-/// What fragments weigh besides the history: the system layer and the tools, as they are and encoded.
+/// What fragments weigh beside the history: the system layer and the tools, as they are and encoded.
 pub const WARM_HEAD_BYTES: usize = 24 * 1024;
 /// Signals that wait for the keeper; more are dropped, the sweep finds what they meant.
 pub const SIGNALS_MAX: usize = 65_536;
@@ -268,7 +268,7 @@ pub const JSON_DEPTH_MAX: usize = 64;
 pub const REQUEST_MS: u64 = 30_000;
 /// Questions of the living that are read at once.
 pub const READERS_LIVING: usize = 4;
-/// Questions of the doors that are read at once: the living do not wait for them.
+/// Queries of the API that are read at once: activations do not wait for them.
 pub const READERS_DOORS: usize = 4;
 /// Configs that are kept parsed, in bytes of their JSON.
 pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -293,7 +293,7 @@ pub const HEAD_MS: u64 = 10_000;
 pub const CONNECTIONS_MAX: usize = 4_096;
 /// Free text about a space or a label of a key.
 pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
-/// Keys that the doors remember as good.
+/// Keys that the API remembers as valid.
 pub const KEY_CACHE_MAX: usize = 256;
 /// How long they remember it: a revoked key opens nothing after that.
 pub const KEY_CACHE_MS: u64 = 1_000;

@@ -15,7 +15,7 @@ use crate::limits;
 /// Why a schedule never fires.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSchedule {
-    /// The expression is none.
+    /// The expression is invalid.
     #[error("`{0}` is not a cron expression of five fields")]
     Expression(String),
     /// The zone is unknown.

@@ -13,7 +13,7 @@ use crate::tool::ToolSpec;
 /// One element of the transcript, in the order it is sent.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// Something lived (or, at the very end, about to be processed by the decision asked for).
+    /// An entry of the log (at the very end, the one that the next decision will append).
     Entry(Arc<Entry>),
     /// Something shown and not kept: the workspace, a summary. Sent with the user's role.
     Layer(Arc<str>),
@@ -34,7 +34,7 @@ pub enum ToolChoice {
 /// A complete request, apart from the vendor's form.
 #[derive(Clone, Debug)]
 pub struct Prompt {
-    /// Identity, instructions, how to live here: stable bytes.
+    /// Identity, rules, instructions: stable bytes.
     pub system: Arc<str>,
     /// All tools of the agent, in a stable order; constant within a view.
     pub tools: Arc<[ToolSpec]>,

@@ -15,7 +15,7 @@ use crate::port::Denial;
 pub enum StandingChange {
     /// It is so already.
     Nothing,
-    /// The agent lives (on), and is due at once where it has anything to do: also one that was not suspended.
+    /// The agent is active, and due at once if it has anything to do, even if it was not suspended.
     Resume,
     /// It is not due, and its plans do not fire.
     Suspend,
@@ -80,7 +80,7 @@ pub fn retired() -> EventState {
 pub enum Resend {
     /// It died: it waits again, its attempts begin anew.
     Revive,
-    /// It is held: it is let go, with all that is held of its space. Whoever runs the server has a word there too.
+    /// It is held: it is released with all that is held of its space. Operators may do that, too.
     Release,
     /// It was processed or skipped: a new event cites it.
     Anew,
@@ -122,7 +122,7 @@ mod tests {
         CycleId(Uuid::from_u128(n))
     }
 
-    /// Every fate, with whether it may be canceled, dropped, and how it is sent again.
+    /// Every state, with whether the event may be canceled or dropped, and how it is sent again.
     fn fates() -> [(EventState, bool, bool, Option<Resend>); 7] {
         [
             (EventState::Waiting, true, false, None),

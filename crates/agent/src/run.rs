@@ -100,7 +100,7 @@ pub struct StepReceipt {
     pub model_ms: u64,
     /// Attempts it took.
     pub attempts: u32,
-    /// Events shown to it besides the cycle's own.
+    /// Events shown to it in addition to the cycle's own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub injected: u32,
     /// How long the oldest of the events that it was first shown had waited, in milliseconds.
@@ -218,7 +218,7 @@ pub struct Run {
     pub ordinal: u64,
     /// In words: `2 events: space_message from Husam in "Family", …`.
     pub woke_for: String,
-    /// Events it lived.
+    /// Events it processed.
     pub events: u32,
     /// When it opened.
     pub opened_at: Timestamp,
@@ -232,7 +232,7 @@ pub struct Run {
     pub cost_micros: Option<u64>,
     /// The model, as `provider/name`.
     pub model: String,
-    /// Revision of the config that it lived under.
+    /// Revision of the config that it ran under.
     pub config_rev: u64,
     /// How it ended.
     pub ending: Ending,

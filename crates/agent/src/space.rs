@@ -63,7 +63,7 @@ pub struct Message {
     pub hop: u32,
 }
 
-/// A message with its sender's names beside the id, as whoever reads it is told.
+/// A message with its sender's names beside the id, as readers see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spoken {
     /// The message as stored.
@@ -94,7 +94,7 @@ pub struct NewMessage {
     pub sender: EntityId,
     /// The words.
     pub text: String,
-    /// Members named by the client besides those named in the text.
+    /// Members named by the client in addition to those in the text.
     pub mentions: Vec<EntityId>,
     /// Marked urgent; people and operators only.
     pub urgent: bool,
@@ -153,7 +153,7 @@ fn tool_state(row: &CallRow) -> &'static str {
     }
 }
 
-/// The words of a tool message: for whoever shows nothing but words.
+/// The text of a tool message, for clients that show only text.
 pub fn tool_text(row: &CallRow) -> String {
     format!("[{}: {}]", row.tool, tool_state(row))
 }

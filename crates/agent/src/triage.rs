@@ -19,7 +19,7 @@ pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
         return false;
     }
     let named = waiting.said.as_ref().map_or(&[][..], |said| &said.mentions);
-    // Whoever has left is nobody else, as far as all are known.
+    // A member that has left does not count as somebody else, if all members are known.
     let there = |id| space.more_members > 0 || space.members.iter().any(|member| member.entity.id == id);
     !named.iter().any(|id| *id != me.id && there(*id))
 }

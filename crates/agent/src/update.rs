@@ -1,5 +1,5 @@
 //! Updates: what watchers of a space or an agent are shown. A closed union, drawn as a tree in
-//! ARCHITECTURE.md. Updates carry no truth: whoever misses one reads the store.
+//! ARCHITECTURE.md. Updates carry no truth: a client that misses one reads the store.
 
 use serde::{Deserialize, Serialize};
 

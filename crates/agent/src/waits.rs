@@ -1,5 +1,5 @@
 //! What keeps an agent with work from it, and for how long: no wait lasts longer than it was meant to, whatever
-//! the wall clock does meanwhile, and whoever waits has a reason.
+//! the wall clock does meanwhile, and every wait has a reason.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,7 +9,7 @@ use crate::limits;
 /// What the head of an inbox says of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// From when on its agent has something to do; `None` where it has nothing, or may not live.
+    /// From when on its agent has something to do; `None` if it has nothing, or may not run.
     pub due_at: Option<Timestamp>,
     /// Kept back until then, whatever waits.
     pub hold_until: Option<Timestamp>,
@@ -178,7 +178,7 @@ mod tests {
                 Some(70),
                 (Some(NOW + 5), Some(NOW + 5), Some(Backoff)),
             ),
-            // It may not live.
+            // It may not run.
             ((None, Some(day), Some(Provider)), Some(70), (None, None, None)),
             ((None, None, None), None, (None, None, None)),
         ] {

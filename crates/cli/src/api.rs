@@ -46,7 +46,7 @@ pub(crate) fn replies(run: &RunDetail, space: SpaceId) -> Vec<Reply> {
 pub(crate) struct Exchange {
     /// What was said.
     pub(crate) message_id: MessageId,
-    /// The cycle that lived it; none where it is not known (a skipped one leaves no trace).
+    /// The cycle that processed it; none if it is not known (a skipped one leaves no trace).
     pub(crate) cycle_id: Option<CycleId>,
     /// How that ended.
     pub(crate) ending: Ending,

@@ -1,4 +1,4 @@
-//! Whether a model answers at all: asks it for a word, and says in one message why there is none.
+//! Whether a model answers at all: asks it for one reply, and explains in one message why there is none.
 //! Must not know what is then done with it.
 
 use std::time::Duration;

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::errors::{Exit, Failure, Result};
 
-/// A server in which agents live.
+/// A server that runs agents.
 pub(crate) struct LocalServer {
     store: Sqlite,
     keeper: Keeper,
@@ -29,7 +29,7 @@ pub(crate) fn ports(store: &Sqlite, clock: Arc<dyn Clock>, models: Arc<dyn Model
 }
 
 impl LocalServer {
-    /// Starts the keeper; the doors stay shut until [`House::open_doors`].
+    /// Starts the keeper; the API stays closed until [`LocalServer::serve_api`].
     pub(crate) fn start(store: Sqlite, ports: Ports, hosts: Vec<String>) -> Self {
         let keeper = runtime::start(ports.clone());
         let options = Options {
@@ -56,7 +56,7 @@ impl LocalServer {
         self.store.broken().await
     }
 
-    /// Shuts the doors, lets the steps in progress end, closes the store.
+    /// Closes the API, lets the steps in progress end, closes the store.
     pub(crate) async fn stop(self) -> Result<()> {
         self.options.shutdown.cancel();
         self.keeper.stop().await;

@@ -1,5 +1,5 @@
 //! Saying something and waiting for what comes of it: one waiter, shared by `say` and by `chat`
-//! where input is no terminal. Updates are hints; the event's fate in the ledger is the truth.
+//! where input is no terminal. Updates are hints; the event's state in the store is the truth.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::errors::{Exit, Failure, Result};
 use crate::sse::{self, StreamEvent};
 use crate::target::{Target, agent_path};
 
-/// How often the ledger is asked where no update came: updates may be lost, fates not.
+/// How often the store is asked if no update came: updates may be lost, states not.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long the update that names a cycle is waited for once its end is known.
 const STRAGGLER: Duration = Duration::from_millis(500);
@@ -73,7 +73,7 @@ pub(crate) struct AgentWatch {
     agent: AgentId,
     name: String,
     updates: mpsc::Receiver<StreamEvent>,
-    /// The cycle that ended last: one that lived nothing leaves no run that could be asked.
+    /// The cycle that ended last: one that processed nothing leaves no run to ask for.
     ended: Option<(CycleId, Ending)>,
     /// What keeps the agent from living, as last heard.
     kept_back: Option<String>,
@@ -86,7 +86,7 @@ impl AgentWatch {
         Ok(Self { client, agent, name: name.to_owned(), updates, ended: None, kept_back: None })
     }
 
-    /// Waits until the cycle that lived the message ends.
+    /// Waits until the cycle that processed the message ends.
     pub(crate) async fn wait(
         &mut self,
         message: MessageId,
@@ -122,7 +122,7 @@ impl AgentWatch {
     }
 
     /// Names the cycle of an event that left no run, from the update that tells of its end; that may
-    /// come a moment after the fate is known, or be lost.
+    /// come a moment after the state is known, or be lost.
     async fn name_cycle(&mut self, mut exchange: Exchange) -> Exchange {
         let _ = tokio::time::timeout(STRAGGLER, async {
             while self.ended.is_none_or(|(_, ending)| ending != exchange.ending) {
@@ -226,14 +226,14 @@ impl AgentWatch {
     }
 }
 
-/// Why an agent that has work rests: in the words of whoever refused it, where they are known.
+/// Why an agent with work is idle, in the provider's or store's own words if they are known.
 pub(crate) fn why_it_is_idle(agent: &Agent) -> Option<String> {
     let class = agent.reason.clone()?;
     let reason = serde_json::from_value::<RestReason>(Value::String(class)).ok()?;
     Some(agent.why.clone().unwrap_or_else(|| reason.in_words().to_owned()))
 }
 
-/// That the agent rests, why, and until when; `heard` is what the last update said of it.
+/// That the agent is idle, why, and until when; `heard` is what the last update said of it.
 fn rest_of(card: &Agent, heard: Option<&str>, now: Timestamp) -> Option<String> {
     let class = card.reason.as_deref().filter(|_| card.state == AgentState::Sleeping)?;
     let known = why_it_is_idle(card);

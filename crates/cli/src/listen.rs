@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::errors::{Exit, Failure, Result};
 use crate::settings::{Origin, Setting};
 
-/// How long whoever has the address may take to say who it is.
+/// How long the program that has the address may take to identify itself.
 const ASKED: Duration = Duration::from_secs(1);
 /// Longest refusal that is read for that.
 const REFUSAL_MAX_BYTES: u64 = 16 * 1024;

@@ -22,7 +22,7 @@ pub(crate) struct Screen {
     pub(crate) quiet: bool,
     /// Whether colours may be used.
     pub(crate) colour: bool,
-    /// Columns of the terminal; `None` where output is none.
+    /// Columns of the terminal; `None` if the output is no terminal.
     pub(crate) width: Option<usize>,
     /// Whether the terminal understands UTF-8.
     pub(crate) utf8: bool,
@@ -94,12 +94,12 @@ impl Screen {
         }
     }
 
-    /// What we or a library wrote, in letters that the terminal has.
+    /// What we or a library wrote, in characters that the terminal supports.
     fn legible<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.utf8 { Cow::Borrowed(text) } else { in_ascii(text) }
     }
 
-    /// Columns to lay out for: the terminal's, or those of an old one where there is none.
+    /// Columns to lay out for: the terminal's, else 80.
     pub(crate) fn room(&self) -> usize {
         self.width.unwrap_or(80)
     }

@@ -36,7 +36,7 @@ impl Secrets {
     }
 }
 
-/// Gathers them. `refs` are names that the settings use besides the providers' own.
+/// Gathers them. `refs` are names that the settings use in addition to the providers' own.
 pub(crate) fn gather(data_dir: &Path, refs: &[&str]) -> Result<Secrets> {
     let written = read(data_dir, refs)?.unwrap_or_default();
     let file = data_dir.join(FILE).display().to_string();

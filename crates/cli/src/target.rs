@@ -148,7 +148,7 @@ fn only<T>(mut spaces: Vec<(String, T)>, none: &str, how: &str) -> Result<T> {
     }
 }
 
-/// The agent named, else the only one that lives.
+/// The agent named, else the only one that is not retired.
 pub(crate) async fn agent(client: &Client, wanted: Option<&str>) -> Result<Agent> {
     if let Some(wanted) = wanted {
         return client.get_as(&format!("/v1/agents/{}", segment(wanted))).await;

@@ -2,7 +2,7 @@
 //! pause is over one does, and its success lets all others through again, one behind the other.
 //!
 //! In memory only: that an agent rests is durable by itself, and a new process finds out again. Must not
-//! know lives, prompts or replies.
+//! know agents' rows, prompts or replies.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -17,7 +17,7 @@ use crate::failure;
 use crate::health::Health;
 use crate::live::Live;
 
-/// What came of a commit, and what it caused besides.
+/// What came of a commit, and what else it caused.
 pub(crate) type Committed = (CommitOutcome, Notifications);
 /// A commit on its way.
 pub(crate) type Submitted = JoinHandle<Result<Committed, StoreError>>;

@@ -22,7 +22,7 @@
 //! | duplicate call ids | — | — | our own ids are sent back |
 //! | refused by policy | — | — | an error outcome; commits again without that call |
 //! | store busy | again after a growing pause | — | the activation ends; the sweep finds it |
-//! | record damaged | — | — | the agent is quarantined until an operator resumes it; others live on |
+//! | record damaged | — | — | the agent is quarantined until an operator resumes it; others continue |
 //! | store full, broken | — | — | the activation ends; the operator is told |
 //!
 //! Whatever parks may be asked of the models under `fallback` before.

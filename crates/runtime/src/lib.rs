@@ -44,9 +44,9 @@ pub struct Ports {
     pub calls: Arc<dyn Calls>,
     /// Reading on an agent's behalf.
     pub lookup: Arc<dyn Lookup>,
-    /// Makes and changes agents, entities, spaces and keys: for doors, never for the living.
+    /// Creates and changes agents, entities, spaces and keys: for the API, never for running agents.
     pub registry: Arc<dyn Registry>,
-    /// Answers questions: for doors, never for the living.
+    /// Answers queries: for the API, never for running agents.
     pub reader: Arc<dyn Reader>,
     /// The models.
     pub models: Arc<dyn Models>,

@@ -52,7 +52,7 @@ pub(crate) struct NodeContext {
 
 /// How an activation ended.
 pub(crate) enum ActivationEnd {
-    /// Its agent rests.
+    /// Its agent is idle.
     Rested(Rested),
     /// Its agent may have been the death of the process, which had died over it so often before: nothing was
     /// done, it waits for a turn among its like.

@@ -1,4 +1,4 @@
-//! The handle that doors hold on a running node.
+//! The handle through which the API uses a running node.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +18,9 @@ pub enum Signal {
     Due(Wakeup),
     /// Something about the agent changed (cancel, suspend): look again now.
     Look(AgentId),
-    /// An operator's word: whatever the agent rests for is to be tried now.
+    /// An operator resumed the agent: it retries now, whatever it is idle for.
     Resume(AgentId),
-    /// The call was answered from outside: whoever runs it need not go on.
+    /// The call was answered from outside: the task that runs it can stop.
     Over(CallId),
 }
 
@@ -136,7 +136,7 @@ impl Node {
         state.suspended.contains(&agent) && (!asks || state.unanswered.contains(&agent))
     }
 
-    /// The agent is not awake any more: whoever wakes it next reads for itself how it stands.
+    /// The agent is no longer awake: the next activation reads its state for itself.
     pub(crate) fn over(&self, agent: AgentId) {
         self.requests.lock().suspended.remove(&agent);
     }
@@ -165,7 +165,7 @@ impl Node {
         self.signal(&echo.wake);
     }
 
-    /// What is live on this node.
+    /// What is happening on this node.
     pub fn live(&self) -> &Live {
         &self.live
     }

@@ -3,7 +3,7 @@
 //! memory, goes before all of those, and takes nobody's place meanwhile. So a provider that says nothing keeps
 //! nobody from another one.
 //!
-//! It must not know lives, prompts or replies.
+//! It must not know agents' rows, prompts or replies.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -30,7 +30,7 @@ use crate::trace;
 
 /// What came of asking.
 pub(crate) enum Asked {
-    /// A thought, or why there is none.
+    /// A reply, or why there is none.
     Replied(Result<ModelReply, ModelError>),
     /// The generation was dropped, after about so many tokens; `None` where there was none just then.
     Interrupted(Interrupt, Option<u64>),
@@ -48,7 +48,7 @@ pub(crate) enum Interrupt {
     Suspended,
 }
 
-/// Everything that a thought needs besides the prompt.
+/// Everything that a model call needs in addition to the prompt.
 pub(crate) struct Asking<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) breakers: &'a Breakers,

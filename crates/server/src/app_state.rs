@@ -1,4 +1,4 @@
-//! What every handler is given: the ports, the node, and what only the doors have.
+//! What every handler is given: the ports, the node, and what only the API has.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::stream::relay::Relays;
 /// Where the 32 random bytes of a new key come from.
 pub type KeySource = fn() -> [u8; 32];
 
-/// How the doors are hung.
+/// Options of the API.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Host names and addresses, without port, that a request may be addressed to besides
@@ -28,7 +28,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Doors for this machine alone, whose keys come from `key_source`.
+    /// An API for this machine only, whose keys come from `key_source`.
     pub fn new(key_source: KeySource) -> Self {
         Self {
             hosts: Vec::new(),

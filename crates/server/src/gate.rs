@@ -17,7 +17,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::app_state::AppState;
 use crate::problem::{Code, Problem};
 
-/// Puts the gate around all routes. A panic in a handler becomes an answer; the process lives.
+/// Puts the gate around all routes. A panic in a handler becomes an answer; the process continues.
 pub(crate) fn around(router: Router, app: Arc<AppState>) -> Router {
     router
         .layer(CatchPanicLayer::custom(|_| Problem::internal(&"a handler panicked").into_response()))

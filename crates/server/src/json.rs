@@ -98,7 +98,7 @@ fn unknown_field(given: &Map<String, Value>, known: &[&'static str]) -> Option<P
     Some(unknown_name(unknown, known))
 }
 
-/// The refusal of a name that is none of `known`.
+/// The refusal of an unknown name.
 pub(crate) fn unknown_name(name: &str, known: &[&'static str]) -> Problem {
     let shown: String = name.chars().take(80).collect();
     let problem = Problem::new(Code::UnknownField, format!("unknown field `{shown}`"));

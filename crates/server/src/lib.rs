@@ -1,4 +1,4 @@
-//! The doors: REST and event streams over the ports of `agent`.
+//! The API: REST and event streams over the ports of `agent`.
 //!
 //! One outer gate checks every request before anything else, one guard per route checks its access
 //! policy before the handler, and every refusal is a problem document with a stable code
@@ -27,7 +27,7 @@ mod stream;
 pub use app_state::{KeySource, Options};
 pub use serve::serve;
 
-/// All routes, behind the gate. `node` is told who has something to do, and tells what is live.
+/// All routes, behind the gate. `node` is told which agents have something to do.
 pub fn router(ports: Ports, node: Node, options: Options) -> axum::Router {
     let app = Arc::new(app_state::AppState::new(ports, node, options));
     let (router, document) = handlers::all(routes::Routes::new(Arc::clone(&app))).finish();

@@ -1,4 +1,4 @@
-//! The document of the doors, OpenAPI 3.1: what every operation shares is added here. Must not know
+//! The OpenAPI 3.1 document: what every operation shares is added here. Must not know
 //! single routes.
 
 use bytes::Bytes;

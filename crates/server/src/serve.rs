@@ -128,7 +128,7 @@ async fn converse(
 /// Where a request hands its connection over.
 type Taker = oneshot::Sender<(Opened, Parts)>;
 
-/// The router's answer. Where that is a stream which takes the connection over, there is none.
+/// The router's answer; none if it is a stream that takes the connection over.
 fn answer(
     router: Router,
     mut request: Request<Incoming>,

@@ -17,7 +17,7 @@ pub struct ConfigKey {
     pub kind: ValueKind,
     /// Which of them are taken.
     pub bound: Bound,
-    /// When a change is live.
+    /// When a change takes effect.
     pub live: TakesEffect,
     /// One sentence.
     pub doc: &'static str,
@@ -57,7 +57,7 @@ pub enum Bound {
     Bytes(usize),
 }
 
-/// When a changed key is live.
+/// When a changed key takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakesEffect {
     /// In the next cycle; an open one keeps the revision that it was opened with.

@@ -42,8 +42,8 @@ impl Awareness {
     }
 }
 
-/// What makes an event urgent besides the sender's own word, and besides the default: a person's
-/// message to an agent that lives a cycle opened by that same person in that space.
+/// What makes an event urgent, apart from the sender's own mark and the default: a person's
+/// message to an agent whose open cycle that same person started in that space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Urgency {

@@ -158,14 +158,14 @@ fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<O
         End::Panicked => open.attempts = open.attempts.saturating_add(1),
         End::DiedWaiting | End::Blameless => {}
     }
-    // It may have been what the step was shown besides: who has no calls was thinking.
+    // The cause may have been what else the step was shown: without calls, it was in its model request.
     open.suspect |= end != End::Blameless && left.calls.is_empty();
     open.asked = false;
     open.opening = Some(setup.fresh);
     let mut acting = Acting::of(left.calls.into_iter().map(acting::as_reported).collect());
     for row in &acting.calls {
         if row.state == CallState::Started && row.effect == Effect::Unsafe && !left.canceled {
-            // One that nobody waits for was begun: whoever takes it up tells what is known of it.
+            // A detached call was begun: the process that takes it up reports what is known of it.
             let outcome = if row.awaited { Outcome::interrupted() } else { Outcome::pending(&row.id) };
             acting.arrived.push((row.id.clone(), outcome));
         }
@@ -174,7 +174,7 @@ fn again(mut open: OpenCycle, left: Left, setup: &Setup) -> (OpenCycle, Option<O
     (open, Some(Opening { at, overlap: false, tried: Vec::new(), dead: None }))
 }
 
-/// What waits is taken. A cycle that was opened over it and has lived nothing is the same cycle.
+/// What waits is taken. A cycle that was opened over it and has processed nothing is the same cycle.
 fn anew(
     left: Left,
     config: &AgentConfig,
@@ -190,7 +190,7 @@ fn anew(
         tried = attempts::count(&mut waiting, &open.taken, end);
         dead = attempts::given_up(&tried, end, config.limits.max_attempts).filter(|_| open.taken.len() == 1);
         if left.canceled || dead.is_some() {
-            // Exactly its events are canceled, or the one that is dead is buried and no other.
+            // Exactly its events are canceled, or the one dead event is set aside and no other.
             waiting.retain(|event| open.taken.contains(&event.seq));
         }
     }

@@ -123,14 +123,14 @@ impl Cycle {
         changes.entries = entries;
     }
 
-    /// Ends the activation at this border of a step: a lived cycle parks, an untouched one is given back.
+    /// Ends the activation between two steps: a cycle in progress parks, an untouched one is given back.
     pub(super) fn next_parked(&mut self, at: At, reason: &str, now: Timestamp) -> Next {
         let rest = Rest { not_before: Some(now), reason: None };
         let (changes, rested) = self.give_up(&at, rest, reason, false, now);
         self.commit(changes, After::Rest(rested, at))
     }
 
-    /// Parks a lived cycle, or gives an untouched one back, until `rest` allows it again.
+    /// Parks a cycle in progress, or gives an untouched one back, until `rest` allows it again.
     pub(super) fn give_up(
         &self,
         at: &At,

@@ -340,7 +340,7 @@ pub(super) fn step_over<'a>(open: &mut OpenCycle, outcomes: impl Iterator<Item =
     (open.attempts, open.deaths) = (0, 0);
 }
 
-/// A step whose other calls failed does not end the cycle: whoever was to be answered was not.
+/// A step whose other calls failed does not end the cycle: the person to be answered was not.
 fn hold_done(calls: &mut [Planned]) {
     let outcomes = calls.iter().map(|call| (call.row.tool.as_str(), call.row.outcome.as_ref()));
     let Some(refusal) = not_done(outcomes) else { return };

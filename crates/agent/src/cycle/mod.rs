@@ -130,7 +130,7 @@ enum At {
 }
 
 impl Cycle {
-    /// The right to live the agent, as the next commit must carry it.
+    /// The right to run the agent, as the next commit must carry it.
     pub fn lease(&self) -> Lease {
         Lease { agent: self.who.agent, epoch: self.row.epoch }
     }

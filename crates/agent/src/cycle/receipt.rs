@@ -23,7 +23,7 @@ impl Cycle {
         }
     }
 
-    /// What this activation is about, for whoever traces it; none where there is nothing to do.
+    /// What this activation is about, for tracing; `None` if there is nothing to do.
     pub fn occasion(&self) -> Option<Occasion<'_>> {
         if matches!(self.state, State::Rest(_)) {
             return None;

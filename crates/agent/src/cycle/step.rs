@@ -1,4 +1,4 @@
-//! One step: what it is shown besides the log, how it is asked, and what was spent on it in vain. It
+//! One step: what it is shown in addition to the log, how it is asked, and what was spent on it in vain. It
 //! ends by being replaced.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::run::Usage;
 pub(super) struct Step {
     /// The events of the batch; none after the first decision.
     pub(super) taken: Vec<Waiting>,
-    /// Events that are shown besides them.
+    /// Events that are shown in addition to them.
     pub(super) injected: Vec<Waiting>,
     /// Entries that the decision appends before its own: the inbox entry where nothing is processed yet,
     /// injections.
@@ -72,7 +72,7 @@ impl Step {
         self.in_sight().map(|shown| Settlement { seq: shown.seq, state: state.clone() }).collect()
     }
 
-    /// Bytes of what it is shown besides the window and the layers.
+    /// Bytes of what it is shown in addition to the window and the layers.
     pub(super) fn shown_bytes(&self) -> usize {
         self.entries.iter().map(|entry| entry.message.text().len()).sum()
     }

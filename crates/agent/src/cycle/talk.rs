@@ -62,7 +62,7 @@ pub enum Rested {
         /// Why, in words for operators.
         reason: String,
     },
-    /// Somebody else lives this agent.
+    /// Another process runs this agent.
     Lost,
 }
 
@@ -84,7 +84,7 @@ pub struct ModelReply {
     pub attempts: u32,
 }
 
-/// What the driver hands to an activation besides what the store says.
+/// What the driver hands to an activation in addition to what it read from the store.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The tools of the agent, in a stable order.

@@ -57,7 +57,7 @@ pub(super) fn service(seq: u64, attempts: u32) -> Waiting {
     }
 }
 
-/// A cycle over these events that was opened and has lived nothing.
+/// A cycle over these events that was opened and has processed nothing.
 pub(super) fn left_open(taken: &[u64]) -> OpenCycle {
     OpenCycle { taken: taken.to_vec(), ..OpenCycle::new(CycleId(Uuid::from_u128(40)), 1, at(0)) }
 }

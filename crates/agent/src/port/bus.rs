@@ -59,7 +59,7 @@ pub trait Listener: Send {
 
 /// Publishes and subscribes. A slow listener loses, never blocks.
 pub trait Bus: Send + Sync {
-    /// Tells everyone who watches one of `topics`, and whoever watches [`Topic::Server`]; returns at once.
+    /// Publishes to everyone who watches one of `topics` or [`Topic::Server`]; returns at once.
     fn publish(&self, topics: &[Topic], update: Arc<Update>);
     /// How many updates it was told so far: the number of the last one.
     fn published(&self) -> u64;

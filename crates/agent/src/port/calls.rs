@@ -59,9 +59,9 @@ pub trait Calls: Send + Sync {
     /// Detached calls behind `after`, in the order of their ids, at most `limit`; found by index.
     fn detached(&self, after: Option<CallId>, limit: u32)
     -> BoxFuture<'_, Result<Vec<Detached>, StoreError>>;
-    /// Counts that a detached call is taken up, since whoever ran it is gone; how often that was, or
+    /// Counts that a detached call is taken up, since the process that ran it is gone; how often that was, or
     /// `None` where it is not detached (any more). Durable before anybody runs it again.
     fn take_up(&self, call: CallId) -> BoxFuture<'_, Result<Option<u32>, CallError>>;
-    /// Answers a call, once; whoever is first wins.
+    /// Answers a call, once; the first answer wins.
     fn finish(&self, answer: FinishedCall) -> BoxFuture<'_, Result<Finish, CallError>>;
 }

@@ -21,7 +21,7 @@ pub trait Lookup: Send + Sync {
         before: Option<u64>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Option<Messages>, StoreError>>;
-    /// A space of the agent by id or handle, with all of its members; `None` where it is none of its own.
+    /// A space of the agent by id or handle, with all of its members; `None` if the agent is not a member.
     fn space(
         &self,
         agent: AgentId,

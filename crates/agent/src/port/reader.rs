@@ -1,5 +1,5 @@
 //! Paged questions of console and CLI; given to `server` and `cli` only. Never scoped to an agent:
-//! the doors decide who may ask.
+//! the API decides who may ask.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub struct AgentCard {
     pub config_rev: u64,
     /// That config.
     pub config: Arc<AgentConfig>,
-    /// Whether it may live.
+    /// Whether it may run.
     pub standing: Standing,
     /// The open cycle.
     pub open: Option<OpenCycle>,
@@ -122,7 +122,7 @@ pub struct InboxRow {
     pub state: EventState,
     /// How far it has come.
     pub progress: EventProgress,
-    /// The cycle that has taken or lived it.
+    /// The cycle that has taken or processed it.
     pub cycle: Option<CycleId>,
     /// That cycle's ordinal: the one that its run has, or will have.
     pub ordinal: Option<u64>,

@@ -1,4 +1,4 @@
-//! What administrators and people do besides speaking: make, change and end agents, spaces,
+//! What administrators and people do, apart from posting messages: make, change and end agents, spaces,
 //! members and keys. (Speaking is [`super::Store::accept`].)
 
 use jiff::Timestamp;
@@ -54,10 +54,10 @@ pub enum Denial {
     /// The message id is used by another message.
     #[error("the message id is taken by another message")]
     MessageIdTaken,
-    /// The agent lives no cycle.
+    /// The agent runs no cycle.
     #[error("the agent `{0}` runs no cycle now")]
     NoOpenCycle(AgentId),
-    /// The agent does not live that cycle.
+    /// The agent does not run that cycle.
     #[error("the agent `{0}` does not live that cycle (any more)")]
     OtherCycle(AgentId),
     /// The event is in another state than this needs.
@@ -116,7 +116,7 @@ pub enum RegistryError {
     /// It may not be done.
     #[error(transparent)]
     Denied(#[from] Denial),
-    /// The config is none.
+    /// The config is invalid.
     #[error(transparent)]
     Config(#[from] BadConfig),
     /// The store failed.
@@ -291,7 +291,7 @@ pub trait Registry: Send + Sync {
     /// none does. The caller signals.
     fn cancel_call(&self, agent: AgentId, call: CallId)
     -> BoxFuture<'_, Result<CanceledCall, RegistryError>>;
-    /// Sends a dead event again, or a lived or skipped one as the new event `fresh` that cites it; a
+    /// Sends a dead event again, or a processed or skipped one as the new event `fresh` that cites it; a
     /// held one is let go, with all that is held of its space.
     /// `request` makes it idempotent by the client's key. The caller signals.
     fn send_again(

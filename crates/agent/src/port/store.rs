@@ -137,7 +137,7 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'_, Result<Option<News>, StoreError>>;
 
     /// Sets an agent apart of which a record cannot be read: it is suspended, with the reason, until an
-    /// operator resumes it. Its events keep waiting, all others live on.
+    /// operator resumes it. Its events keep waiting, all other agents continue.
     fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Turns due plans into events and lets go what was held long enough, at most `limit` together, and fewer

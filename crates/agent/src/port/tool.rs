@@ -51,7 +51,7 @@ pub struct Done {
 pub struct ToolError {
     /// What the model may read: what was wanted, what stood in the way, what to do.
     pub model: String,
-    /// What the operator sees besides.
+    /// What the operator sees in addition.
     pub operator: Option<String>,
 }
 

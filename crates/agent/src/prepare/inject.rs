@@ -34,7 +34,7 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
     let mut known = HashSet::new();
     let chosen: Vec<Waiting> =
         chosen.into_iter().filter(|waiting| known.insert(waiting.seq)).cloned().collect();
-    // Whoever is flooded ends its cycle and takes the rest in the next one; only what a call was held
+    // A flooded agent ends its cycle and takes the rest in the next one; only what a call was held
     // back for is shown in any case.
     if situation.held_back || (situation.room > 0 && situation.max_bytes > 0) {
         prepared.inject = inbox::fitting(&chosen, situation.room.max(1), situation.max_bytes).to_vec();

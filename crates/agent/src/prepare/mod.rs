@@ -1,4 +1,4 @@
-//! What is decided before each step: what the model is shown besides,
+//! What is decided before each step: what else the model is shown,
 //! which tools may be called, whose model answers, and what of the log it is sent.
 //!
 //! One pure function of config, cycle, step and what waits, over policies that each know one thing.
@@ -70,7 +70,7 @@ pub struct Situation<'a> {
     pub in_hand: &'a [u64],
     /// Who asked for what the cycle does.
     pub requesters: &'a [Requester],
-    /// Events that may still be shown in this cycle besides those that it took.
+    /// Further events that may still be shown in this cycle.
     pub room: u32,
     /// Bytes that they may fill.
     pub max_bytes: usize,

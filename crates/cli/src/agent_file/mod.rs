@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub(crate) use folder::{FoundFile, Stamp, load, read_one, scan, shown};
 pub(crate) use vet::{Vetting, unknown_tools};
 
-/// Keys that a file has besides those of a config: what they are, and what holds without them.
+/// Keys of a file that are not keys of a config: what they are, and their defaults.
 pub(crate) const FILE_KEYS: [(&str, &str, &str, &str); 3] = [
     ("name", "text", "the file's name without `.md`", "The agent's handle, by which it is known for good."),
     ("display_name", "text", "the handle", "The name that people are shown."),

@@ -126,7 +126,7 @@ impl Report {
         });
     }
 
-    /// Whether there is anything to say besides that all is as it was.
+    /// Whether anything changed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.created.is_empty() && self.changed.is_empty() && self.left.is_empty() && self.retired.is_empty()
     }

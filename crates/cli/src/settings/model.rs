@@ -12,7 +12,7 @@ use crate::errors::{Failure, Result};
 const MICRO: f64 = 1e6;
 
 impl Settings {
-    /// Whether anything is said of the default model besides its name.
+    /// Whether the default model has settings other than its name.
     pub(crate) fn says_how_the_model_is(&self) -> bool {
         self.of_default().any(|(name, _)| name != "name")
     }
@@ -85,7 +85,7 @@ fn put(model: &mut ModelConfig, key: &str, value: &Value) {
             let price = Price { input: micro("input"), cached: micro("cached"), output: micro("output") };
             model.price = Some(price);
         }
-        // The name is the model's own, and the key is looked up by whoever asks.
+        // The name is the model's own, and the caller looks up the key.
         _ => {}
     }
 }

@@ -57,7 +57,7 @@ type Finished = (AgentId, Result<ActivationEnd, Unwritten>);
 struct Awake {
     task: AbortHandle,
     recheck: Arc<Notify>,
-    /// Something was signalled meanwhile: look again when it rests.
+    /// A signal arrived meanwhile: look again when the activation ends.
     again: bool,
 }
 
@@ -107,7 +107,7 @@ pub fn start(ports: Ports) -> Keeper {
 }
 
 impl Keeper {
-    /// The handle for doors.
+    /// The handle for the API.
     pub fn node(&self) -> &Node {
         &self.node
     }

@@ -94,7 +94,7 @@ impl Frame {
     }
 }
 
-/// About what a draft weighs besides its text.
+/// About what a draft weighs in addition to its text.
 const FRAMING: usize = 256;
 
 fn draft(update: &Update) -> Option<(MessageId, &str, u64)> {
@@ -131,7 +131,7 @@ pub(super) fn absorb(update: &mut Update, later: &Update) -> bool {
     true
 }
 
-/// What of a draft is new to whoever has its first `known` characters: `None` where all of it is.
+/// What of a draft is new to a client that has its first `known` characters; `None` if all of it is.
 pub(super) fn behind(update: &Update, known: u64) -> Option<Update> {
     let (_, delta, chars) = draft(update)?;
     let before = chars.saturating_sub(delta.chars().count() as u64);

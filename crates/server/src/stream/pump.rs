@@ -122,7 +122,7 @@ impl Pump {
                 let last_id = last_id.max(handed);
                 Frame::new("closed", None, &Closed { reason: end.as_str().to_owned(), last_id }, false)
             });
-            // Whoever does not take even this much is not there.
+            // A client that does not take even this much is gone.
             let patience = self.clock().sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
             tokio::select! {
                 () = self.outbox.empty() => {}

@@ -1,6 +1,6 @@
 //! One task per topic that hears the bus for all who watch it. What they are all shown alike is encoded
 //! once and written to their sockets in one go: a thousand tasks that wake up for it cost more than what
-//! they write. Whoever has anything else under way is told by itself. Must not know what an update means
+//! they write. A client with anything else to receive gets it from its own task. Must not know what an update means
 //! for one client.
 
 use std::collections::HashMap;

@@ -54,7 +54,7 @@ pub(super) enum Shown {
 /// The update as this caller may see it.
 pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown {
     match update {
-        // What an agent thinks is shown on its own stream only, whoever published it elsewhere.
+        // An agent's private text is shown on its own stream only, even if it was published elsewhere.
         Update::Thought { .. } | Update::Commit { .. } if !thoughts => Shown::Not,
         // Reasons are for operators.
         Update::CycleEnded { agent, cycle, ending, .. } if !operator => {

@@ -59,7 +59,7 @@ impl Opened {
             if poured(pump, &mut sink).await.is_err() {
                 return;
             }
-            // Whoever does not take even the farewell is not there.
+            // A client that does not take even the last message is gone.
             let patience = clock.sleep(Duration::from_millis(limits::STREAM_FAREWELL_MS));
             tokio::select! {
                 _ = poll_fn(|cx| sink.poll(cx)) => {}

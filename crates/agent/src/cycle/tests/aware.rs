@@ -21,7 +21,7 @@ pub(super) fn urgent(seq: u64) -> Waiting {
     waiting
 }
 
-/// Drives as [`drive`] does, but these events wait besides.
+/// Drives as [`drive`] does, while these events wait, too.
 pub(super) fn drive_seeing(cycle: &mut Cycle, waits: &[Waiting]) -> (Vec<Changes>, Next) {
     let peeks = |row: &CallRow| Inward { peek: u32::from(row.tool == "peek"), ..Inward::default() };
     drive_as(cycle, waits, |row| Ok(Done { outcome: Outcome::ok("done"), inward: peeks(row) }))

@@ -84,7 +84,7 @@ pub(crate) fn layout(width: usize, longest: usize) -> Vec<(Column, usize)> {
     columns.into_iter().map(|column| (column, if column == Name { name } else { column.width() })).collect()
 }
 
-/// What a row needs to know besides its agent.
+/// What a row needs to know in addition to its agent.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) screen: &'a Screen,

@@ -38,7 +38,7 @@ pub(crate) enum Ask {
     Cancel(AgentId, Option<CycleId>),
     /// Let the agent sleep until it is resumed.
     Suspend(AgentId),
-    /// Let it live again.
+    /// Let it run again.
     Resume(AgentId),
     /// What it did last.
     Open(AgentId),
@@ -394,7 +394,7 @@ impl Overview {
                 let agent = self.chosen()?;
                 match agent.standing {
                     Standing::Active => self.mode = Mode::Confirm(Ask::Suspend(agent.id)),
-                    // What only lets it live on needs no question.
+                    // What only lets it continue needs no confirmation.
                     Standing::Suspended => return Some(Wish::Ask(Ask::Resume(agent.id))),
                     Standing::Retired => self.said = Some(format!("{} is retired", agent.name)),
                 }

@@ -180,7 +180,7 @@ async fn serve(
     }
     let leave = async {
         server.stop().await?;
-        // The doors are shut by now; how they ended changes nothing any more.
+        // The API is closed by now; how it ended changes nothing any more.
         let _ = serving.await;
         Ok(Exit::Answered)
     };

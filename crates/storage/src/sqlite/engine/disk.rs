@@ -2,7 +2,7 @@
 //! on a build with `failpoints`, and only where the environment asks for it.
 //!
 //! - `VIV_FAULTS=power-loss`: what is written is kept in the memory of the process until it is synced, and only
-//!   then passed on; whoever kills the process takes its power away. A part is passed on early, as
+//!   then passed on; killing the process is a loss of power. A part is passed on early, as
 //!   an operating system does when it likes. Entries of a directory count only once that was synced.
 //! - `VIV_DISK=DIR`: while `DIR/full` is there nothing can be written; where `DIR/eio` is there the
 //!   next sync fails, and `DIR/eio` is gone.
@@ -30,7 +30,7 @@ const UNNAMED: &str = "power-unnamed";
 /// What is pending, by path: all handles of one file share it.
 type Files = Mutex<HashMap<PathBuf, Arc<Mutex<Pending>>>>;
 
-/// What one open file has besides SQLite's own part of it.
+/// What one open file has in addition to SQLite's own part of it.
 struct Handle {
     /// The table that SQLite calls: the real one but for what is pending.
     methods: ffi::sqlite3_io_methods,
@@ -94,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The real file layer.
 ///
 /// # Safety
-/// SQLite's own layers live for ever; only ours was put in front of this one.
+/// SQLite's own layers are never freed; only ours was put in front of this one.
 unsafe fn real_vfs() -> *mut ffi::sqlite3_vfs {
     // SAFETY: as above; on every system of ours the layer is called so.
     unsafe { ffi::sqlite3_vfs_find(c"unix".as_ptr()) }

@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     Torn(AgentId, String),
     /// It may not be done.
     Denied(Denial),
-    /// The config is none.
+    /// The config is invalid.
     Config(BadConfig),
     /// Calls of a commit that may not do what they want.
     Refused(Vec<Refusal>),
@@ -145,7 +145,7 @@ fn damage(fault: Fault) -> Result<String, Fault> {
         Fault::Store(StoreError::Damaged(why)) => Ok(why),
         Fault::Sql(error) => match classify(&error) {
             StoreError::Damaged(why) => Ok(why),
-            // A torn page is met by whoever reads there: all others live on.
+            // Only an agent whose rows are on a torn page is affected: all others continue.
             _ if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => Ok(error.to_string()),
             _ => Err(Fault::Sql(error)),
         },

@@ -1,4 +1,4 @@
-//! The data directory and the file in it: made, locked, and refused where it is none of ours.
+//! The data directory and the file in it: created, locked, and refused if it is not ours.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io;
@@ -13,7 +13,7 @@ use crate::sqlite::engine::schema::{check_library, ready};
 /// The store's file in its data directory.
 pub(crate) const FILE: &str = "vivarium.db";
 
-/// The name of the file that whoever has the directory holds locked.
+/// The name of the lock file of the directory.
 pub(crate) const LOCK: &str = "lock";
 
 /// The store's file before it has its name.

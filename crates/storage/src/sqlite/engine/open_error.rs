@@ -80,7 +80,7 @@ pub enum OpenError {
     },
 }
 
-/// What an error while opening means for whoever starts the server.
+/// What an error while opening means for the operator.
 pub(crate) fn unreadable(file: &Path, error: &rusqlite::Error) -> OpenError {
     let (dir, file, why) = (file.parent().unwrap_or(file), file.to_owned(), error.to_string());
     match error.sqlite_error_code() {

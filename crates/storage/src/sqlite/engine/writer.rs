@@ -161,7 +161,7 @@ where
             Ok(()) => self.outcome.unwrap_or(Err(Fault::Store(StoreError::Closed))),
             Err(error) => Err(Fault::Store(error)),
         };
-        // Whoever asked may be gone; what was written stays.
+        // The caller may be gone; what was written stays.
         let _ = self.reply.send(outcome);
     }
 }
@@ -534,7 +534,7 @@ mod tests {
             outcome => full(outcome),
         };
         assert!(big_full);
-        // Where SQLite took the transaction back, the small one shares the fate of the group.
+        // If SQLite rolled the transaction back, the small one is rolled back with the group.
         let rows: i64 = db.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
         assert_eq!(rows == 1, error.is_ok());
         assert_eq!(small_answer.try_recv().unwrap().is_ok(), error.is_ok());

@@ -1,4 +1,4 @@
-//! Outcomes from outside the cycle: compare-and-set on the call row; whoever is first wins.
+//! Outcomes from outside the cycle: compare-and-set on the call row; the first one wins.
 
 use agent::answers::{self, Goes};
 use agent::call::{CallRow, CallState, Outcome as Answer};

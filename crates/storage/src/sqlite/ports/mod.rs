@@ -96,7 +96,7 @@ impl Sqlite {
             .name("viv-writer".into())
             .spawn(move || {
                 writing.all(&queue, &tell_broken);
-                // Whoever waits for the directory finds the file at rest.
+                // The next process that opens the directory finds the file unused.
                 drop(lock);
             })
             .map_err(|source| OpenError::Io { dir: dir.to_owned(), source })?;

@@ -64,7 +64,7 @@ pub(crate) fn put(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()>
     Ok(())
 }
 
-/// Steps forward of call rows. An outcome is never overwritten: whoever was first has answered. What its
+/// Steps forward of call rows. An outcome is never overwritten: the first answer wins. What its
 /// cycle answers was awaited, what it detaches is awaited no more.
 pub(crate) fn change(db: &Connection, agent: i64, changes: &[CallChange]) -> Outcome<()> {
     let sql = "UPDATE call SET state = ?1, outcome = coalesce(?2, outcome), \

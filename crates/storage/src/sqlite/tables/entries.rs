@@ -1,4 +1,4 @@
-//! The log of a life: entries with their checksums, the view over them, and what was sent besides.
+//! The log of an agent: entries with their checksums, the view over them, and what else was sent.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ pub(crate) fn shown(db: &Connection, agent: i64, view: &View) -> Outcome<Vec<Arc
     Ok(shown.into_iter().map(Arc::new).collect())
 }
 
-/// Keeps what the model was sent besides its entries. Once the cycle is over, that of old requests goes.
+/// Keeps what the model was sent in addition to the entries. Once the cycle is over, that of old requests goes.
 pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outcome<()> {
     let over = changes.open.is_none() && changes.kind != CommitKind::View;
     if changes.layers.is_empty() && !over {
@@ -135,7 +135,7 @@ pub(crate) fn put_layers(db: &Connection, agent: i64, changes: &Changes) -> Outc
     Ok(())
 }
 
-/// What the model was sent in a cycle besides its entries, in the order in which it was.
+/// What the model was sent in a cycle in addition to the entries, in that order.
 pub(crate) fn layers(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<Layer>> {
     let sql = "SELECT after, text FROM layer WHERE agent = ? AND cycle = ? ORDER BY request, idx";
     all(db, sql, params![agent, bytes(cycle.0)], |row| {

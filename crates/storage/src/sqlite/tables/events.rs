@@ -31,7 +31,7 @@ pub(crate) struct Head {
     pub(crate) hold_until: Option<i64>,
     pub(crate) held: u32,
     pub(crate) urgency: Urgency,
-    /// `due_at` as it stands in the store: whoever names it in an update pays for the index over it.
+    /// `due_at` as it is in the store: an update that names it pays for the index over it.
     stored_due_at: Option<i64>,
 }
 
@@ -190,7 +190,7 @@ fn append(
     Ok(run(db, sql, row)? == 1)
 }
 
-/// The columns of a fate. Of a dead event `step` keeps how often it was tried, which nothing else knows when
+/// The columns of a state. Of a dead event `step` keeps how often it was tried, which nothing else knows when
 /// it waits no more.
 pub(crate) struct State {
     pub(crate) code: i64,
@@ -222,7 +222,7 @@ pub(crate) fn state_code(name: &str) -> Option<i64> {
     names.iter().position(|known| *known == name).map(|at| int(at as u64))
 }
 
-/// A fate from four columns: state, cycle, step, reason.
+/// A state from four columns: state, cycle, step, reason.
 pub(crate) fn state_at(row: &Row<'_>, at: usize) -> Outcome<EventState> {
     let reason: Option<String> = row.get(at + 3)?;
     Ok(match row.get::<_, i64>(at)? {

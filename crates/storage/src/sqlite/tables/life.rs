@@ -72,7 +72,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |receipt| receipt.cost_micros));
     let unpriced = changes.run.is_some() && cost.is_none();
     let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
-    // The start of the store that lives the cycle: none once it rests.
+    // The start of the store that runs the cycle; none once the agent is idle.
     let boot = match changes.kind {
         CommitKind::Open => Some(session.boot),
         CommitKind::Park => Some(0),

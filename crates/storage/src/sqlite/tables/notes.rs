@@ -108,7 +108,7 @@ pub(crate) fn put_plan(
     run(db, sql, row).map(drop)
 }
 
-/// The plans of an agent that may not live any more do not fire until it may: nobody looks at them.
+/// The plans of an agent that may not run do not fire until it may: nothing reads them.
 pub(crate) fn hold_plans(db: &Connection, agent: i64) -> Outcome<()> {
     run(db, "UPDATE plan SET fire_at = NULL WHERE agent = ? AND to_commit IS NULL", [agent]).map(drop)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Opening {
     /// Whether it is noted. It is not where the disk is full: then the store can be read, and whoever writes
     /// must note it before.
     pub(crate) noted: bool,
-    /// When, where agents begin to live with it.
+    /// When, if agents start to run with it.
     pub(crate) at: Option<Timestamp>,
 }
 
@@ -35,7 +35,7 @@ impl Opening {
     }
 }
 
-/// Opens the store of a directory; agents begin to live with it where it says when.
+/// Opens the store of a directory; with a time, agents start to run with it.
 pub(crate) fn open(dir: &Path, now: Option<Timestamp>) -> Result<(Opened, Opening), OpenError> {
     let opened = open_dir(dir)?;
     let opening = begin(&opened.db, now).map_err(|error| begun(&opened.file, &error))?;

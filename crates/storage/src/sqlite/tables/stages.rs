@@ -10,13 +10,13 @@ use super::events::State;
 use super::rows::{all, bytes, first, int, key_at, run, u32_at, u64_at, uuid_or_none};
 use crate::sqlite::engine::fault::{Fault, Outcome};
 
-/// Events that the cycle lived before this commit and has not dealt with so far: no more than its own, by the
+/// Events that the cycle processed before this commit and has not addressed so far: no more than its own, by the
 /// numbers under which it listed them. Joined in this order, since the ledger is long and the cycle short.
 const LIVED: &str = "SELECT e.seq, e.id, s.uuid, e.step FROM life l CROSS JOIN json_each(l.open, '$.listed') j \
     CROSS JOIN event e ON e.agent = l.agent AND e.seq = j.value LEFT JOIN space s ON s.id = e.space \
     WHERE l.agent = ? AND e.cycle = ? AND e.addressed = 0";
 
-/// An event that the cycle lived.
+/// An event that the cycle processed.
 struct Lived {
     seq: u64,
     id: EventId,
@@ -60,7 +60,7 @@ impl<'a> Stages<'a> {
         Ok(())
     }
 
-    /// An event has got its fate; the row is that of [`SETTLED`].
+    /// An event has reached its final state; the row is that of [`SETTLED`].
     pub(crate) fn settled(&mut self, row: &Row<'_>, state: &EventState) -> Outcome<()> {
         let id = EventId(key_at(row, 1)?);
         let step = match state {
@@ -116,7 +116,7 @@ pub(crate) fn settle(
     for settlement in &changes.settle {
         let seq = int(settlement.seq);
         if settlement.state == EventState::Waiting {
-            // How long is rested stands with the agent. Here it would let later words overtake these.
+            // How long the agent is idle is kept with the agent. Here it would let later messages overtake these.
             let sql = "UPDATE waiting SET taken = 0, attempts = attempts + ? \
                        WHERE agent = ? AND seq = ? AND taken = 1";
             untaken += run(db, sql, params![failed, agent, seq])?;

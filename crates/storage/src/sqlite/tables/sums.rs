@@ -45,7 +45,7 @@ impl Words<'_> {
     }
 }
 
-/// Whoever said something, as the inbox finds it: others may have the same.
+/// The sender of a message, as the inbox finds it: others may have the same.
 pub(crate) fn speaker(principal: &Principal) -> i64 {
     let (kind, principal) = principal_columns(principal);
     sum([ValueRef::Integer(kind), ValueRef::from(&principal)])

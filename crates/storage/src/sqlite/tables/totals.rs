@@ -1,4 +1,4 @@
-//! Sums over everything, asked by whoever looks whether the server is well: they must not go through all
+//! Sums over everything, for health checks: they must not go through all
 //! agents each time.
 
 use std::sync::Mutex;
@@ -44,7 +44,7 @@ impl Counted {
         counts.agents.go_on(db, "SELECT count(*), max(id) FROM agent WHERE id > ?")?;
         counts.spaces.go_on(db, "SELECT count(*), max(id) FROM space WHERE id > ?")?;
         let mut kept = lock(&self.0);
-        // Whoever saw an older state of the store knows less.
+        // A reader of an older snapshot knows less.
         if counts.agents.up_to >= kept.agents.up_to && counts.spaces.up_to >= kept.spaces.up_to {
             *kept = counts;
         }

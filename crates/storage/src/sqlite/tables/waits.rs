@@ -66,7 +66,7 @@ pub(crate) fn follow(db: &Connection, by: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Whoever waits at a start, by the indexes over those who are due and those who rest for a provider.
+/// Agents that wait at a start, by the indexes over those that are due and those that back off for a provider.
 const AT_START: &str = "SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
     (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h WHERE h.due_at > ?1 \
     UNION ALL SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \

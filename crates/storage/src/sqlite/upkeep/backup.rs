@@ -1,4 +1,4 @@
-//! A copy of the whole store as of one moment, in one file, while a server lives on in it.
+//! A copy of the whole store as of one moment, in one file, while a server keeps using it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! One agent as lines of JSON: who it is, then all rows of its life. Rows are named as tables and columns
 //! are; what is true of one store only (row numbers, spaces, keys) is left out. All of it is read as of one
-//! moment, beside whoever has the store, and written line by line.
+//! moment, beside a running server, and written line by line.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -41,14 +41,14 @@ pub struct Imported {
     pub waiting: u64,
     /// Whether it is in the middle of a cycle, which goes on at the next start.
     pub open: bool,
-    /// Whether it may live.
+    /// Whether it may run.
     pub standing: Standing,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Import {
-    /// It lives here.
+    /// It is active here.
     Done(Imported),
     /// Nothing was written.
     Flawed {

@@ -18,7 +18,7 @@ pub struct Figures {
     pub events: u64,
     /// Entries of all logs.
     pub entries: u64,
-    /// Commits of all lives.
+    /// Commits of all agents.
     pub commits: u64,
 }
 

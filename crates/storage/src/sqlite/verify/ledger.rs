@@ -146,7 +146,7 @@ fn said(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData
 fn due(walk: &mut Walk<'_>, life: &Row) {
     let work = life.waiting > 0 || life.open.is_some();
     let (due, wanted) = (life.due, life.active && work);
-    // Who may not live is due all the same where its cycle is to be canceled.
+    // An agent that may not run is still due if its cycle is to be canceled.
     walk.hold(due == wanted || (due && life.canceled), "inbox_head", "due_at", || {
         let work = if work { "there is something to do" } else { "there is nothing to do" };
         let active = if life.active { "" } else { " and the agent may not live" };

@@ -159,7 +159,7 @@ fn notes(walk: &mut Walk<'_>, life: &Row) {
     });
 }
 
-/// What the open cycle was sent besides its entries.
+/// What the open cycle was sent in addition to its entries.
 fn layers(walk: &mut Walk<'_>, life: &Row, open: &OpenCycle) {
     if let Err(fault) = entries::layers(walk.db, life.agent, open.id) {
         walk.flaw("life", "open", words(fault));

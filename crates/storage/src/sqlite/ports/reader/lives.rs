@@ -1,4 +1,4 @@
-//! Questions about agents' lives: cards, inboxes, runs, the audit of commits.
+//! Queries about agents: cards, inboxes, runs, the audit of commits.
 
 use std::sync::Arc;
 

@@ -118,7 +118,7 @@ pub(super) fn set_standing(
 ) -> Outcome<()> {
     let row = known_agent(db, agent)?;
     let was = first(db, "SELECT standing FROM agent WHERE id = ?", [row], |row| standing_at(row, 0));
-    // Also whoever's standing cannot be read may be suspended or retired.
+    // An agent whose standing cannot be read may be suspended or retired, too.
     let was = was.ok().flatten().unwrap_or(Standing::Active);
     match change_standing(agent, was, standing)? {
         StandingChange::Nothing => return Ok(()),
@@ -156,7 +156,7 @@ fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     let n = first(db, "SELECT max(commit_n, 0) FROM life WHERE agent = ?", [row], |row| u64_at(row, 0))?;
     end_plans(db, row, n.unwrap_or(0))?;
     cancel_all(db, row)?;
-    // Whoever lives it now closes the cycle at the next commit; one that is parked is woken to be closed.
+    // The process that runs it now closes the cycle at the next commit; a parked one is woken to be closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
                FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
     run(db, sql, params![row, ms(at)]).map(drop)

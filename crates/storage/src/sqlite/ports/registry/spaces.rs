@@ -44,7 +44,7 @@ fn raise(db: &Connection, space: i64) -> Outcome<u64> {
     Ok(first(db, sql, [space], |row| u64_at(row, 0))?.unwrap_or(0))
 }
 
-/// Changes names and rules. What was said before keeps the fate that it got.
+/// Changes names and rules. Earlier messages keep the states of their events.
 pub(super) fn amend(db: &Connection, space: SpaceId, change: &SpaceChange) -> Outcome<Space> {
     let row = space_row(db, space)?.ok_or_else(|| missing(space))?;
     let sql = "UPDATE space SET display_name = coalesce(?2, display_name), \

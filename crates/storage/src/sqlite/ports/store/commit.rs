@@ -48,7 +48,7 @@ pub(super) fn commit(
     let n = life.row.commit_n + 1;
     calls::put(db, life.agent, changes)?;
     calls::change(db, life.agent, &changes.call_changes)?;
-    // These change spaces, so they come before the inboxes of whoever is spoken to.
+    // These change spaces, so they come before the inboxes of the recipients.
     let mut said = show::updates(db, &changes.call_changes)?;
     let (spoken, mut wake) = speak(db, session, lease.agent, changes)?;
     said.extend(spoken);
@@ -81,7 +81,7 @@ pub(super) fn commit(
     Ok((CommitOutcome::Committed { n, glance }, echo))
 }
 
-/// Whether someone whose event the open cycle lives has said something urgent that it has not taken.
+/// Whether someone whose event the open cycle processes has posted something urgent that it has not taken.
 fn barred(db: &Connection, life: &Life, changes: &Changes) -> Outcome<bool> {
     if life.inbox.waiting <= life.inbox.taken || !urgent::waits(db, life.agent)? {
         return Ok(false);

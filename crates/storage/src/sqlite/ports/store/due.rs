@@ -28,7 +28,7 @@ const DUE: &str = "SELECT e.uuid, h.due_at FROM inbox_head h JOIN entity e ON e.
 const NEXT_AGENT: &str = "SELECT min(due_at) FROM inbox_head WHERE due_at > ?";
 /// The next plan.
 const NEXT_PLAN: &str = "SELECT min(fire_at) FROM plan WHERE to_commit IS NULL AND fire_at > ?";
-/// Plans whose time has come, of agents that may live.
+/// Plans whose time has come, of agents that may run.
 const PLANS: &str = "SELECT p.agent, e.uuid, l.commit_n, p.id, p.name, p.instruction, p.schedule, p.next_at, \
     p.root, p.hop, p.trust, p.fired FROM plan p JOIN entity e ON e.id = p.agent JOIN life l ON l.agent = p.agent \
     WHERE p.to_commit IS NULL AND p.fire_at <= ? ORDER BY p.fire_at LIMIT ?";
@@ -71,7 +71,7 @@ pub(super) fn fire_due(
     })?;
     let left = if plans.len() > most as usize { plans.pop() } else { None };
     left.map_or(Ok(()), |late| late.again(db, ms(now) + 1))?;
-    // Whoever was postponed goes before those who would take its room.
+    // Postponed agents go before those that would take their room.
     plans.sort_by_key(|late| late.plan.next_at);
     let mut wake = Vec::new();
     for late in &plans {

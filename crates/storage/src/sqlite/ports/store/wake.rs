@@ -28,7 +28,7 @@ struct FoundAgent {
     waiting: u32,
     taken: u32,
     cancel: Option<CycleId>,
-    /// The start of the store that lives the open cycle; 0 where it rests.
+    /// The start of the store that runs the open cycle; 0 if the agent is idle.
     boot: i64,
 }
 
