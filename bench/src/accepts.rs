@@ -14,10 +14,10 @@ use rusqlite::{Connection, params};
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Home};
 use crate::instant;
 use crate::measure::{Samples, own_cpu_us, short, thread_cpu_us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Home};
 
 /// Who speak at once.
 const PRODUCERS: usize = 64;
@@ -94,7 +94,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 fn crowd(bench: &Bench, spaces: usize, words: &'static str) -> Result<Rounds> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
-    let rounds = house::threads()?.block_on(accept_all(&data, spaces))?;
+    let rounds = server::threads()?.block_on(accept_all(&data, spaces))?;
     let of = |what: fn(&Round) -> f64| rounds.iter().skip(1).map(what).collect::<Samples>();
     let (grouped, cpu, speed) = (of(|r| r.per_group), of(|r| r.cpu_us), of(|r| r.per_second));
     // A group of the same size; rounded, and never none.
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn the_tables_of_the_store_take_the_bare_inserts() {
         let dir = tempfile::tempdir().unwrap();
-        let threads = house::threads().unwrap();
+        let threads = server::threads().unwrap();
         threads.block_on(async {
             let house =
                 BenchServer::build(dir.path(), |clock| instant::models(clock, |_| Script::new())).unwrap();

@@ -20,9 +20,9 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Home};
 use crate::measure::{Samples, own_cpu_us, process_cpu_us, short};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Home};
 
 /// Makes this program the crowd instead.
 pub(crate) const CROWD_ARGUMENT: &str = "--be-the-crowd";
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let _in = threads.enter();
     let house = BenchServer::build(&dir.path().join("data"), |clock| {
         Arc::new(ModelBook::new(ModelConfig::named("demo"), KeyRing::default(), clock))

@@ -12,11 +12,11 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Home};
 use crate::instant;
 use crate::machine::Disk;
 use crate::measure::{Samples, process_cpu_us, short};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Home};
 
 /// Agents that live at once.
 const AGENTS: usize = 32;
@@ -31,7 +31,7 @@ const SLICES: usize = 8;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let mut disk = Disk::open(dir.path())?;
     let mut fsync = Samples::default();
     let mut look = |times: usize| -> Result<()> {

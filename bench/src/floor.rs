@@ -10,8 +10,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::house;
 use crate::measure::us;
+use crate::server;
 use crate::talk::Line;
 
 /// Measures the floor, again and again.
@@ -26,7 +26,7 @@ impl Floor {
     /// Serves a route that reads its body and says a word, and starts two tasks.
     pub(crate) fn start(threads: &Runtime, body: &str) -> Result<Self> {
         let router = Router::new().route("/", post(|body: String| async move { body.len().to_string() }));
-        let address = threads.block_on(house::serve(router, CancellationToken::new()))?;
+        let address = threads.block_on(server::serve(router, CancellationToken::new()))?;
         let line = Line::open(address)?;
         let request = line.post("/", "none", body);
         let (ask, mut asked) = mpsc::channel::<()>(1);

@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 use crate::stub::{Say, Stub};
 use crate::watched::Point;
 
@@ -40,7 +40,7 @@ struct AgentHistory {
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let stub = Stub::start()?;
     let house = build(&threads, &stub, dir.path())?;
     let mut short_life = life(&threads, &house, &stub, "young", SHORT)?;

@@ -16,10 +16,10 @@ use serde_json::json;
 
 use crate::Bench;
 use crate::floor::Floor;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::machine::Disk;
 use crate::measure::{Samples, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 use crate::talk::read_message;
 
 /// Interruptions before the first that counts, and those that count.
@@ -36,7 +36,7 @@ const GOAL_US: f64 = 5_000.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let model = Endless::start()?;
     let base_url = Some(format!("http://{}/v1", model.address));
     let _in = threads.enter();

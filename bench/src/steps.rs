@@ -12,11 +12,11 @@ use models::scripted::Script;
 use serde_json::json;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::instant;
 use crate::machine::Disk;
 use crate::measure::{Samples, short};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 
 /// Steps of the short cycles and of the long ones.
 const FEW: usize = 2;
@@ -47,7 +47,7 @@ struct Cost {
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let disk = Disk::open(dir.path())?;
     let costs = threads.block_on(run(dir.path(), disk))?;
     let each = |what: fn(&Cost) -> f64| {

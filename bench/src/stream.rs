@@ -20,9 +20,9 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::Bench;
-use crate::house::{self, BenchServer};
 use crate::measure::{Samples, own_cpu_us, process_cpu_us, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer};
 use crate::talk::read_message;
 
 /// Turns: the server and its floor one after the other, so that whatever else the machine does falls
@@ -41,7 +41,7 @@ const WORD: &str = "word";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let (mut ways, mut relayed) = (Samples::default(), Samples::default());
     let (mut paced_cpu, mut cpu, mut floor) = (Samples::default(), Samples::default(), Samples::default());
     for turn in 0..TURNS {

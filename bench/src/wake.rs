@@ -11,10 +11,10 @@ use tokio::runtime::Runtime;
 
 use crate::Bench;
 use crate::floor::Floor;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::machine::Disk;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 use crate::stub::Stub;
 use crate::talk::Line;
 use crate::watched::{Mark, Point};
@@ -57,7 +57,7 @@ struct Stages([Samples; STAGES.len()]);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let mut scene = WakeStore::set(&threads, dir.path())?;
     for _ in 0..WARM_UP {
         scene.wake()?;

@@ -203,8 +203,8 @@ impl Store for Watched {
         self.inner.glance(lease, known_facts)
     }
 
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.set_apart(agent, why)
+    fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.quarantine(agent, why)
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {

@@ -21,9 +21,9 @@ use storage::sqlite::Sqlite;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house;
 use crate::measure::{Samples, short, thread_cpu_us};
 use crate::report::{Goal, Metric};
+use crate::server;
 
 /// Rows of the ledger of the agent that is measured.
 const LEDGER: u64 = 100_000;
@@ -61,7 +61,7 @@ struct WriterStore {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let dir = bench.scratch()?;
     let mut metrics = vec![threads.block_on(commands(&dir.path().join("full")))?];
     metrics.push(threads.block_on(resumed(&dir.path().join("long")))?);
@@ -143,7 +143,7 @@ async fn resumed(data: &Path) -> Result<Metric> {
         };
         let mut changes = life.changes(CommitKind::Decide, scene.clock.now());
         changes.calls = vec![row];
-        life.open.lived = true;
+        life.open.decided = true;
         // The last step's calls are what is still to be told.
         life.open.step = if step + 1 == STEPS { step } else { step + 1 };
         changes.open = Some(life.open.clone());
@@ -284,7 +284,7 @@ impl WriterStore {
     async fn say_in(&self, space: SpaceId) -> Result<f64> {
         let message = self.message(space);
         let before = thread_cpu_us(WRITER)?;
-        self.store.accept(Accept::Say(message), None).await?;
+        self.store.accept(Accept::Message(message), None).await?;
         Ok(thread_cpu_us(WRITER)? - before)
     }
 

@@ -69,7 +69,7 @@ pub struct ProcessedEvent {
     /// Its log.
     pub log: Vec<HistoryEntry>,
     /// Its runs, newest first.
-    pub runs: Vec<Receipt>,
+    pub runs: Vec<Record>,
     /// Its notes.
     pub notes: BTreeMap<String, String>,
     /// Commits of its life, as the agent says.
@@ -116,7 +116,7 @@ pub struct HistoryEntry {
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Receipt {
+pub struct Record {
     /// The cycle.
     pub cycle: String,
     /// Its number.
@@ -155,7 +155,7 @@ pub async fn lived(client: &Client, name: &str) -> Result<ProcessedEvent> {
         name: name.to_owned(),
         events: events.into_iter().map(happened).collect(),
         log: log(client, name).await?,
-        runs: runs.into_iter().map(receipt).collect(),
+        runs: runs.into_iter().map(record).collect(),
         notes: facts.memories.into_iter().map(|memory| (memory.key, memory.value)).collect(),
         commit_n: agent.commit_n,
         replayed: follow::replay(client, name, after, agent.commit_n).await,
@@ -213,7 +213,7 @@ fn happened(event: LoggedEvent) -> Happened {
         _ => None,
     };
     let (message, payload) = match event.data {
-        EventData::Said { message, .. } => (Some(message.to_string()), None),
+        EventData::Message { message, .. } => (Some(message.to_string()), None),
         EventData::Service { payload, .. } => (None, Some(payload.to_string())),
         _ => (None, None),
     };
@@ -240,10 +240,10 @@ fn entry(entry: LogEntry) -> HistoryEntry {
     }
 }
 
-fn receipt(run: RunJson) -> Receipt {
+fn record(run: RunJson) -> Record {
     let ending = match run.ending {
         Ending::Completed => "completed".to_owned(),
         other => format!("{}: {}", other.as_str(), run.reason.unwrap_or_default()),
     };
-    Receipt { cycle: run.id.to_string(), ordinal: run.ordinal, events: run.events.into(), ending }
+    Record { cycle: run.id.to_string(), ordinal: run.ordinal, events: run.events.into(), ending }
 }

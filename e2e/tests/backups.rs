@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use e2e::client::{Client, HttpAnswer};
 
-use crate::house::{Harness, at_home, say, settled, until, words};
+use crate::server::{Harness, at_home, say, settled, until, words};
 
 /// Who speaks at the same time.
 const SPEAKERS: usize = 4;

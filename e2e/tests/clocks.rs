@@ -11,7 +11,7 @@ use e2e::stub::Mishap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::house::{Harness, PATIENCE, ada, say, until, words};
+use crate::server::{Harness, PATIENCE, ada, say, until, words};
 
 /// How far the clock is off.
 const OFF: SignedDuration = SignedDuration::from_hours(72);

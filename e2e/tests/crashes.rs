@@ -8,7 +8,7 @@ use e2e::mind::DEADLY;
 use e2e::world::TOOLS;
 use serde_json::json;
 
-use crate::house::{Harness, PATIENCE, ada, at_home, say, settled, until, words};
+use crate::server::{Harness, PATIENCE, ada, at_home, say, settled, until, words};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_kills_its_server_is_not_run_again() {

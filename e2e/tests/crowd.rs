@@ -6,7 +6,7 @@ use e2e::client::{Client, HttpAnswer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::house::{Harness, at_home, say, settled, words};
+use crate::server::{Harness, at_home, say, settled, words};
 
 /// Watchers that never read. A thousand of them are measured by `make bench`.
 const SLOW: usize = 200;

@@ -2,7 +2,7 @@
 
 use e2e::client::HttpAnswer;
 
-use crate::house::{Harness, PATIENCE, at_home, say, settled, words};
+use crate::server::{Harness, PATIENCE, at_home, say, settled, words};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_full_disk_nothing_is_accepted_all_can_be_read_and_it_goes_on_by_itself() {

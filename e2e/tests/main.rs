@@ -7,5 +7,5 @@ mod clocks;
 mod crashes;
 mod crowd;
 mod disk;
-mod house;
 mod loops;
+mod server;

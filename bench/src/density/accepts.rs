@@ -12,10 +12,10 @@ use models::scripted::Script;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Home};
 use crate::instant;
 use crate::measure::Samples;
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Home};
 
 /// Who speaks at once, each to an agent of its own.
 const PRODUCERS: usize = 64;
@@ -26,7 +26,7 @@ const ROUNDS: usize = 61;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let Speeds { silent, signalled, pairs } = house::threads()?.block_on(all(dir.path()))?;
+    let Speeds { silent, signalled, pairs } = server::threads()?.block_on(all(dir.path()))?;
     let note = format!(
         "{PRODUCERS} producers, each accept followed by its wake signal, no agent admitted ({}); floor: no \
          signals ({}); in turns, ratio pair by pair {}",

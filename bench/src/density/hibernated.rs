@@ -18,9 +18,9 @@ use tokio::runtime::Runtime;
 use crate::Bench;
 use crate::floor::Floor;
 use crate::history::prose;
-use crate::house::{self, BenchServer};
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer};
 use crate::stub::{Say, Stub};
 use crate::watched::Point;
 
@@ -54,7 +54,7 @@ struct Kind {
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let stub = Stub::start()?;
     let (old, tokens) = live_long(&threads, &stub, &data)?;
     let mut floor = Floor::start(&threads, "nothing much")?;
@@ -89,8 +89,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
 
 /// The old agent and the other one, to be woken in servers that know nothing of them yet.
 struct Old {
-    old: house::Home,
-    other: house::Home,
+    old: server::Home,
+    other: server::Home,
     /// The old one's rowid.
     row: i64,
 }

@@ -13,10 +13,10 @@ use models::scripted::Script;
 use tokio::task::JoinSet;
 
 use crate::Bench;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::instant;
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 
 /// Who floods at once, each as fast as its messages are accepted.
 const FLOODERS: usize = 4;
@@ -29,7 +29,7 @@ const QUIET: &str = "quiet";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let Found { alone, beside, flood } = house::threads()?.block_on(all(dir.path()))?;
+    let Found { alone, beside, flood } = server::threads()?.block_on(all(dir.path()))?;
     let note = format!(
         "p99 from a message to the question to the model, another agent flooded by {FLOODERS} people with {} \
          messages/s ({}); floor: p99 while nobody else has anything to do ({})",

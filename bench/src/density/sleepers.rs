@@ -11,10 +11,10 @@ use tokio::runtime::Runtime;
 
 use super::town::{Town, agent};
 use crate::Bench;
-use crate::house;
 use crate::measure::{Samples, short, us};
 use crate::process::{self, REST, Running};
 use crate::report::{Goal, Metric};
+use crate::server;
 use crate::stub::{Say, Stub};
 use crate::talk::Line;
 
@@ -50,7 +50,7 @@ struct SleeperStore {
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let place = |name: &str| dir.path().join(name).join("data");
     let skip = Say::Call("skip", json!({"reason": "nothing of it is mine"}));
     let (viv, stub) = (process::viv(bench)?, Stub::saying(skip)?);

@@ -11,10 +11,10 @@ use tokio::runtime::Runtime;
 
 use crate::Bench;
 use crate::history::prose;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::instant;
 use crate::measure::{Samples, process_cpu_us, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 
 /// Words of a message and of its answer; a cycle comes to about four hundred tokens.
 const WORDS: usize = 170;
@@ -42,7 +42,7 @@ struct Look {
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let house = {
         let _in = threads.enter();
         BenchServer::build(&data, |clock| instant::models(clock, |_| Script::new().text(prose(7, WORDS))))?

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::{PATIENCE, asked_by, paced};
 use crate::Bench;
-use crate::house::{self, BenchServer, Home};
 use crate::measure::us;
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Home};
 use crate::talk::Line;
 
 /// Cycles that are open when it dies.
@@ -28,7 +28,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
     let data = dir.path().join("data");
     let (home, alone) = die(&data)?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let _in = threads.enter();
     let (house, hears) = threads.block_on(async {
         let end = Instant::now() + PATIENCE;
@@ -67,7 +67,7 @@ fn hello(line: &Line, home: &Home, key: &str) -> Vec<u8> {
 /// A server that dies in the middle of many cycles; who had nothing to do then, and how soon it is served in
 /// peace.
 fn die(data: &Path) -> Result<(Home, Duration)> {
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let _in = threads.enter();
     let (models, hears) = paced(None);
     let bounds = Bounds { awake: 2 * OPEN, requests_per_provider: 2 * OPEN };

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 
 use super::{HEALTHY, paced};
 use crate::Bench;
-use crate::house::{self, BenchServer, Ears, Home};
 use crate::measure::{Samples, short, us};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer, Ears, Home};
 
 /// Messages of each kind.
 const SAMPLES: usize = 40;
@@ -19,7 +19,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let (models, hears) = paced(None);
     let _in = threads.enter();
     let house = BenchServer::build(&dir.path().join("data"), models)?;

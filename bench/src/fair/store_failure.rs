@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use super::paced;
 use crate::Bench;
-use crate::house::{self, BenchServer};
 use crate::report::{Goal, Metric};
+use crate::server::{self, BenchServer};
 
 /// Agents with something to do.
 const AGENTS: usize = 20;
@@ -24,7 +24,7 @@ const SERVED_S: f64 = 5.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Metric>> {
     let dir = bench.scratch()?;
-    let threads = house::threads()?;
+    let threads = server::threads()?;
     let (models, hears) = paced(Some(THOUGHT));
     let _in = threads.enter();
     let house = BenchServer::build(&dir.path().join("data"), models)?;

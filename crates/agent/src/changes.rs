@@ -8,7 +8,7 @@ use crate::call::{CallRow, CallState, Outcome};
 use crate::entry::{Entry, View};
 use crate::event::{Cause, EventProgress, EventState, Waiting};
 use crate::id::{AgentId, CallId, CycleId, EventId, GoalId, PlanId, SpaceId};
-use crate::life::{Goal, Layer, OpenCycle, Plan, RestReason};
+use crate::life::{Goal, IdleReason, Layer, OpenCycle, Plan};
 use crate::run::{Run, Usage};
 use crate::space::{NewMessage, Spoken};
 
@@ -91,9 +91,6 @@ pub enum Named {
     Id(EventId),
 }
 
-/// A message that an inward call says, with the call it belongs to.
-pub type Say = NewMessage;
-
 /// A change of one keyed note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryChange {
@@ -132,8 +129,8 @@ pub enum PlanChange {
 /// What inward calls want changed; nothing happens before the decision's commit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inward {
-    /// Messages to say, in order.
-    pub says: Vec<Say>,
+    /// Messages to post, in order.
+    pub messages: Vec<NewMessage>,
     /// Notes to write, in order.
     pub memories: Vec<MemoryChange>,
     /// Goals to write, in order.
@@ -149,7 +146,7 @@ pub struct Inward {
 impl Inward {
     /// Appends what a later call wants.
     pub fn extend(&mut self, later: Self) {
-        self.says.extend(later.says);
+        self.messages.extend(later.messages);
         self.memories.extend(later.memories);
         self.goals.extend(later.goals);
         self.plans.extend(later.plans);
@@ -176,11 +173,11 @@ pub struct CallChange {
 
 /// How long the agent is idle after this commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rest {
+pub struct Idle {
     /// Not due before this time, whatever waits; `None`: due as soon as something waits.
     pub not_before: Option<Timestamp>,
     /// Why it is kept back.
-    pub reason: Option<RestReason>,
+    pub reason: Option<IdleReason>,
 }
 
 /// Everything that one commit may change.
@@ -232,7 +229,7 @@ pub struct Changes {
     /// What these cost, in micro-dollars; `None` where that is not known.
     pub cost_micros: Option<u64>,
     /// With close or park: how long the agent is idle.
-    pub rest: Option<Rest>,
+    pub idle: Option<Idle>,
     /// New count of failures of the surroundings.
     pub failures: Option<u32>,
     /// New notice for the next inbox entry (`Some(None)` clears it).
@@ -270,7 +267,7 @@ impl Changes {
             run: None,
             usage: Usage::default(),
             cost_micros: None,
-            rest: None,
+            idle: None,
             failures: None,
             notice: None,
             barrier: false,
@@ -282,7 +279,7 @@ impl Changes {
     /// Whether the commit addresses an event that its cycle has processed, with this decision or before: it says
     /// something in the event's space, or its `done` names it.
     pub fn addresses(&self, seq: u64, event: &EventId, space: Option<SpaceId>) -> bool {
-        let spoke = self.inward.says.iter().any(|said| Some(said.space) == space);
+        let spoke = self.inward.messages.iter().any(|said| Some(said.space) == space);
         let names = |named: &Named| match named {
             Named::Seq(named) => *named == seq,
             Named::Id(named) => named == event,
@@ -355,7 +352,7 @@ pub struct Wakeup {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notifications {
     /// Messages as stored, in order: what was said, visible calls and changes of these.
-    pub said: Vec<Spoken>,
+    pub messages: Vec<Spoken>,
     /// Agents that have something to do, this one included where more waits for it.
     pub wake: Vec<Wakeup>,
     /// How far events of the cycle have come with it, in order.
@@ -450,7 +447,7 @@ mod tests {
         ] {
             let mut changes =
                 Changes::new(CommitKind::Decide, CycleId(Uuid::nil()), 0, 0, Timestamp::UNIX_EPOCH);
-            changes.inward.says = said.map(says).into_iter().collect();
+            changes.inward.messages = said.map(says).into_iter().collect();
             changes.addressed = named.clone().into_iter().collect();
             assert_eq!(changes.addresses(7, &event, space), dealt_with, "{said:?} {named:?} {space:?}");
         }

@@ -228,7 +228,7 @@ fn event_of(message: &NewMessage, seq: u64, named: bool, urgent: bool) -> Event 
             root: message.root.clone(),
             hop: message.hop,
         },
-        data: EventData::Said { space: message.space, seq, message: message.id },
+        data: EventData::Message { space: message.space, seq, message: message.id },
         cites: None,
     }
 }
@@ -299,7 +299,7 @@ pub fn releases(sender: EntityKind, held: u32) -> bool {
 /// The space of an event, where it has one.
 pub fn space_of(event: &Event) -> Option<SpaceId> {
     match event.data {
-        EventData::Said { space, .. } => Some(space),
+        EventData::Message { space, .. } => Some(space),
         _ => None,
     }
 }

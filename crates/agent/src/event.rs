@@ -126,7 +126,7 @@ pub struct Cause {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventData {
     /// Refers to a message; the text is not copied.
-    Said {
+    Message {
         /// The space.
         space: SpaceId,
         /// The message's place there.
@@ -327,19 +327,19 @@ pub struct Waiting {
     /// The event.
     pub event: Event,
     /// The words it refers to, where it does.
-    pub said: Option<Said>,
+    pub message: Option<NamedMessage>,
 }
 
 impl Waiting {
     /// The words that it refers to; empty where it refers to none.
     pub fn words(&self) -> &str {
-        self.said.as_ref().map_or("", |said| said.text.as_str())
+        self.message.as_ref().map_or("", |message| message.text.as_str())
     }
 }
 
 /// A message as a reader meets it: text with names beside the ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct NamedMessage {
     /// The message.
     pub id: MessageId,
     /// Its space.

@@ -13,7 +13,7 @@ use crate::call::{CallRow, Effect};
 use crate::changes::{Changes, CommitKind, Glance, Refusal};
 use crate::event::EventState;
 use crate::id::{CallId, CycleId, SpaceId};
-use crate::life::{Lease, OpenCycle, RestReason, Standing};
+use crate::life::{IdleReason, Lease, OpenCycle, Standing};
 use crate::port::Denial;
 use crate::run::{Ending, Usage};
 use crate::space::NewMessage;
@@ -56,7 +56,7 @@ pub struct InboxHead {
     /// Kept back until then, whatever waits.
     pub hold_until: Option<Timestamp>,
     /// Why it is kept back.
-    pub reason: Option<RestReason>,
+    pub reason: Option<IdleReason>,
 }
 
 /// Whether a commit may be written.
@@ -130,7 +130,7 @@ pub fn was_written(row: AuditRow, open: Option<&OpenCycle>, lease: Lease, change
 /// Whether an opening is out of date: one of the events that it takes does not wait any more. `found` is how many
 /// of them do.
 pub fn is_outdated(open: Option<&OpenCycle>, found: usize) -> bool {
-    open.is_some_and(|open| !open.lived && found < open.taken.len())
+    open.is_some_and(|open| !open.decided && found < open.taken.len())
 }
 
 /// Something that a commit brings into a space.
@@ -161,7 +161,7 @@ pub fn posts(changes: &Changes) -> Vec<Post<'_>> {
     let turn = |message: &NewMessage| {
         changes.calls.iter().position(|row| Some(&row.id) == message.call.as_ref()).unwrap_or(0)
     };
-    let says = changes.inward.says.iter().map(|message| (turn(message), Post::Message(message)));
+    let says = changes.inward.messages.iter().map(|message| (turn(message), Post::Message(message)));
     let shows = changes.shows.iter().map(|message| (turn(message), Post::Call(message)));
     let mut posts: Vec<_> = says.chain(shows).collect();
     posts.sort_by_key(|(turn, _)| *turn);
@@ -240,11 +240,11 @@ pub fn inbox_after(
     now: Timestamp,
 ) -> (InboxHead, DueFrom) {
     let (mut inbox, at) = (*inbox, changes.at.min(now));
-    let rests = closes(changes) || changes.kind == CommitKind::Park || changes.rest.is_some();
+    let rests = closes(changes) || changes.kind == CommitKind::Park || changes.idle.is_some();
     if rests || changes.kind == CommitKind::Open {
-        let until = changes.rest.as_ref().and_then(|rest| rest.not_before);
+        let until = changes.idle.as_ref().and_then(|rest| rest.not_before);
         inbox.hold_until = until.map(|until| waits::rebased(until, changes.at, now));
-        inbox.reason = changes.rest.as_ref().and_then(|rest| rest.reason);
+        inbox.reason = changes.idle.as_ref().and_then(|rest| rest.reason);
     }
     if closes(changes) || changes.kind == CommitKind::Park {
         inbox.taken = 0;
@@ -283,7 +283,7 @@ pub fn closes(changes: &Changes) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::changes::Rest;
+    use crate::changes::Idle;
     use crate::id::{AgentId, EntityId, MessageId};
     use uuid::Uuid;
 
@@ -371,7 +371,7 @@ mod tests {
             hold_until: hold.map(at),
             reason: None,
         };
-        let rest = |until: Option<i64>| Some(Rest { not_before: until.map(at), reason: None });
+        let rest = |until: Option<i64>| Some(Idle { not_before: until.map(at), reason: None });
         for (kind, waiting, until, standing, now, due) in [
             (Open, 1, None, Standing::Active, 55, DueFrom::At(at(50))),
             (Decide, 1, None, Standing::Active, 55, DueFrom::Unchanged),
@@ -384,7 +384,7 @@ mod tests {
             (Open, 1, None, Standing::Active, 10, DueFrom::At(at(10))),
             (Park, 0, Some(rest(Some(70))), Standing::Active, 10, DueFrom::At(at(30))),
         ] {
-            let changes = Changes { rest: until.flatten(), ..changes(kind) };
+            let changes = Changes { idle: until.flatten(), ..changes(kind) };
             let row = LifeRow { standing, ..life() };
             let (after, found) = inbox_after(&inbox(waiting, Some(60)), &row, &changes, at(now));
             assert_eq!(found, due, "{kind:?}");
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!(was_written(row(CommitKind::Open), there.as_ref(), lease(3), &opens), expected);
         }
         let taking = OpenCycle { taken: vec![1, 2], ..open(7) };
-        let lived = OpenCycle { lived: true, ..taking.clone() };
+        let lived = OpenCycle { decided: true, ..taking.clone() };
         for (open, found, outdated) in
             [(Some(&taking), 2, false), (Some(&taking), 1, true), (Some(&lived), 1, false), (None, 0, false)]
         {
@@ -445,7 +445,7 @@ mod tests {
     fn what_a_commit_says_and_shows_comes_into_its_spaces_in_the_order_of_its_calls() {
         let mut changes = changes(CommitKind::Decide);
         changes.calls = (0..4).map(|n| call(n, "{}")).collect();
-        changes.inward.says = vec![message(1), message(3)];
+        changes.inward.messages = vec![message(1), message(3)];
         changes.shows = vec![message(0), message(2)];
         let posts = posts(&changes);
         let order = posts.iter().map(|post| {

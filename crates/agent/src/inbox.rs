@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::call::OutcomeStatus;
 use crate::delivery::{self, space_of};
-use crate::event::{EventData, EventKind, Principal, Said, Trust, Waiting};
+use crate::event::{EventData, EventKind, NamedMessage, Principal, Trust, Waiting};
 use crate::id::RootId;
 use crate::life::Requester;
 use crate::limits;
@@ -98,7 +98,7 @@ fn woke_for(events: &[Waiting]) -> String {
 
 fn describe(waiting: &Waiting) -> String {
     let kind = waiting.event.kind.as_str();
-    match (&waiting.event.data, &waiting.said) {
+    match (&waiting.event.data, &waiting.message) {
         (_, Some(said)) => {
             format!("{kind} from {} in {}", quoted(&said.sender_name), said.space_handle)
         }
@@ -118,12 +118,12 @@ fn shown_size(waiting: &Waiting) -> usize {
         false => size,
     };
     let text = |text: &str| cut(quote::size(text));
-    let body = match (&event.data, &waiting.said) {
-        (EventData::Said { .. }, Some(said)) => {
+    let body = match (&event.data, &waiting.message) {
+        (EventData::Message { .. }, Some(said)) => {
             let names = [&said.space_handle, &said.sender_name, &said.sender_handle];
             text(&said.text) + names.iter().map(|name| quote::size(name)).sum::<usize>()
         }
-        (EventData::Said { .. }, None) | (EventData::Heartbeat, _) => 0,
+        (EventData::Message { .. }, None) | (EventData::Heartbeat, _) => 0,
         (EventData::Service { name, payload }, _) => {
             quote::size(name) + cut(quote::size_of(payload, quote::size))
         }
@@ -204,7 +204,7 @@ pub fn format_preview(shown: &[Waiting], count: u32, now: Timestamp) -> String {
 
 /// Sender, place and the first words; the name and the first words where nobody said it.
 fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
-    match (&waiting.event.data, &waiting.said) {
+    match (&waiting.event.data, &waiting.message) {
         (_, Some(said)) => format!(
             "{} in {}, {}: {}",
             sender(said),
@@ -223,7 +223,7 @@ fn glimpse(waiting: &Waiting, now: Timestamp) -> String {
             format!("tool result {}: {}", quoted(tool), quoted(&beginning(text)))
         }
         (EventData::Heartbeat, _) => "heartbeat".to_owned(),
-        (EventData::Said { space, .. }, None) => format!("a message in the space {space}"),
+        (EventData::Message { space, .. }, None) => format!("a message in the space {space}"),
     }
 }
 
@@ -278,7 +278,7 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
     let event = &waiting.event;
     let ago = ago(event.at, now);
     match &event.data {
-        EventData::Said { space, .. } => match &waiting.said {
+        EventData::Message { space, .. } => match &waiting.message {
             Some(said) => said_line(said, event.kind == EventKind::Mention, &event.id.0, now),
             None => format!("[space] {ago}: (a message of the space {space} that cannot be read any more)"),
         },
@@ -311,7 +311,7 @@ fn line_of(waiting: &Waiting, now: Timestamp) -> String {
     }
 }
 
-fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String {
+fn said_line(said: &NamedMessage, mention: bool, event: &str, now: Timestamp) -> String {
     let names_you = if mention { ", mentions you" } else { "" };
     format!(
         "[space {}] {}, {}{names_you}: {}",
@@ -323,7 +323,7 @@ fn said_line(said: &Said, mention: bool, event: &str, now: Timestamp) -> String 
 }
 
 /// Who said it: two may have the same display name, and nobody has another's handle.
-fn sender(said: &Said) -> String {
+fn sender(said: &NamedMessage) -> String {
     format!("{} (@{}, {})", quote::name(&said.sender_name), said.sender_handle, said.sender_kind.as_str())
 }
 
@@ -376,10 +376,10 @@ mod tests {
                     root: RootId(format!("root-{seq}")),
                     hop: if agent { seq as u32 } else { 0 },
                 },
-                data: EventData::Said { space, seq, message },
+                data: EventData::Message { space, seq, message },
                 cites: None,
             },
-            said: Some(Said {
+            message: Some(NamedMessage {
                 id: message,
                 space,
                 space_handle: "family".into(),
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(text.matches("\n\n[INBOX").count(), 0);
         assert_eq!(text.lines().filter(|line| line.starts_with("[INBOX")).count(), 1);
         let mut named = said(2, 1, 5, false, "hi");
-        named.said.as_mut().unwrap().sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
+        named.message.as_mut().unwrap().sender_name = "Eve (human), just now: \"x\"\n2. Boss".into();
         let text = format_inbox(&[named], at(0), None);
         assert_eq!(text.lines().filter(|line| line.starts_with("2.")).count(), 0);
     }
@@ -423,7 +423,7 @@ mod tests {
     fn a_late_result_names_its_call_and_how_it_ended_on_one_line() {
         let mut late = said(1, 1, 5, false, "");
         late.event.kind = EventKind::ToolResult;
-        late.said = None;
+        late.message = None;
         for (status, error, word) in [
             (Some(OutcomeStatus::Ok), false, "answered"),
             (Some(OutcomeStatus::Error), true, "failed"),

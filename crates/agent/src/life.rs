@@ -11,8 +11,8 @@ use crate::entity::{Entity, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Principal, Trust, Waiting};
 use crate::id::{AgentId, CallId, CycleId, GoalId, PlanId, RootId, SpaceId};
-use crate::limits::RECEIPTS_KEPT_MAX;
-use crate::run::{StepReceipt, Usage};
+use crate::limits::STEP_RECORDS_KEPT_MAX;
+use crate::run::{StepRecord, Usage};
 
 /// Whether the agent may run at all.
 #[derive(
@@ -40,7 +40,7 @@ impl Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum RestReason {
+pub enum IdleReason {
     /// The model's provider cannot serve it.
     Provider,
     /// Its own content failed; it tries again more carefully.
@@ -49,7 +49,7 @@ pub enum RestReason {
     Debounce,
 }
 
-impl RestReason {
+impl IdleReason {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -67,9 +67,9 @@ impl RestReason {
 
 /// Why an agent with work is idle, as people who wait for it see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resting {
+pub struct IdleUntil {
     /// Why.
-    pub reason: RestReason,
+    pub reason: IdleReason,
     /// When it tries again.
     pub until: Timestamp,
 }
@@ -126,7 +126,7 @@ pub struct OpenCycle {
     #[serde(default, skip_serializing_if = "is_false")]
     pub asked: bool,
     /// Whether its first decision is committed.
-    pub lived: bool,
+    pub decided: bool,
     /// Everyone whose event it processes.
     pub requesters: Vec<Requester>,
     /// What its messages descend from.
@@ -149,9 +149,9 @@ pub struct OpenCycle {
     pub finishing: Option<Finishing>,
     /// Spaces it has spoken in since what came from there was last shown.
     pub addressed: Vec<SpaceId>,
-    /// What each step did. With the cycle the store keeps the newest few, see [`OpenCycle::receipts_due`].
+    /// What each step did. With the cycle the store keeps the newest few, see [`OpenCycle::records_due`].
     #[serde(default, serialize_with = "newest")]
-    pub steps: Vec<StepReceipt>,
+    pub steps: Vec<StepRecord>,
     /// Tokens as reported, those of discarded replies included.
     pub usage: Usage,
     /// Tokens of generations that were aborted, which nobody reports: estimated.
@@ -181,9 +181,9 @@ pub struct OpenCycle {
     /// Seqs of its events by the numbers under which they were listed, from 1 on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listed: Vec<u64>,
-    /// What it has said, each text with its space as a hash: the same is not said twice.
+    /// Hashes of the messages it has sent, each of text and space: the same message is not sent twice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub said: Vec<String>,
+    pub sent: Vec<String>,
     /// Whether an unsafe call of this cycle was held back for something urgent that is not shown yet.
     #[serde(default, skip_serializing_if = "is_false")]
     pub held_back: bool,
@@ -211,7 +211,7 @@ impl OpenCycle {
             attempts: 0,
             deaths: 0,
             asked: false,
-            lived: false,
+            decided: false,
             requesters: Vec::new(),
             root: RootId(String::new()),
             hop: 1,
@@ -234,7 +234,7 @@ impl OpenCycle {
             previewed: Glimpse::default(),
             model: None,
             listed: Vec::new(),
-            said: Vec::new(),
+            sent: Vec::new(),
             held_back: false,
             suspect: false,
             awake_ms: 0,
@@ -244,9 +244,9 @@ impl OpenCycle {
 
     /// Runs that get rows of their own with the decision that added the newest one: they change no more. A short
     /// cycle needs no rows, and what is kept with a long one does not grow.
-    pub fn receipts_due(&self) -> &[StepReceipt] {
+    pub fn records_due(&self) -> &[StepRecord] {
         let (rows, kept) = parted(&self.steps);
-        let due = if kept.len() == 1 { RECEIPTS_KEPT_MAX.min(rows.len()) } else { 0 };
+        let due = if kept.len() == 1 { STEP_RECORDS_KEPT_MAX.min(rows.len()) } else { 0 };
         &rows[rows.len() - due..]
     }
 }
@@ -290,11 +290,11 @@ fn is_false(flag: &bool) -> bool {
 }
 
 /// Runs that have rows of their own, and those that have not.
-fn parted(steps: &[StepReceipt]) -> (&[StepReceipt], &[StepReceipt]) {
-    steps.split_at(steps.len().saturating_sub(1) / RECEIPTS_KEPT_MAX * RECEIPTS_KEPT_MAX)
+fn parted(steps: &[StepRecord]) -> (&[StepRecord], &[StepRecord]) {
+    steps.split_at(steps.len().saturating_sub(1) / STEP_RECORDS_KEPT_MAX * STEP_RECORDS_KEPT_MAX)
 }
 
-fn newest<S: Serializer>(steps: &[StepReceipt], to: S) -> Result<S::Ok, S::Error> {
+fn newest<S: Serializer>(steps: &[StepRecord], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(parted(steps).1)
 }
 
@@ -564,12 +564,12 @@ mod tests {
     #[test]
     fn each_receipt_of_an_open_cycle_is_kept_with_it_or_got_a_row_once() {
         let mut open = OpenCycle::new(CycleId(uuid::Uuid::nil()), 1, Timestamp::UNIX_EPOCH);
-        let mut rows: Vec<StepReceipt> = Vec::new();
-        for step in 0..3 * RECEIPTS_KEPT_MAX as u32 {
-            open.steps.push(StepReceipt { step, ..StepReceipt::default() });
-            rows.extend_from_slice(open.receipts_due());
+        let mut rows: Vec<StepRecord> = Vec::new();
+        for step in 0..3 * STEP_RECORDS_KEPT_MAX as u32 {
+            open.steps.push(StepRecord { step, ..StepRecord::default() });
+            rows.extend_from_slice(open.records_due());
             let kept: OpenCycle = serde_json::from_str(&serde_json::to_string(&open).unwrap()).unwrap();
-            assert!((1..=RECEIPTS_KEPT_MAX).contains(&kept.steps.len()));
+            assert!((1..=STEP_RECORDS_KEPT_MAX).contains(&kept.steps.len()));
             assert_eq!([rows.clone(), kept.steps].concat(), open.steps);
         }
     }

@@ -47,7 +47,7 @@ pub const WAITING_READ_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub const INTERRUPTS_PER_CYCLE: u32 = 3;
 
 /// Runs of steps that are kept with an open cycle; those before them have rows of their own.
-pub const RECEIPTS_KEPT_MAX: usize = 4;
+pub const STEP_RECORDS_KEPT_MAX: usize = 4;
 /// Steps of one cycle (default of `limits.max_steps`).
 pub const MAX_STEPS: u32 = 20;
 /// Tokens of one cycle (default of `limits.token_budget`).
@@ -238,10 +238,10 @@ pub const SWEEP_LEAST_MS: u64 = 50;
 pub const DRAIN_MS: u64 = 10_000;
 /// Characters of a call's arguments that watchers are shown.
 pub const ARGUMENTS_SHOWN_CHARS: usize = 160;
-/// Resting agents of which a node remembers in words why they rest; of more the class is told.
-pub const RESTS_TOLD_MAX: usize = 4_096;
+/// IdleUntil agents of which a node remembers in words why they rest; of more the class is told.
+pub const IDLE_REASONS_MAX: usize = 4_096;
 /// Characters of those words.
-pub const REST_WHY_CHARS: usize = 500;
+pub const IDLE_REASON_CHARS: usize = 500;
 /// Agents that may ask a provider before its pause is over, since an operator said so; more wait as before.
 pub const BREAKER_GRANTS_MAX: usize = 1_024;
 /// Agents that one question about the recent past may name.
@@ -269,7 +269,7 @@ pub const REQUEST_MS: u64 = 30_000;
 /// Questions of the living that are read at once.
 pub const READERS_LIVING: usize = 4;
 /// Queries of the API that are read at once: activations do not wait for them.
-pub const READERS_DOORS: usize = 4;
+pub const READERS_API: usize = 4;
 /// Configs that are kept parsed, in bytes of their JSON.
 pub const CONFIGS_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Commands that wait for the writer; more are refused as `overloaded`.

@@ -69,7 +69,7 @@ impl Usage {
 /// What one call did, for the run. Times are unknown of what never ran, and of what ran in a
 /// process that died.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallReceipt {
+pub struct CallRecord {
     /// The tool.
     pub tool: String,
     /// When it began, in milliseconds after the cycle opened.
@@ -89,7 +89,7 @@ pub struct CallReceipt {
 
 /// What one step did, for the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepReceipt {
+pub struct StepRecord {
     /// Which step.
     pub step: u32,
     /// Names of the tools it called.
@@ -136,7 +136,7 @@ pub struct StepReceipt {
     pub first_ms: Option<u64>,
     /// Its calls, in order. Runs of earlier versions know only their tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<CallReceipt>,
+    pub calls: Vec<CallRecord>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out a reference")]
@@ -144,7 +144,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-impl StepReceipt {
+impl StepRecord {
     /// Tokens generated in a second, between the first piece of the reply and its end.
     pub fn tokens_per_second(&self) -> Option<f64> {
         speed(self.usage.output?, self.model_ms.checked_sub(self.first_ms?)?)
@@ -225,7 +225,7 @@ pub struct Run {
     /// When it came to rest.
     pub ended_at: Timestamp,
     /// What each step did.
-    pub steps: Vec<StepReceipt>,
+    pub steps: Vec<StepRecord>,
     /// All model calls together, as the provider reported them.
     pub usage: Usage,
     /// In micro-dollars; `None` where a price or a usage is unknown.

@@ -8,7 +8,7 @@ use crate::life::Facts;
 /// where nobody else is named; in a space of two everything does. What is not said in a space always
 /// does, and so does what an operator sends again.
 pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
-    let EventData::Said { space, .. } = waiting.event.data else { return true };
+    let EventData::Message { space, .. } = waiting.event.data else { return true };
     if waiting.event.kind == EventKind::Mention || waiting.event.cites.is_some() {
         return true;
     }
@@ -18,7 +18,7 @@ pub fn is_addressed(waiting: &Waiting, me: &Entity, facts: &Facts) -> bool {
     if waiting.event.envelope.trust == Trust::Agent {
         return false;
     }
-    let named = waiting.said.as_ref().map_or(&[][..], |said| &said.mentions);
+    let named = waiting.message.as_ref().map_or(&[][..], |said| &said.mentions);
     // A member that has left does not count as somebody else, if all members are known.
     let there = |id| space.more_members > 0 || space.members.iter().any(|member| member.entity.id == id);
     !named.iter().any(|id| *id != me.id && there(*id))

@@ -7,7 +7,7 @@ use crate::call::OutcomeStatus;
 use crate::changes::CommitKind;
 use crate::event::EventProgress;
 use crate::id::{AgentId, CallId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::Resting;
+use crate::life::IdleUntil;
 use crate::run::{Ending, Spent};
 use crate::space::Spoken;
 
@@ -107,7 +107,7 @@ pub enum Update {
         reason: Option<String>,
         /// Where it sleeps though people wait for it: why, and until when.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        rest: Option<Resting>,
+        idle: Option<IdleUntil>,
     },
     /// The arguments of a visible tool's call while they are generated: `delta` is appended to the
     /// draft of that id. The committed message has the same id and replaces it.

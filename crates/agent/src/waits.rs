@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::life::{RestReason, Resting, Standing};
+use crate::life::{IdleReason, IdleUntil, Standing};
 use crate::limits;
 
 /// What the head of an inbox says of waiting.
@@ -14,7 +14,7 @@ pub struct Waits {
     /// Kept back until then, whatever waits.
     pub hold_until: Option<Timestamp>,
     /// Why it is kept back.
-    pub reason: Option<RestReason>,
+    pub reason: Option<IdleReason>,
 }
 
 /// How far the wall clock was set back, in milliseconds, where it was. `before` and `lead` are how far it was and
@@ -49,7 +49,7 @@ pub fn due<T: Ord + Copy>(standing: Standing, first: Option<T>, hold_until: Opti
 /// one more failure. `first` is from when on the first of what waits could be processed.
 pub fn at_start(waits: Waits, first: Option<Timestamp>, now: Timestamp) -> Waits {
     let longest = later(now, limits::PARK_MAX_MS);
-    let rests = waits.reason == Some(RestReason::Backoff);
+    let rests = waits.reason == Some(IdleReason::Backoff);
     let hold_until = waits.hold_until.filter(|_| rests).map(|until| until.min(longest));
     let since = |due: Timestamp| first.unwrap_or(due).min(due).min(now);
     let due_at = waits.due_at.map(|due| hold_until.map_or(since(due), |hold| hold.max(since(due))));
@@ -80,12 +80,12 @@ pub fn latest_release(now: Timestamp) -> Timestamp {
 }
 
 /// Why an agent with work is not at it, and until when. That time may be over. `open` says whether a cycle is.
-pub fn resting(waits: Waits, standing: Standing, open: bool) -> Option<Resting> {
+pub fn resting(waits: Waits, standing: Standing, open: bool) -> Option<IdleUntil> {
     let due_at = waits.due_at.filter(|_| standing == Standing::Active && !open);
     match (waits.reason, waits.hold_until) {
-        (Some(reason), Some(until)) => Some(Resting { reason, until }),
+        (Some(reason), Some(until)) => Some(IdleUntil { reason, until }),
         // Nothing else makes an event wait that could be processed.
-        _ => due_at.map(|until| Resting { reason: RestReason::Debounce, until }),
+        _ => due_at.map(|until| IdleUntil { reason: IdleReason::Debounce, until }),
     }
 }
 
@@ -96,7 +96,7 @@ fn later(now: Timestamp, ms: u64) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use RestReason::{Backoff, Debounce, Provider};
+    use IdleReason::{Backoff, Debounce, Provider};
     use Standing::{Active, Retired, Suspended};
 
     const NOW: i64 = 10_000_000;
@@ -106,7 +106,7 @@ mod tests {
         Timestamp::from_millisecond(ms).unwrap()
     }
 
-    fn waits((due, hold, reason): (Option<i64>, Option<i64>, Option<RestReason>)) -> Waits {
+    fn waits((due, hold, reason): (Option<i64>, Option<i64>, Option<IdleReason>)) -> Waits {
         Waits { due_at: due.map(at), hold_until: hold.map(at), reason }
     }
 
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_has_a_reason() {
-        let rest = |reason, until| Some(Resting { reason, until: at(until) });
+        let rest = |reason, until| Some(IdleUntil { reason, until: at(until) });
         for (standing, open, before, expected) in [
             (Active, false, (Some(70), Some(70), Some(Backoff)), rest(Backoff, 70)),
             (Active, true, (Some(70), Some(70), Some(Provider)), rest(Provider, 70)),

@@ -4,7 +4,7 @@
 
 use agent::call::OutcomeStatus;
 use agent::entity::EntityKind;
-use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Said, Trust, Waiting};
+use agent::event::{Channel, Envelope, Event, EventData, EventKind, NamedMessage, Principal, Trust, Waiting};
 use agent::id::{CallId, EntityId, EventId, MessageId, PlanId, RootId, SpaceId};
 use agent::inbox::{fitting, format_inbox, format_injection, format_preview, listed};
 use agent::limits;
@@ -219,9 +219,9 @@ fn lines<'a>(all: impl Iterator<Item = &'a str>, first: usize) -> Vec<(Line, Opt
 fn matches_event(read: &(Line, Option<String>), waiting: &Waiting) -> bool {
     let (line, cited) = read;
     let event = &waiting.event;
-    let says = match (line, &event.data, &waiting.said) {
-        (Line::Gone { id }, EventData::Said { space, .. }, None) => *id == space.to_string(),
-        (Line::Said { space, by, names_you, text }, EventData::Said { .. }, Some(said)) => {
+    let says = match (line, &event.data, &waiting.message) {
+        (Line::Gone { id }, EventData::Message { space, .. }, None) => *id == space.to_string(),
+        (Line::Said { space, by, names_you, text }, EventData::Message { .. }, Some(said)) => {
             *space == said.space_handle
                 && (&by.name, &by.handle) == (&said.sender_name, &said.sender_handle)
                 && by.kind == said.sender_kind.as_str()
@@ -313,23 +313,25 @@ fn time() -> impl Strategy<Value = Timestamp> {
     (0i64..200_000_000_000).prop_map(|ms| Timestamp::from_millisecond(ms).unwrap())
 }
 
-fn data() -> impl Strategy<Value = (EventKind, EventData, Option<Said>)> {
+fn data() -> impl Strategy<Value = (EventKind, EventData, Option<NamedMessage>)> {
     let said = (id(), "[a-z0-9_-]{1,40}", id(), words(), "[a-z0-9_-]{1,40}", any::<bool>(), words(), time())
-        .prop_map(|(space, space_handle, sender, sender_name, sender_handle, agent, text, at)| Said {
-            id: MessageId(Uuid::nil()),
-            space: SpaceId(space),
-            space_handle,
-            seq: 1,
-            sender: EntityId(sender),
-            sender_name,
-            sender_handle,
-            sender_kind: if agent { EntityKind::Agent } else { EntityKind::Human },
-            text,
-            mentions: Vec::new(),
-            at,
+        .prop_map(|(space, space_handle, sender, sender_name, sender_handle, agent, text, at)| {
+            NamedMessage {
+                id: MessageId(Uuid::nil()),
+                space: SpaceId(space),
+                space_handle,
+                seq: 1,
+                sender: EntityId(sender),
+                sender_name,
+                sender_handle,
+                sender_kind: if agent { EntityKind::Agent } else { EntityKind::Human },
+                text,
+                mentions: Vec::new(),
+                at,
+            }
         });
     let in_space = (said, any::<bool>(), prop::bool::weighted(0.1)).prop_map(|(said, named, gone)| {
-        let data = EventData::Said { space: said.space, seq: 1, message: said.id };
+        let data = EventData::Message { space: said.space, seq: 1, message: said.id };
         let kind = if named { EventKind::Mention } else { EventKind::SpaceMessage };
         (kind, data, (!gone).then_some(said))
     });
@@ -488,8 +490,10 @@ fn glimpses(line: &str, waiting: &Waiting) -> bool {
     };
     let mut read = || {
         reader.take("- ")?;
-        match (&waiting.event.data, &waiting.said) {
-            (EventData::Said { space, .. }, None) => reader.take(&format!("a message in the space {space}")),
+        match (&waiting.event.data, &waiting.message) {
+            (EventData::Message { space, .. }, None) => {
+                reader.take(&format!("a message in the space {space}"))
+            }
             (_, Some(said)) => {
                 let by = reader.sender()?;
                 reader.take(" in ")?;

@@ -39,10 +39,10 @@ fn word(seq: u64, (by, space, urgent): Spoken) -> Waiting {
                 root: RootId(String::new()),
                 hop: 0,
             },
-            data: EventData::Said { space, seq, message },
+            data: EventData::Message { space, seq, message },
             cites: None,
         },
-        said: None,
+        message: None,
     }
 }
 
@@ -71,7 +71,7 @@ fn look(waiting: &[Waiting], requesters: &[Requester]) -> Unread {
 struct Place {
     room: u32,
     max_bytes: usize,
-    lived: bool,
+    decided: bool,
     held_back: bool,
     interrupted: bool,
     suspect: bool,
@@ -92,10 +92,10 @@ fn place() -> impl Strategy<Value = Place> {
         0u128..4,
     )
         .prop_map(
-            |(room, max_bytes, (lived, held_back, interrupted, suspect), peek, awareness, asker)| Place {
+            |(room, max_bytes, (decided, held_back, interrupted, suspect), peek, awareness, asker)| Place {
                 room,
                 max_bytes,
-                lived,
+                decided,
                 held_back,
                 interrupted,
                 suspect,
@@ -112,7 +112,7 @@ fn prepared(place: &Place, waits: &Unread, in_hand: &[u64]) -> Prepared {
     prepare(&Situation {
         config: &config,
         step: 1,
-        lived: place.lived,
+        decided: place.decided,
         held_back: place.held_back,
         interrupted: place.interrupted,
         suspect: place.suspect,
@@ -166,9 +166,9 @@ proptest! {
         prop_assert!(shown.is_sorted() && shown.len() <= place.room.max(1) as usize);
         in_order(&all, &shown.iter().chain(&in_hand).copied().collect());
         // A call is held back, and a generation given up, for something that is shown then.
-        let asks = place.lived || (place.interrupted && place.awareness == "interrupt");
+        let asks = place.decided || (place.interrupted && place.awareness == "interrupt");
         let held = place.held_back && asks && all.len() > in_hand.len();
-        let may = place.lived && !place.suspect && place.room > 0 && place.max_bytes > 0;
+        let may = place.decided && !place.suspect && place.room > 0 && place.max_bytes > 0;
         let injects = ["inject", "preview+inject", "interrupt"].contains(&place.awareness);
         let news = may && injects && is_news(&waits, &in_hand);
         prop_assert!(!shown.is_empty() || !(held || news));
@@ -176,7 +176,7 @@ proptest! {
 
     #[test]
     fn a_call_that_is_held_back_comes_to_the_word_that_it_was_held_back_for(all in backlog(), place in place()) {
-        let place = Place { held_back: true, lived: true, ..place };
+        let place = Place { held_back: true, decided: true, ..place };
         let asker = requester(place.asker).principal;
         let (mut left, mut read) = (all.clone(), BTreeSet::new());
         // As long as something urgent of whoever asked waits, each step shows some more of what waits.

@@ -34,7 +34,7 @@ pub(crate) struct Reply {
 
 /// What a run said in one space, in order.
 pub(crate) fn replies(run: &RunDetail, space: SpaceId) -> Vec<Reply> {
-    run.said
+    run.messages
         .iter()
         .filter(|message| message.space == space && message.kind == MessageKind::Text)
         .map(|message| Reply { id: message.id, text: message.text.clone() })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::event::EventState;
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::run::Ending;
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
@@ -180,12 +180,12 @@ impl AgentWatch {
             EventState::Canceled { reason } => settled(Ending::Canceled, reason),
             EventState::Dead { reason } => settled(Ending::Failed, Some(reason)),
             EventState::Dropped => settled(Ending::Canceled, Some("removed by an operator".to_owned())),
-            EventState::Processed { cycle, .. } => self.receipt(message, space, cycle).await,
+            EventState::Processed { cycle, .. } => self.record(message, space, cycle).await,
         }
     }
 
     /// What the cycle came to; none while it goes on, since a run is written at its end.
-    async fn receipt(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Exchange>> {
+    async fn record(&self, message: MessageId, space: SpaceId, cycle: CycleId) -> Result<Option<Exchange>> {
         let run: RunDetail = match self.client.get_as(&format!("/v1/runs/{cycle}")).await {
             Ok(run) => run,
             Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
@@ -229,7 +229,7 @@ impl AgentWatch {
 /// Why an agent with work is idle, in the provider's or store's own words if they are known.
 pub(crate) fn why_it_is_idle(agent: &Agent) -> Option<String> {
     let class = agent.reason.clone()?;
-    let reason = serde_json::from_value::<RestReason>(Value::String(class)).ok()?;
+    let reason = serde_json::from_value::<IdleReason>(Value::String(class)).ok()?;
     Some(agent.why.clone().unwrap_or_else(|| reason.in_words().to_owned()))
 }
 

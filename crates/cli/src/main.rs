@@ -1,4 +1,4 @@
-//! The binary `viv`: starts a server, or speaks to one. Here are only the start and the end of the
+//! The binary `viv`: starts a server, or wire_format to one. Here are only the start and the end of the
 //! process; what is done between stands in `commands`.
 
 mod agent_file;
@@ -7,13 +7,13 @@ mod args;
 mod asking;
 mod assemble;
 mod bars;
+mod charset;
 mod client;
 mod commands;
 mod credentials;
 mod errors;
 mod exchange;
 mod heap;
-mod letters;
 mod listen;
 mod model;
 mod output;

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::charset::{in_ascii, speaks_utf8, spell, steers};
 use crate::errors::Failure;
-use crate::letters::{in_ascii, speaks_utf8, spell, steers};
 
-pub(crate) use crate::letters::harmless_json;
+pub(crate) use crate::charset::harmless_json;
 
 /// How and where to print.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use agent::update::{AgentState, Update};
 use futures_util::{Stream, StreamExt};
 use reqwest::Response;
 use serde::{Deserialize, Serialize};
-use server::api::{AgentNow, Closed, DraftNow, Gap, RestingNow};
+use server::api::{AgentNow, Closed, DraftNow, Gap, IdleNow};
 use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 
@@ -49,7 +49,7 @@ pub(crate) struct Snapshot {
     /// Agents at work in the space, or in the server.
     pub(crate) agents: Vec<AgentNow>,
     /// Agents that cannot think just now, though something of the space waits for them.
-    pub(crate) resting: Vec<RestingNow>,
+    pub(crate) idle: Vec<IdleNow>,
     /// What the agent does.
     pub(crate) state: Option<AgentState>,
     /// Why it sleeps.

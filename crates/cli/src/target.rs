@@ -1,4 +1,4 @@
-//! Who speaks, to whom, where: the only agent and the only space where none is named. Errors list
+//! Who wire_format, to whom, where: the only agent and the only space where none is named. Errors list
 //! what there is to choose from.
 
 use agent::entity::EntityKind;
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     pub(crate) members: Vec<MemberJson>,
     /// What `sender` must say: nothing where the key says it.
     pub(crate) sender: Option<String>,
-    /// Who speaks, where known.
+    /// Who wire_format, where known.
     pub(crate) me: Option<EntityId>,
     /// Whether the key is an admin's.
     pub(crate) admin: bool,
@@ -103,7 +103,7 @@ pub(crate) async fn place(
     let (sender, me) = match who.entity {
         Some(entity) if sender.is_none_or(|wanted| is_called(&entity, wanted)) => (None, Some(entity.id)),
         Some(entity) => {
-            let message = format!("this key speaks as `{}` and as nobody else", entity.name);
+            let message = format!("this key wire_format as `{}` and as nobody else", entity.name);
             return Err(Failure::new(Exit::Refused, "sender_refused", message).hint("leave out --as"));
         }
         None => {

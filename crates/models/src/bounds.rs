@@ -27,6 +27,6 @@ pub const CONFORMANCE_TRIES: u32 = 2;
 /// HTTP clients kept, one for each connect time-out in use.
 pub const CLIENTS_MAX: usize = 8;
 /// Models kept by name.
-pub const VOICES_MAX: usize = 256;
+pub const MODELS_MAX: usize = 256;
 /// Steps in the path of a piece of a call's arguments.
 pub const ARGUMENT_PATH_MAX: usize = 64;

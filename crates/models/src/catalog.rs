@@ -11,9 +11,9 @@ use agent::port::Price;
 use crate::wire::openai_chat::Dialect;
 use rows::Row;
 
-/// Which wire a provider speaks.
+/// Which wire a provider wire_format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum WireFormat {
     /// Anthropic Messages.
     Anthropic,
     /// Chat completions, in this dialect.
@@ -30,7 +30,7 @@ pub struct Provider {
     /// As in `provider/model`.
     pub name: &'static str,
     /// Its wire.
-    pub speaks: Speaks,
+    pub wire_format: WireFormat,
     /// Where it is; `None` where that must be given.
     pub base_url: Option<&'static str>,
     /// The environment variable that its key stands in.
@@ -45,7 +45,7 @@ pub struct Provider {
 
 const HOSTED: Provider = Provider {
     name: "",
-    speaks: Speaks::OpenAiChat(Dialect::COMPATIBLE),
+    wire_format: WireFormat::OpenAiChat(Dialect::COMPATIBLE),
     base_url: None,
     key_env: "",
     also_key_env: None,
@@ -53,10 +53,10 @@ const HOSTED: Provider = Provider {
     local: false,
 };
 const LOCAL: Provider =
-    Provider { speaks: Speaks::OpenAiChat(Dialect::LOCAL), keyless: true, local: true, ..HOSTED };
+    Provider { wire_format: WireFormat::OpenAiChat(Dialect::LOCAL), keyless: true, local: true, ..HOSTED };
 
 const OPENAI: Provider = Provider {
-    speaks: Speaks::OpenAiResponses,
+    wire_format: WireFormat::OpenAiResponses,
     base_url: Some("https://api.openai.com/v1"),
     key_env: "OPENAI_API_KEY",
     ..HOSTED
@@ -66,7 +66,7 @@ const OPENAI: Provider = Provider {
 pub const PROVIDERS: [Provider; 14] = [
     Provider {
         name: "anthropic",
-        speaks: Speaks::Anthropic,
+        wire_format: WireFormat::Anthropic,
         base_url: Some("https://api.anthropic.com/v1"),
         key_env: "ANTHROPIC_API_KEY",
         ..HOSTED
@@ -74,7 +74,7 @@ pub const PROVIDERS: [Provider; 14] = [
     Provider { name: "openai", ..OPENAI },
     Provider {
         name: "google",
-        speaks: Speaks::Gemini,
+        wire_format: WireFormat::Gemini,
         base_url: Some("https://generativelanguage.googleapis.com/v1beta"),
         key_env: "GEMINI_API_KEY",
         also_key_env: Some("GOOGLE_API_KEY"),
@@ -82,14 +82,14 @@ pub const PROVIDERS: [Provider; 14] = [
     },
     Provider {
         name: "openrouter",
-        speaks: Speaks::OpenAiChat(Dialect::LOCAL),
+        wire_format: WireFormat::OpenAiChat(Dialect::LOCAL),
         base_url: Some("https://openrouter.ai/api/v1"),
         key_env: "OPENROUTER_API_KEY",
         ..HOSTED
     },
     Provider {
         name: "deepseek",
-        speaks: Speaks::OpenAiChat(Dialect::DEEPSEEK),
+        wire_format: WireFormat::OpenAiChat(Dialect::DEEPSEEK),
         base_url: Some("https://api.deepseek.com/v1"),
         key_env: "DEEPSEEK_API_KEY",
         ..HOSTED
@@ -102,7 +102,7 @@ pub const PROVIDERS: [Provider; 14] = [
     },
     Provider {
         name: "mistral",
-        speaks: Speaks::OpenAiChat(Dialect::MISTRAL),
+        wire_format: WireFormat::OpenAiChat(Dialect::MISTRAL),
         base_url: Some("https://api.mistral.ai/v1"),
         key_env: "MISTRAL_API_KEY",
         ..HOSTED
@@ -122,7 +122,7 @@ pub const PROVIDERS: [Provider; 14] = [
     },
     Provider { name: "vllm", base_url: Some("http://127.0.0.1:8000/v1"), key_env: "VLLM_API_KEY", ..LOCAL },
     Provider { name: "openai-responses", ..OPENAI },
-    Provider { name: "openai-chat", speaks: Speaks::OpenAiChat(Dialect::OPENAI), ..OPENAI },
+    Provider { name: "openai-chat", wire_format: WireFormat::OpenAiChat(Dialect::OPENAI), ..OPENAI },
     Provider { name: "openai-compatible", key_env: "OPENAI_COMPATIBLE_API_KEY", keyless: true, ..HOSTED },
 ];
 
@@ -134,13 +134,13 @@ pub fn provider(name: &str) -> Option<&'static Provider> {
 
 impl Provider {
     /// The wire that is spoken at `base_url`. Nearly everyone who took over OpenAI's interface took
-    /// over chat completions, so at another address than OpenAI's own `openai` speaks these;
+    /// over chat completions, so at another address than OpenAI's own `openai` wire_format these;
     /// `openai-responses` and `openai-chat` speak what their name says, wherever it is.
-    pub fn speaks_at(&self, base_url: &str) -> Speaks {
+    pub fn wire_format_at(&self, base_url: &str) -> WireFormat {
         if self.name == "openai" && !is_openai(base_url) {
-            return Speaks::OpenAiChat(Dialect::OPENAI);
+            return WireFormat::OpenAiChat(Dialect::OPENAI);
         }
-        self.speaks
+        self.wire_format
     }
 
     /// The names of the variables that its key may stand in.
@@ -158,7 +158,7 @@ impl Provider {
 /// The name under which a server of one's own, at `base_url`, is asked the same way and without a key.
 pub fn keyless_name(name: &str, base_url: &str) -> Option<String> {
     let (named, model) = name.split_once('/')?;
-    let chat = matches!(provider(named)?.speaks_at(base_url), Speaks::OpenAiChat(_));
+    let chat = matches!(provider(named)?.wire_format_at(base_url), WireFormat::OpenAiChat(_));
     chat.then(|| format!("openai-compatible/{model}"))
 }
 
@@ -209,7 +209,7 @@ fn rows_of(provider: &Provider) -> &'static [Row] {
 pub fn facts(provider: &Provider, model: &str) -> ModelFacts {
     let window = if provider.local { limits::WINDOW_LOCAL } else { limits::WINDOW_HOSTED };
     let row = rows_of(provider).iter().find(|row| is_release_of(model, row.0));
-    let anthropic = provider.speaks == Speaks::Anthropic;
+    let anthropic = provider.wire_format == WireFormat::Anthropic;
     ModelFacts {
         context_window: row.map_or(window, |row| row.1),
         // A small model that runs away is cut soon: its window is small and its machine is slow.
@@ -217,7 +217,7 @@ pub fn facts(provider: &Provider, model: &str) -> ModelFacts {
         price: row.and_then(|row| row.3).map(|(input, cached, output)| Price { input, cached, output }),
         forced_tool_choice: !anthropic || takes_forced_choice(model),
         manual_thinking: anthropic && thinks_manually(model),
-        sealed_reasoning: seals_reasoning(provider.speaks, model),
+        sealed_reasoning: seals_reasoning(provider.wire_format, model),
     }
 }
 
@@ -241,11 +241,11 @@ fn takes_forced_choice(model: &str) -> bool {
 }
 
 /// Of a model that is not known, it is assumed: the newer ones all do.
-fn seals_reasoning(speaks: Speaks, model: &str) -> bool {
-    let without: &[&str] = match speaks {
-        Speaks::OpenAiResponses => &["gpt-4", "gpt-3", "gpt-5-chat", "chatgpt", "davinci", "babbage"],
-        Speaks::Gemini => &["gemini-1", "gemini-2", "gemini-pro", "gemma", "learnlm"],
-        Speaks::Anthropic | Speaks::OpenAiChat(_) => return false,
+fn seals_reasoning(wire_format: WireFormat, model: &str) -> bool {
+    let without: &[&str] = match wire_format {
+        WireFormat::OpenAiResponses => &["gpt-4", "gpt-3", "gpt-5-chat", "chatgpt", "davinci", "babbage"],
+        WireFormat::Gemini => &["gemini-1", "gemini-2", "gemini-pro", "gemma", "learnlm"],
+        WireFormat::Anthropic | WireFormat::OpenAiChat(_) => return false,
     };
     let base = model.trim_start_matches("ft:").trim_start_matches("models/");
     !without.iter().any(|name| base.starts_with(name))
@@ -294,16 +294,16 @@ mod tests {
     fn openai_speaks_responses_at_home_and_chat_completions_elsewhere() {
         let openai = provider("openai").unwrap();
         for own in ["https://api.openai.com/v1", "https://eu.api.openai.com/v1/", "HTTPS://API.OPENAI.COM"] {
-            assert_eq!(openai.speaks_at(own), Speaks::OpenAiResponses, "{own}");
+            assert_eq!(openai.wire_format_at(own), WireFormat::OpenAiResponses, "{own}");
         }
         for other in
             ["http://127.0.0.1:1/v1", "https://api.openai.com.evil.example", "https://x/api.openai.com"]
         {
-            assert_eq!(openai.speaks_at(other), Speaks::OpenAiChat(Dialect::OPENAI), "{other}");
+            assert_eq!(openai.wire_format_at(other), WireFormat::OpenAiChat(Dialect::OPENAI), "{other}");
         }
-        let at = |name: &str| provider(name).unwrap().speaks_at("http://127.0.0.1:1/v1");
-        assert_eq!(at("openai-responses"), Speaks::OpenAiResponses);
-        assert_eq!(at("openai-chat"), Speaks::OpenAiChat(Dialect::OPENAI));
+        let at = |name: &str| provider(name).unwrap().wire_format_at("http://127.0.0.1:1/v1");
+        assert_eq!(at("openai-responses"), WireFormat::OpenAiResponses);
+        assert_eq!(at("openai-chat"), WireFormat::OpenAiChat(Dialect::OPENAI));
     }
 
     #[test]

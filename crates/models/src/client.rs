@@ -1,4 +1,4 @@
-//! Speaks to a vendor over HTTP: builds the request from the memo's segments, streams the answer
+//! WireFormat to a vendor over HTTP: builds the request from the memo's segments, streams the answer
 //! through the wire's decoder. Dropping the stream drops the connection.
 //!
 //! No proxy from the environment, no redirects; the key is opened here and nowhere else.

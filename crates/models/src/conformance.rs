@@ -14,7 +14,7 @@ use agent::port::{Clock, Model, ModelError, Reply, TimeoutKind};
 use agent::run::Usage;
 
 use crate::bounds::CONFORMANCE_TRIES;
-use crate::catalog::{Provider, Speaks};
+use crate::catalog::{Provider, WireFormat};
 use crate::model_book::ToolMode;
 use ask::{Collected, Question};
 
@@ -335,9 +335,9 @@ pub fn advice(columns: &[Column]) -> Advice {
 
 /// The ways to offer tools that are known at this address, the usual one first.
 pub fn tool_modes(provider: &Provider, base_url: &str) -> &'static [ToolMode] {
-    match provider.speaks_at(base_url) {
-        Speaks::OpenAiChat(_) => &[ToolMode::Native, ToolMode::JsonSchema],
-        Speaks::Anthropic | Speaks::OpenAiResponses | Speaks::Gemini => &[ToolMode::Native],
+    match provider.wire_format_at(base_url) {
+        WireFormat::OpenAiChat(_) => &[ToolMode::Native, ToolMode::JsonSchema],
+        WireFormat::Anthropic | WireFormat::OpenAiResponses | WireFormat::Gemini => &[ToolMode::Native],
     }
 }
 

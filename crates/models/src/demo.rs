@@ -1,5 +1,5 @@
 //! the demo model: the model of a first run with no key and no network. It plays on the real stage
-//! (inbox, cycles, tools, streaming), and says wherever it appears that no language model speaks.
+//! (inbox, cycles, tools, streaming), and says wherever it appears that no language model wire_format.
 //!
 //! What it answers is a pure function of the prompt; only its pauses need a clock.
 
@@ -36,7 +36,7 @@ pub struct DemoModel {
 }
 
 impl DemoModel {
-    /// Speaks word by word, paced by `clock`.
+    /// WireFormat word by word, paced by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_pause(clock, PAUSE)
     }

@@ -1,4 +1,4 @@
-//! The models: wire formats, the client that speaks them, the catalog of providers, the token
+//! The models: wire formats, the client that wire_format them, the catalog of providers, the token
 //! estimator, the scripted model and the built-in demo model.
 //!
 //! Vendors are known here and nowhere else (invariant 2). This crate must not know the store, the

@@ -10,7 +10,7 @@ use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::bounds::{LISTING_MAX_BYTES, LISTING_MODELS_MAX};
-use crate::catalog::{Provider, Speaks};
+use crate::catalog::{Provider, WireFormat};
 use crate::client::{Clients, causes};
 use crate::model_book::{KeyRing, ModelConfig};
 use crate::secret::Secret;
@@ -97,13 +97,13 @@ async fn ask(
     headers: &[(String, String)],
 ) -> Result<Vec<Listed>, ModelError> {
     let client = Clients::default().get(limits::MODEL_CONNECT_MS)?;
-    let query = match provider.speaks {
-        Speaks::Anthropic => "?limit=1000",
-        Speaks::Gemini => "?pageSize=1000",
-        Speaks::OpenAiChat(_) | Speaks::OpenAiResponses => "",
+    let query = match provider.wire_format {
+        WireFormat::Anthropic => "?limit=1000",
+        WireFormat::Gemini => "?pageSize=1000",
+        WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses => "",
     };
     let url = format!("{}/models{query}", base_url.trim_end_matches('/'));
-    let request = opened(provider.speaks, client.get(url), key)?;
+    let request = opened(provider.wire_format, client.get(url), key)?;
     let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
     let response = request.send().await.map_err(|error| ModelError::Network(causes(&error)))?;
     let status = response.status();
@@ -125,19 +125,19 @@ async fn ask(
 
 /// The question with the key where this wire wants it.
 fn opened(
-    speaks: Speaks,
+    wire_format: WireFormat,
     request: RequestBuilder,
     key: Option<&Secret>,
 ) -> Result<RequestBuilder, ModelError> {
-    let request = match speaks {
-        Speaks::Anthropic => request.header("anthropic-version", "2023-06-01"),
-        Speaks::OpenAiChat(_) | Speaks::OpenAiResponses | Speaks::Gemini => request,
+    let request = match wire_format {
+        WireFormat::Anthropic => request.header("anthropic-version", "2023-06-01"),
+        WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses | WireFormat::Gemini => request,
     };
     let Some(key) = key else { return Ok(request) };
-    let (name, value) = match speaks {
-        Speaks::Anthropic => ("x-api-key", key.open().to_owned()),
-        Speaks::Gemini => ("x-goog-api-key", key.open().to_owned()),
-        Speaks::OpenAiChat(_) | Speaks::OpenAiResponses => {
+    let (name, value) = match wire_format {
+        WireFormat::Anthropic => ("x-api-key", key.open().to_owned()),
+        WireFormat::Gemini => ("x-goog-api-key", key.open().to_owned()),
+        WireFormat::OpenAiChat(_) | WireFormat::OpenAiResponses => {
             ("authorization", format!("Bearer {}", key.open()))
         }
     };

@@ -8,8 +8,8 @@ use agent::config;
 use agent::id::ContentRef;
 use agent::port::{Clock, Model, ModelError, ModelInfo, Models, Price};
 
-use crate::bounds::VOICES_MAX;
-use crate::catalog::{self, Provider, Speaks};
+use crate::bounds::MODELS_MAX;
+use crate::catalog::{self, Provider, WireFormat};
 use crate::client::{Address, Clients, VendorModel};
 use crate::demo::{self, DemoModel};
 use crate::secret::Secret;
@@ -176,14 +176,15 @@ impl ModelBook {
             Some(key) if !key.is_empty() => Some(key.clone()),
             _ => self.keys.key(provider)?,
         };
-        let speaks = provider.speaks_at(&base_url);
-        if config.tool_mode == Some(ToolMode::JsonSchema) && !matches!(speaks, Speaks::OpenAiChat(_)) {
+        let wire_format = provider.wire_format_at(&base_url);
+        if config.tool_mode == Some(ToolMode::JsonSchema) && !matches!(wire_format, WireFormat::OpenAiChat(_))
+        {
             return Err(ModelError::NoModel(format!(
                 "`tool_mode` `json_schema` is for models that call no tool by themselves; those of `{}` do: leave it out",
                 provider.name
             )));
         }
-        let (info, wire) = set_up(provider, speaks, model, &config);
+        let (info, wire) = set_up(provider, wire_format, model, &config);
         let info = ModelInfo { provider: shared(provider, &base_url, key.as_ref()), ..info };
         let address = Address { base_url, key, headers: config.headers.clone() };
         Ok(Arc::new(VendorModel::new(info, wire, address, Arc::clone(&self.clients))))
@@ -199,7 +200,7 @@ impl Models for ModelBook {
         }
         let model = self.make(name)?;
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() < VOICES_MAX {
+        if made.len() < MODELS_MAX {
             made.insert(name.to_owned(), Arc::clone(&model));
         }
         Ok(model)
@@ -239,7 +240,7 @@ fn split(name: &str) -> Result<(&'static Provider, &str), ModelError> {
 
 fn set_up(
     provider: &Provider,
-    speaks: Speaks,
+    wire_format: WireFormat,
     model: &str,
     config: &ModelConfig,
 ) -> (ModelInfo, Arc<dyn Wire>) {
@@ -247,13 +248,13 @@ fn set_up(
     let context_window = config.context_window.unwrap_or(facts.context_window);
     let room = (context_window / 4).max(1);
     // Behind chat completions may stand anything: a bound that it does not know is not asked for.
-    let sealed_reasoning = facts.sealed_reasoning && !matches!(speaks, Speaks::OpenAiChat(_));
+    let sealed_reasoning = facts.sealed_reasoning && !matches!(wire_format, WireFormat::OpenAiChat(_));
     let usual = if sealed_reasoning { OUTPUT_REASONING } else { OUTPUT_DEFAULT };
     let mut max_output = config.max_output.unwrap_or(facts.max_output.min(usual)).min(room).max(1);
     let tool_mode = config.tool_mode.unwrap_or_default();
     let mut forced_tool_choice = facts.forced_tool_choice;
-    let wire: Arc<dyn Wire> = match speaks {
-        Speaks::Anthropic => {
+    let wire: Arc<dyn Wire> = match wire_format {
+        WireFormat::Anthropic => {
             let thinking = thinking(config.reasoning.as_ref(), facts.manual_thinking);
             if let AnthropicThinking::Manual { budget } = thinking {
                 forced_tool_choice = false;
@@ -263,17 +264,17 @@ fn set_up(
             let wire = Anthropic::new(model, max_output);
             Arc::new(Anthropic { temperature, thinking, forced_tool_choice, ..wire })
         }
-        Speaks::OpenAiChat(dialect) => {
+        WireFormat::OpenAiChat(dialect) => {
             let (temperature, effort) = (config.temperature, effort(config.reasoning.as_ref()));
             let wire = OpenAiChat::new(model, max_output, tool_mode, dialect);
             Arc::new(OpenAiChat { temperature, effort, forced_tool_choice, ..wire })
         }
-        Speaks::OpenAiResponses => {
+        WireFormat::OpenAiResponses => {
             let (temperature, effort) = (config.temperature, effort(config.reasoning.as_ref()));
             let wire = OpenAiResponses::new(model, max_output);
             Arc::new(OpenAiResponses { temperature, effort, sealed_reasoning, ..wire })
         }
-        Speaks::Gemini => {
+        WireFormat::Gemini => {
             let thinking = match config.reasoning.clone() {
                 None => gemini::GeminiThinking::Default,
                 Some(Reasoning::Effort(level)) => gemini::GeminiThinking::Level(level),

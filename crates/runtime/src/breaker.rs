@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::cycle::rest_after;
+use agent::cycle::idle_after;
 use agent::id::AgentId;
 use agent::limits;
 use agent::port::{Clock, Ids, ModelError};
@@ -171,7 +171,7 @@ impl Pass<'_> {
         }
         breaker.failures += 1;
         breaker.turned_away = 0;
-        let pause = error.retry_after().unwrap_or_else(|| rest_after(breaker.failures));
+        let pause = error.retry_after().unwrap_or_else(|| idle_after(breaker.failures));
         let pause = pause.min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
         breaker.state = BreakerState::Open(now + millis(pause));
         tracing::warn!(provider = self.provider, pause_ms = pause.as_millis(), %error, "the provider is not asked for a while");

@@ -87,7 +87,7 @@ mod tests {
 
     fn update() -> Arc<Update> {
         let agent = AgentId(Uuid::from_u128(7));
-        Arc::new(Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, rest: None })
+        Arc::new(Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, idle: None })
     }
 
     #[tokio::test]

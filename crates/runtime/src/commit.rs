@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use agent::changes::{Changes, CommitKind, CommitOutcome, EventMoved, Notifications};
-use agent::cycle::Rested;
+use agent::cycle::ActivationEnd;
 use agent::id::{AgentId, SpaceId};
-use agent::life::{Lease, Resting};
+use agent::life::{IdleUntil, Lease};
 use agent::port::StoreError;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Topic, Update};
@@ -56,7 +56,7 @@ pub(crate) fn joined(
 
 /// Shows watchers what commit `n` of an agent has changed.
 pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, echo: Notifications) {
-    for message in echo.said {
+    for message in echo.messages {
         live.drop_draft(message.id);
         let spoken_in = message.space;
         if changes.kind == CommitKind::Decide {
@@ -77,27 +77,27 @@ pub(crate) fn publish(live: &Live, agent: AgentId, n: u64, changes: &Changes, ec
 }
 
 /// Shows watchers that an activation is over, and how.
-pub(crate) fn publish_rest(
+pub(crate) fn publish_idle(
     live: &Live,
     agent: AgentId,
-    rested: &Result<Rested, StoreError>,
+    rested: &Result<ActivationEnd, StoreError>,
     spaces: &[SpaceId],
     spent: Option<Spent>,
 ) {
     match rested {
-        Ok(Rested::Ended { cycle, ending, reason }) => {
+        Ok(ActivationEnd::Ended { cycle, ending, reason }) => {
             let mut topics = vec![Topic::Agent(agent)];
             topics.extend(spaces.iter().filter(|_| *ending != Ending::Skipped).copied().map(Topic::Space));
             let (cycle, ending, reason) = (*cycle, *ending, reason.clone());
             let update = Update::CycleEnded { agent, cycle, ending, reason, spent };
-            live.rest(agent, None);
+            live.idle(agent, None);
             live.bus().publish(&topics, Arc::new(update));
         }
-        Ok(Rested::Parked { until: Some(until), rest: Some(why), reason, .. }) => {
-            let rest = Resting { reason: *why, until: *until };
+        Ok(ActivationEnd::Parked { until: Some(until), rest: Some(why), reason, .. }) => {
+            let rest = IdleUntil { reason: *why, until: *until };
             live.keep_back(agent, reason.clone(), rest, spaces);
         }
-        Ok(Rested::Parked { reason, .. }) => live.rest(agent, Some(reason.clone())),
-        Ok(Rested::Idle | Rested::Lost) | Err(_) => live.rest(agent, None),
+        Ok(ActivationEnd::Parked { reason, .. }) => live.idle(agent, Some(reason.clone())),
+        Ok(ActivationEnd::Idle | ActivationEnd::Lost) | Err(_) => live.idle(agent, None),
     }
 }

@@ -10,6 +10,7 @@ pub mod node;
 pub mod trace;
 pub mod waits;
 
+mod activation;
 mod answered;
 mod breaker;
 mod commit;
@@ -18,7 +19,6 @@ mod draft_stream;
 mod failure;
 mod health;
 mod keeper;
-mod living;
 mod model_set;
 mod permits;
 mod ready_queue;

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
-use agent::life::Resting;
+use agent::life::IdleUntil;
 use agent::limits;
 use agent::port::Bus;
 use agent::update::{AgentState, Topic, Update};
@@ -49,13 +49,13 @@ pub struct Draft {
 struct LiveState {
     activities: HashMap<AgentId, Activity>,
     drafts: HashMap<MessageId, Draft>,
-    rests: HashMap<AgentId, Rest>,
+    idle: HashMap<AgentId, Idle>,
     waits: Waiters,
 }
 
 /// Why an agent rests.
 #[derive(Debug)]
-struct Rest {
+struct Idle {
     /// Until then; a rest until another time is another rest.
     until: Timestamp,
     why: String,
@@ -64,14 +64,14 @@ struct Rest {
 impl LiveState {
     /// Keeps why, in place of somebody else's where there are too many.
     fn remember(&mut self, agent: AgentId, until: Timestamp, why: &str) {
-        if self.rests.len() >= limits::RESTS_TOLD_MAX
-            && !self.rests.contains_key(&agent)
-            && let Some(other) = self.rests.keys().next().copied()
+        if self.idle.len() >= limits::IDLE_REASONS_MAX
+            && !self.idle.contains_key(&agent)
+            && let Some(other) = self.idle.keys().next().copied()
         {
-            self.rests.remove(&other);
+            self.idle.remove(&other);
         }
-        let why = why.chars().take(limits::REST_WHY_CHARS).collect();
-        self.rests.insert(agent, Rest { until, why });
+        let why = why.chars().take(limits::IDLE_REASON_CHARS).collect();
+        self.idle.insert(agent, Idle { until, why });
     }
 }
 
@@ -109,7 +109,7 @@ impl Live {
     /// operators.
     pub fn why(&self, agent: AgentId, until: Timestamp) -> Option<String> {
         let state = self.lock();
-        let rest = state.rests.get(&agent);
+        let rest = state.idle.get(&agent);
         // Rows count milliseconds.
         rest.filter(|rest| rest.until.as_millisecond() == until.as_millisecond()).map(|rest| rest.why.clone())
     }
@@ -171,7 +171,7 @@ impl Live {
     /// The agent does something else now, in a cycle that touches `spaces` (added to those known).
     pub fn enter(&self, agent: AgentId, cycle: CycleId, state: AgentState, spaces: &[SpaceId]) {
         let mut all = self.lock();
-        all.rests.remove(&agent);
+        all.idle.remove(&agent);
         all.waits.end(agent);
         let activity = all.activities.entry(agent).or_insert_with(|| Activity {
             agent,
@@ -183,7 +183,7 @@ impl Live {
         activity.cycle = cycle;
         activity.spaces.extend(spaces);
         let topics = topics_of(agent, &activity.spaces);
-        let update = Update::State { agent, state, cycle: Some(cycle), reason: None, rest: None };
+        let update = Update::State { agent, state, cycle: Some(cycle), reason: None, idle: None };
         self.bus.publish(&topics, Arc::new(update));
     }
 
@@ -195,12 +195,12 @@ impl Live {
         let (state, cycle) = (activity.state, Some(activity.cycle));
         self.bus.publish(
             &topics,
-            Arc::new(Update::State { agent, state, cycle, reason: Some(reason), rest: None }),
+            Arc::new(Update::State { agent, state, cycle, reason: Some(reason), idle: None }),
         );
     }
 
     /// The agent sleeps. Its drafts, if any are left, are void.
-    pub fn rest(&self, agent: AgentId, reason: Option<String>) {
+    pub fn idle(&self, agent: AgentId, reason: Option<String>) {
         let mut all = self.lock();
         let Some(activity) = all.activities.remove(&agent) else { return };
         self.void(&mut all, agent);
@@ -209,13 +209,13 @@ impl Live {
 
     /// The agent cannot think, and sleeps though it has work: the spaces that wait for it are told,
     /// whether it was seen at work or not.
-    pub fn keep_back(&self, agent: AgentId, reason: String, rest: Resting, waiting: &[SpaceId]) {
+    pub fn keep_back(&self, agent: AgentId, reason: String, idle: IdleUntil, waiting: &[SpaceId]) {
         let mut all = self.lock();
         let mut spaces: BTreeSet<SpaceId> = waiting.iter().copied().collect();
         spaces.extend(all.activities.remove(&agent).into_iter().flat_map(|activity| activity.spaces));
         self.void(&mut all, agent);
-        all.remember(agent, rest.until, &reason);
-        self.publish_asleep(agent, &spaces, Some(reason), Some(rest));
+        all.remember(agent, idle.until, &reason);
+        self.publish_asleep(agent, &spaces, Some(reason), Some(idle));
     }
 
     fn publish_asleep(
@@ -223,9 +223,9 @@ impl Live {
         agent: AgentId,
         spaces: &BTreeSet<SpaceId>,
         reason: Option<String>,
-        rest: Option<Resting>,
+        idle: Option<IdleUntil>,
     ) {
-        let update = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason, rest };
+        let update = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason, idle };
         self.bus.publish(&topics_of(agent, spaces), Arc::new(update));
     }
 

@@ -158,7 +158,7 @@ impl Node {
 
     /// Tells watchers and sleepers what an answer caused.
     pub(crate) fn notify(&self, echo: Notifications) {
-        for message in echo.said {
+        for message in echo.messages {
             let space = Topic::Space(message.space);
             self.live.bus().publish(&[space], Arc::new(Update::Message { message }));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::config::{AgentConfig, WakeOn};
 use agent::entity::Member;
 use agent::id::{AgentId, EntityId, MessageId, SpaceId};
-use agent::life::{RestReason, Standing};
+use agent::life::{IdleReason, Standing};
 use agent::port::{Delivered, Listener, SpaceChange};
 use agent::run::Run;
 use agent::update::{Topic, Update};
@@ -248,8 +248,8 @@ impl Player {
         }
         for (_, id) in &self.names.agents {
             let card = self.world.reader().agent(*id).await.map_err(stopped)?;
-            let rests = card.filter(|card| card.waiting > 0).and_then(|card| card.rest_reason);
-            if rests.is_some_and(|why| why != RestReason::Debounce) {
+            let rests = card.filter(|card| card.waiting > 0).and_then(|card| card.idle_reason);
+            if rests.is_some_and(|why| why != IdleReason::Debounce) {
                 return Err(stopped(self.restless("the model does not serve everyone").await?));
             }
         }

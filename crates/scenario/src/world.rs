@@ -144,7 +144,8 @@ impl World {
         space: SpaceId,
         text: &str,
     ) -> Result<bool, Stopped> {
-        self.accept(Accept::Say(NewMessage::of_person(id, space, who, text, self.ports.clock.now()))).await
+        self.accept(Accept::Message(NewMessage::of_person(id, space, who, text, self.ports.clock.now())))
+            .await
     }
 
     /// A service calls; `false` where the event id was accepted before.

@@ -24,7 +24,7 @@ async fn calling(world: &World) -> CallId {
     open_cycle(world, cycle, &[1]).await;
     let now = world.ports.clock.now();
     let activation = world.ports.store.wake(world.agent, now, None).await.unwrap().unwrap();
-    let open = OpenCycle { lived: true, ..activation.life.open.unwrap() };
+    let open = OpenCycle { decided: true, ..activation.life.open.unwrap() };
     let mut decide = Changes::new(CommitKind::Decide, cycle, 0, 1, now);
     let id = CallId::derive(world.agent, cycle, 0, 0);
     let row = CallRow {

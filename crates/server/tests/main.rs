@@ -6,9 +6,9 @@
 mod agents;
 mod bad_input;
 mod calls;
+mod dead_letters;
 mod document;
 mod entities;
-mod letters;
 mod messages;
 mod reference;
 mod sockets;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::call::OutcomeStatus;
-use agent::changes::{Changes, CommitKind, CommitOutcome, Rest, Settlement};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, Settlement};
 use agent::event::EventState;
 use agent::id::{CallId, CycleId, MessageId};
-use agent::life::{Lease, RestReason, Resting};
+use agent::life::{IdleReason, IdleUntil, Lease};
 use agent::limits;
 use agent::run::Ending;
 use agent::update::{AgentState, Topic, Update};
@@ -120,19 +120,19 @@ async fn a_snapshot_names_who_cannot_think_until_when_and_only_where_it_is_waite
     let until = now.checked_add(SignedDuration::from_secs(60)).unwrap();
     let mut back = Changes::new(CommitKind::Close, cycle, 0, 1, now);
     back.settle = vec![Settlement { seq: 1, state: EventState::Waiting }];
-    back.rest = Some(Rest { not_before: Some(until), reason: Some(RestReason::Provider) });
+    back.rest = Some(Idle { not_before: Some(until), reason: Some(IdleReason::Provider) });
     let lease = Lease { agent: world.agent, epoch: 1 };
     let (outcome, _) = world.ports.store.commit(lease, back).await.unwrap();
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     let resting = async |path: &str, key: &str| {
         let snapshot = Stream::open(&world, path, key, None).await.named("snapshot").await;
-        snapshot.data["resting"].clone()
+        snapshot.data["idle"].clone()
     };
     let expected = json!([{"agent": world.agent, "reason": "provider", "until": until}]);
     assert_eq!(resting(HOME, ADMIN).await, expected);
     assert_eq!(resting("/v1/spaces/other/stream", ADMIN).await, Value::Null);
     // In words it is told to operators, as long as the node knows them.
-    let (live, rest) = (&world.ports.live, Resting { reason: RestReason::Provider, until });
+    let (live, rest) = (&world.ports.live, IdleUntil { reason: IdleReason::Provider, until });
     live.keep_back(world.agent, "auth: no such key".to_owned(), rest, &[world.home]);
     let told =
         json!([{"agent": world.agent, "reason": "provider", "until": until, "why": "auth: no such key"}]);
@@ -179,7 +179,7 @@ async fn a_stream_begins_with_a_snapshot_and_goes_on_with_what_is_said() {
     world.post("/v1/spaces/home/members", json!({"entity": "ahmad"})).await;
     let member = stream.named("member").await;
     assert_eq!((member.id, &member.data["joined"]), (Some(rev + 2), &json!(true)));
-    live.rest(world.agent, None);
+    live.idle(world.agent, None);
     stream.named("draft.reset").await;
     assert_eq!(stream.named("agent.state").await.data["state"], "sleeping");
 }
@@ -470,7 +470,7 @@ async fn the_stream_of_the_house_tells_of_every_space_and_agent_but_no_thoughts(
     assert_eq!((message.name.as_str(), message.id), ("message", None), "{message:?}");
     let progress = stream.next().await.unwrap();
     assert_eq!((progress.name.as_str(), &progress.data["progress"]), ("event.progress", &json!("waiting")));
-    world.ports.live.rest(agent, None);
+    world.ports.live.idle(agent, None);
     assert_eq!(stream.next().await.unwrap().data["state"], "sleeping");
     let key = world.your_key().await;
     let request = Request::get("/v1/stream").header("host", "localhost");

@@ -191,7 +191,7 @@ impl World {
     pub(crate) async fn slip(&self, text: &str) -> agent::space::Message {
         let id = MessageId(self.ports.ids.uuid());
         let new = NewMessage::of_person(id, self.home, self.you, text, self.clock.now());
-        match self.ports.store.accept(Accept::Say(new), None).await.unwrap() {
+        match self.ports.store.accept(Accept::Message(new), None).await.unwrap() {
             Accepted::Fresh { message: Some(message), .. } => message,
             other => panic!("{other:?}"),
         }

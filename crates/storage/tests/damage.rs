@@ -162,7 +162,7 @@ async fn words_that_have_changed_by_themselves_are_shown_to_nobody_and_set_nobod
         let ada = store.entity("ada".into()).await.unwrap().unwrap().id.agent();
         let now = "2040-01-01T00:00:00Z".parse().unwrap();
         let activation = store.wake(ada, now, None).await.unwrap().unwrap();
-        let texts = |said: &[agent::event::Said]| -> Vec<String> {
+        let texts = |said: &[agent::event::NamedMessage]| -> Vec<String> {
             said.iter().map(|said| said.text.clone()).collect()
         };
         let waiting: Vec<String> =
@@ -250,7 +250,7 @@ async fn one_agents_torn_rows_stop_nobody_else() {
         let space = store.space("family".into()).await.unwrap().unwrap().id;
         let id = MessageId(Uuid::from_u128(0x4000_8000_0000_0000_0000));
         let message = NewMessage::of_person(id, space, husam, "is anybody there?", now);
-        let accepted = store.accept(Accept::Say(message), None).await;
+        let accepted = store.accept(Accept::Message(message), None).await;
         assert!(matches!(accepted, Ok(Accepted::Fresh { .. })), "{sql}: {accepted:?}");
         store.fire_due(now, 10).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         store.due(now, None, 10).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -386,7 +386,7 @@ async fn whoever_cannot_be_read_can_be_left_alone_and_ended_but_not_resumed() {
         assert!(matches!(denied, RegistryError::Denied(_) | RegistryError::Store(_)), "{sql}: {denied}");
         // What is open of it can be closed by nobody, and keeps nobody busy.
         if let Err(StoreError::Damaged(why)) = store.wake(id, now, None).await {
-            store.set_apart(id, why).await.unwrap();
+            store.quarantine(id, why).await.unwrap();
         }
         let due = store.due("2041-01-01T00:00:00Z".parse().unwrap(), None, 10).await.unwrap();
         assert!(due.iter().all(|due| due.agent != id), "{sql}");

@@ -97,7 +97,7 @@ async fn a_store_of_each_version_is_brought_up_to_date_and_lived_on() {
         let activation = store.wake(ada, now, None).await.unwrap().unwrap();
         assert!(activation.life.open.is_none() && activation.waiting.len() >= 3, "from version {version}");
         let activation = store.wake(bob, now, None).await.unwrap().unwrap();
-        assert!(activation.life.open.is_some_and(|open| open.lived), "from version {version}");
+        assert!(activation.life.open.is_some_and(|open| open.decided), "from version {version}");
         assert_eq!(activation.calls.len(), 1, "from version {version}");
         store.close().await.unwrap();
 

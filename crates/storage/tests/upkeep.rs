@@ -178,7 +178,7 @@ const BREAKS: &[(&str, &str, &str, &str, &str)] = &[
         "bob",
         "step",
         "0",
-        "a receipt cannot be read",
+        "a record cannot be read",
     ),
     ("DELETE FROM run WHERE ordinal = 1 AND agent = @ada", "ada", "run", "0", "the life counts 1"),
     ("DELETE FROM config_rev WHERE 1 AND agent = @ada", "ada", "config_rev", "0", "the agent has 1"),

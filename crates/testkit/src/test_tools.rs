@@ -334,7 +334,7 @@ impl Toolbox for EmptyToolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::event::Said;
+    use agent::event::NamedMessage;
     use agent::id::{AgentId, CycleId, RootId, SpaceId};
     use agent::life::Facts;
     use agent::life::SpaceFacts;
@@ -354,7 +354,7 @@ mod tests {
             _space: SpaceId,
             _before: Option<u64>,
             _limit: u32,
-        ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+        ) -> BoxFuture<'_, Result<Option<(Vec<NamedMessage>, u64)>, StoreError>> {
             Box::pin(async { Ok(None) })
         }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::typed::{PrebuiltTool, done, fitting, written};
-use crate::{message_lines, place};
+use crate::{message_lines, space_ref};
 
 /// A space's description is shown up to this size.
 const DESCRIPTION_SHOWN_BYTES: usize = 512;
@@ -32,7 +32,7 @@ impl PrebuiltTool for EnterSpace {
     const DESCRIPTION: &'static str = "Make a space the active one, now and in later activations. Returns its members and latest messages. Not needed to send to a space that you name.";
 
     async fn act(args: EnterSpaceArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = place::named(&context, &args.space).await?;
+        let facts = space_ref::named(&context, &args.space).await?;
         let space = &facts.space;
         let mut reply = json!({
             "success": true,

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arguments::cut;
-use crate::place::listed;
+use crate::space_ref::listed;
 use crate::typed::{PrebuiltTool, done, put_listed};
 
 /// What stands as `parent_id` where a goal is to have none.

@@ -13,9 +13,9 @@ mod kit;
 mod memories;
 mod message_lines;
 mod peek_inbox;
-mod place;
 mod read_messages;
 mod send_message;
+mod space_ref;
 mod typed;
 
 pub use kit::{BadTool, ToolKit, prebuilt};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments::cut;
-use crate::place::listed;
+use crate::space_ref::listed;
 use crate::typed::{PrebuiltTool, done, put_listed};
 
 #[derive(Deserialize, JsonSchema)]

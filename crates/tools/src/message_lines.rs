@@ -5,7 +5,7 @@
 
 use agent::call::head_and_tail;
 use agent::entity::EntityKind;
-use agent::event::Said;
+use agent::event::NamedMessage;
 use agent::life::SpaceFacts;
 use agent::limits;
 use agent::port::{StoreError, ToolContext, ToolError};
@@ -35,7 +35,7 @@ pub(crate) async fn page(
     budget: usize,
 ) -> Result<Page, ToolError> {
     let id = space.space.id;
-    let says: Vec<_> = context.pending.says.iter().filter(|say| say.space == id).collect();
+    let says: Vec<_> = context.pending.messages.iter().filter(|say| say.space == id).collect();
     // What is pending is newer than everything that has a seq.
     let fresh = if before.is_none() { says.as_slice() } else { &[] };
     let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
@@ -108,7 +108,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-fn line(said: &Said, own: bool) -> Line<'_> {
+fn line(said: &NamedMessage, own: bool) -> Line<'_> {
     Line {
         seq: Some(said.seq),
         at: said.at,

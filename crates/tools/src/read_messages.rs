@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::typed::{PrebuiltTool, done};
-use crate::{message_lines, place};
+use crate::{message_lines, space_ref};
 
 /// Bytes kept free for what stands around the messages of a reply.
 const FRAME_BYTES: usize = 512;
@@ -36,7 +36,7 @@ impl PrebuiltTool for ReadMessages {
     const DESCRIPTION: &'static str = "Read the newest messages of a space, oldest first.";
 
     async fn act(args: ReadMessagesArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_here(&context, args.space.as_deref()).await?;
+        let facts = space_ref::named_or_here(&context, args.space.as_deref()).await?;
         let limit = args.limit.unwrap_or(limits::PAGE_DEFAULT).min(limits::READ_MESSAGES_MAX);
         let room = limits::OUTCOME_SHOWN_MAX_BYTES - FRAME_BYTES;
         // No seq is larger than what a store can hold.

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::place;
+use crate::space_ref;
 use crate::typed::{PrebuiltTool, done};
 
 /// Arguments of `send_message`. `space` comes first, so that watchers can be shown the text where it
@@ -46,8 +46,8 @@ impl PrebuiltTool for SendMessage {
         }
         // The text was shown there already while it was written: it cannot end elsewhere.
         let name = arguments["space"].as_str();
-        let meant = place::named_or_here(context, name).await?.space.id;
-        if place::here(context) == Some(meant) {
+        let meant = space_ref::named_or_here(context, name).await?.space.id;
+        if space_ref::here(context) == Some(meant) {
             return Ok(());
         }
         let text = "`space` came after `text` and is not the active space; nothing was sent: \
@@ -56,7 +56,7 @@ impl PrebuiltTool for SendMessage {
     }
 
     async fn act(args: SendMessageArgs, context: ToolContext<'_>) -> Result<Done, ToolError> {
-        let facts = place::named_or_here(&context, args.space.as_deref()).await?;
+        let facts = space_ref::named_or_here(&context, args.space.as_deref()).await?;
         let space = &facts.space;
         if space.closed {
             let name = &space.name;
@@ -71,7 +71,8 @@ impl PrebuiltTool for SendMessage {
                 format!("wanted a `text` of at most {max} bytes, got {got}: say it in several messages");
             return Err(ToolError::new(text));
         }
-        let mentions = place::members(&context, &facts, args.mentions.as_deref().unwrap_or_default()).await?;
+        let mentions =
+            space_ref::members(&context, &facts, args.mentions.as_deref().unwrap_or_default()).await?;
         let sender = context.agent.entity();
         let say = NewMessage {
             id: MessageId::of_call(context.call),
@@ -90,6 +91,6 @@ impl PrebuiltTool for SendMessage {
             hop: context.hop,
         };
         let reply = json!({"status": "delivered", "space": space.name});
-        Ok(done(&reply, Inward { says: vec![say], ..Inward::default() }))
+        Ok(done(&reply, Inward { messages: vec![say], ..Inward::default() }))
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::follow::Commit;
-use crate::history::{Happened, HistoryEntry, ProcessedEvent, Receipt, Timeline, Wording};
+use crate::history::{Happened, HistoryEntry, ProcessedEvent, Record, Timeline, Wording};
 use crate::inbox;
 use crate::ledger::{LedgerItem, Promise, SentTo};
 
@@ -102,7 +102,7 @@ fn story() -> Story {
     let mut log = cycle(1, "c1", &line(1), &inbox::token(1));
     let both = format!("{}\n{call}", line(2));
     log.extend(cycle(4, "c2", &both, &format!("{} {}", inbox::token(2), inbox::token(4))));
-    let run = |ordinal, cycle: &str, events| Receipt {
+    let run = |ordinal, cycle: &str, events| Record {
         cycle: cycle.into(),
         ordinal,
         events,

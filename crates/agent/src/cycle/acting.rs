@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::decide::{not_done, outcomes, step_over};
-use super::{After, At, Cycle, Next, Rested, Span, State, names};
+use super::{ActivationEnd, After, At, Cycle, Next, Span, State, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{CallChange, CommitKind};
 use crate::entry::{Entry, EntryKind};
@@ -257,7 +257,7 @@ impl Cycle {
         }
         let ending = open.finishing.take().or_else(|| self.exhausted(&open));
         match self.go_on_or_close(&mut changes, open, ending, now) {
-            Some(rested) => self.commit(changes, After::Rest(rested, At::Acting(acting))),
+            Some(rested) => self.commit(changes, After::Finished(rested, At::Acting(acting))),
             None => self.commit(changes, After::Settled(acting)),
         }
     }
@@ -268,8 +268,8 @@ impl Cycle {
     }
 
     /// Where a commit that settles everything leads to.
-    pub(super) fn ended(&self, ending: Ending, reason: Option<String>) -> Rested {
-        Rested::Ended { cycle: self.open.id, ending, reason }
+    pub(super) fn ended(&self, ending: Ending, reason: Option<String>) -> ActivationEnd {
+        ActivationEnd::Ended { cycle: self.open.id, ending, reason }
     }
 }
 

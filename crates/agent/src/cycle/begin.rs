@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::acting::{self, Acting};
 use super::attempts::{self, End};
-use super::{After, At, Cycle, Log, Next, Outside, Rested, Row, Setup, State, Step, Who};
+use super::{ActivationEnd, After, At, Cycle, Log, Next, Outside, Row, Setup, State, Step, Who};
 use crate::call::{CallRow, CallState, Effect, Outcome};
 use crate::changes::{CommitKind, Settlement, Tried};
 use crate::config::{AgentConfig, Triage};
@@ -46,7 +46,7 @@ impl Cycle {
         let canceled = left.canceled;
         let (open, opening) = match left.open {
             _ if kept_back && !canceled => (fresh(&setup, config_rev, now, &Batch::default()), None),
-            Some(ref open) if open.lived => again(open.clone(), left, &setup),
+            Some(ref open) if open.decided => again(open.clone(), left, &setup),
             _ => anew(left, &config, config_rev, &setup, now, activation.clean),
         };
         let row = Row {
@@ -63,7 +63,8 @@ impl Cycle {
             log: Log::new(view, window, life.head_seq, layers),
             outside: Outside::new(facts, canceled),
             open,
-            state: opening.map_or(State::Rest(Rested::Idle), |opening| State::Opening(Box::new(opening))),
+            state: opening
+                .map_or(State::Finished(ActivationEnd::Idle), |opening| State::Opening(Box::new(opening))),
         }
     }
 
@@ -126,14 +127,14 @@ impl Cycle {
         changes.blame = blame;
         self.charge_totals(&mut changes, &step, Usage::default());
         let rested = self.ended(Ending::Failed, Some(reason));
-        State::Committing(Box::new(changes), After::Rest(rested, step.into()))
+        State::Committing(Box::new(changes), After::Finished(rested, step.into()))
     }
 
     /// Whether the rules settle the whole batch without asking a model.
     fn is_idle(&self, step: &Step) -> bool {
         let addressed =
             |waiting: &Waiting| triage::is_addressed(waiting, &self.who.entity, &self.outside.facts);
-        !self.open.lived
+        !self.open.decided
             && self.who.config.triage == Triage::Rules
             && self.row.notice.is_none()
             && !step.taken.is_empty()

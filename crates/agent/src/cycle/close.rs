@@ -3,17 +3,17 @@
 use jiff::Timestamp;
 
 use super::decide::outcomes;
-use super::{Acting, After, At, Cycle, Next, Rested, State, Step};
+use super::{Acting, ActivationEnd, After, At, Cycle, Next, State, Step};
 use crate::call::{CallRow, CallState, Outcome, OutcomeStatus};
-use crate::changes::{CallChange, Changes, CommitKind, Rest, Settlement};
+use crate::changes::{CallChange, Changes, CommitKind, Idle, Settlement};
 use crate::entry::{Entry, EntryKind};
 use crate::event::EventState;
-use crate::life::{Finishing, OpenCycle, RestReason};
+use crate::life::{Finishing, IdleReason, OpenCycle};
 use crate::quote;
 use crate::run::{Ending, Usage};
 
 /// What may be done again at once.
-const AT_ONCE: Rest = Rest { not_before: None, reason: None };
+const AT_ONCE: Idle = Idle { not_before: None, reason: None };
 
 impl Cycle {
     /// Makes `changes` the last commit of the cycle.
@@ -23,7 +23,7 @@ impl Cycle {
         open: &OpenCycle,
         finishing: Finishing,
         now: Timestamp,
-    ) -> Rested {
+    ) -> ActivationEnd {
         let Finishing { ending, summary, reason } = finishing;
         if ending == Ending::Exhausted {
             let why = reason.as_deref().unwrap_or("a limit was reached");
@@ -32,7 +32,7 @@ impl Cycle {
             )));
         }
         changes.open = None;
-        changes.rest = Some(AT_ONCE);
+        changes.idle = Some(AT_ONCE);
         changes.retire = self.who.config.ephemeral;
         changes.run = Some(self.run(open, ending, reason.clone(), summary, now));
         self.ended(ending, reason)
@@ -50,13 +50,13 @@ impl Cycle {
         changes.open = None;
         changes.settle = step.settled(&EventState::Skipped { reason: reason.clone() });
         self.charge_totals(&mut changes, step, usage);
-        changes.rest = Some(AT_ONCE);
+        changes.idle = Some(AT_ONCE);
         changes.retire = self.who.config.ephemeral;
         if self.row.failures > 0 {
             changes.failures = Some(0);
         }
         let rested = self.ended(Ending::Skipped, reason);
-        State::Committing(Box::new(changes), After::Rest(rested, At::Step(std::mem::take(step))))
+        State::Committing(Box::new(changes), After::Finished(rested, At::Step(std::mem::take(step))))
     }
 
     /// Canceled: what is open is answered so, the log says so, and the events do not wake it again.
@@ -77,7 +77,7 @@ impl Cycle {
         let reason = Some("canceled on request".to_owned());
         let finishing = Finishing { ending: Ending::Canceled, summary: None, reason };
         let rested = self.finish(&mut changes, &open, finishing, now);
-        self.commit(changes, After::Rest(rested, at))
+        self.commit(changes, After::Finished(rested, at))
     }
 
     /// The cycle cannot go on: the agent reads why in its log.
@@ -100,7 +100,7 @@ impl Cycle {
         }
         let finishing = Finishing { ending: Ending::Failed, summary: None, reason: Some(reason) };
         let rested = self.finish(&mut changes, &open, finishing, now);
-        State::Committing(Box::new(changes), After::Rest(rested, at))
+        State::Committing(Box::new(changes), After::Finished(rested, at))
     }
 
     /// Answers open calls as canceled and appends what the log needs to be whole, with a notice.
@@ -125,23 +125,23 @@ impl Cycle {
 
     /// Ends the activation between two steps: a cycle in progress parks, an untouched one is given back.
     pub(super) fn next_parked(&mut self, at: At, reason: &str, now: Timestamp) -> Next {
-        let rest = Rest { not_before: Some(now), reason: None };
+        let rest = Idle { not_before: Some(now), reason: None };
         let (changes, rested) = self.give_up(&at, rest, reason, false, now);
-        self.commit(changes, After::Rest(rested, at))
+        self.commit(changes, After::Finished(rested, at))
     }
 
     /// Parks a cycle in progress, or gives an untouched one back, until `rest` allows it again.
     pub(super) fn give_up(
         &self,
         at: &At,
-        rest: Rest,
+        rest: Idle,
         reason: &str,
         blame: bool,
         now: Timestamp,
-    ) -> (Changes, Rested) {
+    ) -> (Changes, ActivationEnd) {
         let (until, kept_back) = (rest.not_before, rest.reason);
         let mut changes = self.changes(CommitKind::Park, now);
-        if self.open.lived {
+        if self.open.decided {
             if let (Some(open), At::Step(step)) = (changes.open.as_mut(), at) {
                 open.attempts = open.attempts.saturating_add(u32::from(blame));
                 open.suspect |= blame && step.shows_more_than(&self.open);
@@ -156,14 +156,14 @@ impl Cycle {
                 |event: &crate::event::Waiting| Settlement { seq: event.seq, state: EventState::Waiting };
             changes.settle = step.taken.iter().map(back).collect();
         }
-        changes.rest = Some(rest);
+        changes.idle = Some(rest);
         let (cycle, reason) = (self.open.id, reason.to_owned());
-        (changes, Rested::Parked { cycle, until, rest: kept_back, reason })
+        (changes, ActivationEnd::Parked { cycle, until, rest: kept_back, reason })
     }
 
     /// A rest with its reason.
-    pub(super) fn rest_until(until: Timestamp, reason: RestReason) -> Rest {
-        Rest { not_before: Some(until), reason: Some(reason) }
+    pub(super) fn idle_until_time(until: Timestamp, reason: IdleReason) -> Idle {
+        Idle { not_before: Some(until), reason: Some(reason) }
     }
 
     /// A cycle that was to be broken off has had an answer meanwhile: the notice tells of it too.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::bad::{called, kept, native, unusable};
-use super::{Acting, After, At, Cycle, ModelReply, Next, Rested, Span, State, Step, names};
+use super::{Acting, ActivationEnd, After, At, Cycle, ModelReply, Next, Span, State, Step, names};
 use crate::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
 use crate::changes::{Changes, CommitKind, Inward, Named, Refusal};
 use crate::config::nearest;
@@ -18,6 +18,7 @@ use crate::limits;
 use crate::message::{ModelMessage, Part, Role};
 use crate::port::{Done, ModelError, ReplyPart, StopReason, ToolError};
 use crate::repair::{Meant, meant};
+use crate::space::NewMessage;
 use crate::tool::ToolSpec;
 
 /// Failed calls that a `done` in vain is told of by name.
@@ -55,7 +56,7 @@ impl Cycle {
             return self.failed(step, &error, now);
         }
         let calls = self.plan(&step, &model_reply);
-        if let Some(reason) = skip_of(&calls).filter(|_| !self.open.lived && self.open.step == 0) {
+        if let Some(reason) = skip_of(&calls).filter(|_| !self.open.decided && self.open.step == 0) {
             return self.skip(&mut step, reason, model_reply.reply.usage, now);
         }
         let inward = calls.iter().any(runs_inward);
@@ -126,7 +127,7 @@ impl Cycle {
 
     pub(super) fn take_results(&self, decision: &mut Decision, results: Vec<Result<Done, ToolError>>) {
         let mut results = results.into_iter();
-        let mut said = self.open.said.clone();
+        let mut said = self.open.sent.clone();
         for call in decision.calls.iter_mut().filter(|call| runs_inward(call)) {
             let result = results.next().unwrap_or_else(|| Err(ToolError::new("the tool gave no answer")));
             let (outcome, inward) = match result {
@@ -135,10 +136,10 @@ impl Cycle {
                     (Outcome { detail: error.operator, ..Outcome::error(error.model) }, Inward::default())
                 }
             };
-            let again = inward.says.iter().any(|say| said.contains(&said_as(say)));
+            let again = inward.messages.iter().any(|say| said.contains(&message_hash(say)));
             let outcome = if again && !outcome.failed() { Outcome::error(SAID_BEFORE) } else { outcome };
             call.inward = if outcome.failed() { Inward::default() } else { inward };
-            said.extend(call.inward.says.iter().map(said_as));
+            said.extend(call.inward.messages.iter().map(message_hash));
             call.row.outcome = Some(outcome);
             call.row.state = CallState::Done;
         }
@@ -187,21 +188,21 @@ impl Cycle {
         step: &Step,
         decision: &Decision,
         now: Timestamp,
-    ) -> (Changes, Option<Rested>) {
+    ) -> (Changes, Option<ActivationEnd>) {
         let mut changes = self.changes(CommitKind::Decide, now);
         let mut open = self.open.clone();
         self.live_shown(step, &mut changes, &mut open);
-        if !open.lived && self.row.notice.is_some() {
+        if !open.decided && self.row.notice.is_some() {
             // What was told once is told.
             changes.notice = Some(None);
         }
-        open.lived = true;
+        open.decided = true;
         changes.view = self.log.adopted();
         changes.entries = self.entries_of(step, decision, now);
         changes.calls = decision.calls.iter().map(|call| call.row.clone()).collect();
         for call in &decision.calls {
-            open.addressed.extend(call.inward.says.iter().map(|say| say.space));
-            open.said.extend(call.inward.says.iter().map(said_as));
+            open.addressed.extend(call.inward.messages.iter().map(|say| say.space));
+            open.sent.extend(call.inward.messages.iter().map(message_hash));
             changes.inward.extend(call.inward.clone());
         }
         if !changes.inward.plans.is_empty() {
@@ -237,7 +238,7 @@ impl Cycle {
             open.tokens = open.tokens.saturating_add(u64::from(entry.tokens).max(generated));
         }
         open.usage.add(&usage);
-        open.steps.push(self.step_receipt(step, decision));
+        open.steps.push(self.step_record(step, decision));
         open.vain = InVain::default();
         open.continued = decision.model_reply.reply.stop == StopReason::Length;
         if self.nudge_wanted(step, decision) {
@@ -251,7 +252,7 @@ impl Cycle {
         open: OpenCycle,
         ending: Option<Finishing>,
         now: Timestamp,
-    ) -> Option<Rested> {
+    ) -> Option<ActivationEnd> {
         match ending {
             Some(finishing) => Some(self.finish(changes, &open, finishing, now)),
             None => {
@@ -266,7 +267,7 @@ impl Cycle {
         &mut self,
         decision: &Decision,
         changes: Changes,
-        rested: Option<Rested>,
+        rested: Option<ActivationEnd>,
         now: Timestamp,
     ) -> State {
         if let Some(rested) = rested {
@@ -314,7 +315,7 @@ const SAID_BEFORE: &str = "you have said exactly this in this space already, in 
                            not said again. Say something else, or call done if nothing is left to do";
 
 /// A message of a cycle by its space and text.
-fn said_as(say: &crate::changes::Say) -> String {
+fn message_hash(say: &NewMessage) -> String {
     ContentRef::of(format!("{} {}", say.space, say.text).as_bytes()).0[..16].to_owned()
 }
 

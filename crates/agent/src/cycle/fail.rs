@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{After, At, Cycle, State, Step};
 use crate::changes::CommitKind;
-use crate::life::RestReason;
+use crate::life::IdleReason;
 use crate::limits;
 use crate::port::{Fault, ModelError};
 use crate::{transcript, view};
@@ -26,7 +26,7 @@ impl Cycle {
         error: &ModelError,
         now: Timestamp,
     ) -> State {
-        let cycle = self.open.lived.then_some(self.open.id);
+        let cycle = self.open.decided.then_some(self.open.id);
         if matches!(error, ModelError::Invalid(_)) {
             // What is rebuilt is the log and not what was left of it for this step.
             self.log.widen();
@@ -43,7 +43,7 @@ impl Cycle {
         if matches!(error, ModelError::TooLong(_)) {
             self.log.cuts += 1;
             step.cut += 1;
-            if !self.open.lived {
+            if !self.open.decided {
                 step.left_out += self.log.adopt(view);
                 return State::Ready(step);
             }
@@ -57,7 +57,7 @@ impl Cycle {
     }
 
     pub(super) fn failed(&mut self, step: Box<Step>, error: &ModelError, now: Timestamp) -> State {
-        let unproven = !self.outside.answers && !self.open.lived;
+        let unproven = !self.outside.answers && !self.open.decided;
         match fault_after(error, self.row.failures, unproven) {
             Fault::Surroundings if self.outside.fallen < self.who.config.fallback.len() => {
                 // The config names who is asked instead; the run says who answered.
@@ -65,7 +65,7 @@ impl Cycle {
                 State::Ready(step)
             }
             Fault::Surroundings => self.wait_for_surroundings(step, error, unproven, now),
-            Fault::Content if self.open.lived => self.retry_or_break_off(step, error, now),
+            Fault::Content if self.open.decided => self.retry_or_break_off(step, error, now),
             Fault::Content => self.give_back(step, error, now),
         }
     }
@@ -86,13 +86,13 @@ impl Cycle {
         let failures = self.row.failures.saturating_add(u32::from(asked));
         let pause = error
             .retry_after()
-            .unwrap_or_else(|| rest_after(failures))
+            .unwrap_or_else(|| idle_after(failures))
             .min(Duration::from_millis(limits::RETRY_AFTER_MAX_MS));
-        let rest = Self::rest_until(later(now, pause), RestReason::Provider);
+        let rest = Self::idle_until_time(later(now, pause), IdleReason::Provider);
         let at = At::Step(step);
         let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), separates, now);
         changes.failures = asked.then_some(failures);
-        State::Committing(Box::new(changes), After::Rest(rested, at))
+        State::Committing(Box::new(changes), After::Finished(rested, at))
     }
 
     /// Before anything was processed: the events wait, and one that fails alone as often as it may is dead.
@@ -121,12 +121,12 @@ impl Cycle {
     /// counted and rests as long as an outage is waited for: it may be one, and buries nothing in haste.
     fn back_off(&self, step: Box<Step>, error: &ModelError, attempts: u32, now: Timestamp) -> State {
         let failures = error.is_ambiguous().then_some(self.row.failures.saturating_add(1));
-        let pause = rest_after(failures.unwrap_or(attempts));
-        let rest = Self::rest_until(later(now, pause), RestReason::Backoff);
+        let pause = idle_after(failures.unwrap_or(attempts));
+        let rest = Self::idle_until_time(later(now, pause), IdleReason::Backoff);
         let at = At::Step(step);
         let (mut changes, rested) = self.give_up(&at, rest, &error.to_string(), true, now);
         changes.failures = failures;
-        State::Committing(Box::new(changes), After::Rest(rested, at))
+        State::Committing(Box::new(changes), After::Finished(rested, at))
     }
 }
 
@@ -144,7 +144,7 @@ fn fault_after(error: &ModelError, failures: u32, unproven: bool) -> Fault {
 
 /// How long is rested after so many failures in a row: doubled for each, within bounds. Jitter is the
 /// driver's: the rules draw nothing.
-pub fn rest_after(failures: u32) -> Duration {
+pub fn idle_after(failures: u32) -> Duration {
     let doubled = limits::BACKOFF_BASE_MS.saturating_mul(1u64 << failures.saturating_sub(1).min(20));
     Duration::from_millis(doubled.min(limits::PARK_MAX_MS))
 }

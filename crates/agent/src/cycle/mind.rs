@@ -42,7 +42,7 @@ impl Cycle {
             },
             _ => Step::next(&self.open),
         };
-        if step.taken.is_empty() && !self.open.lived {
+        if step.taken.is_empty() && !self.open.decided {
             // Nothing waits: the workspace as it would be shown behind whatever comes.
             let (facts, active) = (&self.outside.facts, self.row.active_space);
             let text = crate::workspace::render(&self.who.entity, facts, active, now);
@@ -52,7 +52,7 @@ impl Cycle {
         }
         let mut prepared = self.prepare(&step, now);
         let view = prepared.view.take();
-        if !step.entries.is_empty() || self.open.lived {
+        if !step.entries.is_empty() || self.open.decided {
             self.show(&mut step, prepared, now);
         }
         view.into_iter().for_each(|view| self.log.replace(view));
@@ -61,7 +61,7 @@ impl Cycle {
         ContextPreview {
             prompt: self.prompt(&step),
             summary: self.log.view.summary.clone(),
-            inbox: step.entries.first().filter(|_| !self.open.lived).cloned(),
+            inbox: step.entries.first().filter(|_| !self.open.decided).cloned(),
             events: step.taken.len(),
             layers: self.log.layers,
             window: self.log.window,

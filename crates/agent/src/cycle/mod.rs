@@ -31,7 +31,7 @@ mod mind;
 mod outcome;
 mod outside;
 mod prompt;
-mod receipt;
+mod record;
 mod show;
 mod step;
 mod stop;
@@ -40,9 +40,9 @@ mod talk;
 mod tests;
 mod who;
 
-pub use fail::rest_after;
+pub use fail::idle_after;
 pub use mind::ContextPreview;
-pub use talk::{ModelReply, Next, Occasion, Rested, Setup, Span};
+pub use talk::{ActivationEnd, ModelReply, Next, Occasion, Setup, Span};
 
 use jiff::Timestamp;
 
@@ -100,7 +100,7 @@ enum State {
     /// Calls of the step are open.
     Acting(Acting),
     /// Over.
-    Rest(Rested),
+    Finished(ActivationEnd),
 }
 
 #[derive(Debug)]
@@ -111,15 +111,15 @@ enum After {
     Ready(Box<Step>),
     Sent(Box<Step>),
     Arrived(Box<Step>, Box<ModelReply>),
-    Decided(Box<Step>, Box<Decision>, Option<Rested>),
+    Decided(Box<Step>, Box<Decision>, Option<ActivationEnd>),
     /// A call was begun, or some were settled.
     Acting(Acting),
     /// All calls are settled.
     Settled(Acting),
     /// The cycle is given up or over; what it was doing, should a cancel come first.
-    Rest(Rested, At),
+    Finished(ActivationEnd, At),
     /// The view was changed after the close.
-    ViewThenRest(Rested),
+    ViewThenFinished(ActivationEnd),
 }
 
 /// What a cycle is doing: thinking about a step, or acting on one.
@@ -197,9 +197,9 @@ impl Cycle {
             }
             State::Deciding(step, decision) => self.next_deciding(step, decision, now),
             State::Acting(acting) => self.next_acting(acting, now),
-            State::Rest(rested) => {
-                self.state = State::Rest(rested.clone());
-                Next::Rest(rested)
+            State::Finished(rested) => {
+                self.state = State::Finished(rested.clone());
+                Next::Finished(rested)
             }
             // The driver has been told what to do and has not answered: it asks again what it waits for.
             State::Committing(changes, after) => {
@@ -254,7 +254,7 @@ impl Cycle {
                     self.outside.noted(glance);
                     State::Thinking(step)
                 }
-                _ => State::Rest(Rested::Lost),
+                _ => State::Finished(ActivationEnd::Lost),
             },
             State::Committing(changes, after) => self.came_of(*changes, after, outcome, now),
             other => other,
@@ -264,7 +264,7 @@ impl Cycle {
     /// What the world did meanwhile, read since [`Next::Look`] or a signal; `None` where the lease is lost.
     pub fn looked(&mut self, news: Option<News>) {
         let Some(news) = news else {
-            self.state = State::Rest(Rested::Lost);
+            self.state = State::Finished(ActivationEnd::Lost);
             return;
         };
         self.outside.looked(&news);
@@ -362,7 +362,7 @@ impl Cycle {
 
     /// Takes the state to make the next of it. Should a panic come between, what is left commits nothing.
     fn take(&mut self) -> State {
-        std::mem::replace(&mut self.state, State::Rest(Rested::Lost))
+        std::mem::replace(&mut self.state, State::Finished(ActivationEnd::Lost))
     }
 
     fn step_now(&self) -> Option<&Step> {
@@ -375,7 +375,7 @@ impl Cycle {
             | State::Deciding(step, _) => Some(step),
             State::Opening(opening) => opening.at.step(),
             State::Committing(_, after) => after.step(),
-            State::Acting(_) | State::Rest(_) => None,
+            State::Acting(_) | State::Finished(_) => None,
         }
     }
 
@@ -409,8 +409,8 @@ impl After {
             Self::Ready(step) | Self::Sent(step) | Self::Arrived(step, _) | Self::Decided(step, ..) => {
                 Some(step)
             }
-            Self::Rest(_, at) => at.step(),
-            Self::Acting(_) | Self::Settled(_) | Self::ViewThenRest(_) => None,
+            Self::Finished(_, at) => at.step(),
+            Self::Acting(_) | Self::Settled(_) | Self::ViewThenFinished(_) => None,
         }
     }
 }

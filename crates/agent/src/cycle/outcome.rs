@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{After, At, Cycle, Rested, State, Step};
+use super::{ActivationEnd, After, At, Cycle, State, Step};
 use crate::changes::{Changes, CommitKind, CommitOutcome};
 
 impl Cycle {
@@ -19,18 +19,18 @@ impl Cycle {
                 self.outside.noted(glance);
                 self.after(after, changes, now)
             }
-            CommitOutcome::Lost => State::Rest(Rested::Lost),
+            CommitOutcome::Lost => State::Finished(ActivationEnd::Lost),
             CommitOutcome::Canceled => {
                 self.outside.cancel = true;
                 match self.undone(after) {
                     Some(At::Step(step)) => State::Ready(step),
                     Some(At::Acting(acting)) => State::Acting(acting),
-                    None => State::Rest(Rested::Lost),
+                    None => State::Finished(ActivationEnd::Lost),
                 }
             }
             CommitOutcome::Barred => match after {
                 After::Acting(acting) => self.hold_back(acting),
-                _ => State::Rest(Rested::Lost),
+                _ => State::Finished(ActivationEnd::Lost),
             },
             CommitOutcome::Answered(answers) => match self.undone(after) {
                 Some(At::Acting(mut acting)) => {
@@ -39,16 +39,16 @@ impl Cycle {
                     let given_up = changes.kind == CommitKind::Close && !self.outside.cancel;
                     if given_up { self.broken_again(acting, now) } else { State::Acting(acting) }
                 }
-                _ => State::Rest(Rested::Lost),
+                _ => State::Finished(ActivationEnd::Lost),
             },
             CommitOutcome::Gone(gone) => match self.undone(after) {
                 Some(At::Step(step)) => self.without(step, &gone, now),
-                _ => State::Rest(Rested::Lost),
+                _ => State::Finished(ActivationEnd::Lost),
             },
             CommitOutcome::Refused(refusals) => match after {
                 After::Decided(step, decision, _) => self.refused(step, decision, &refusals, now),
                 // Only decisions carry what can be refused: a store that breaks its promise is let go.
-                _ => State::Rest(Rested::Lost),
+                _ => State::Finished(ActivationEnd::Lost),
             },
         }
     }
@@ -68,8 +68,8 @@ impl Cycle {
                 Some(At::Step(step))
             }
             After::Acting(acting) | After::Settled(acting) => Some(At::Acting(acting)),
-            After::Rest(_, at) => Some(at),
-            After::ViewThenRest(_) => None,
+            After::Finished(_, at) => Some(at),
+            After::ViewThenFinished(_) => None,
         }
     }
 
@@ -107,11 +107,11 @@ impl Cycle {
                 State::Acting(acting)
             }
             After::Settled(_) => State::Ready(Step::next(&self.open)),
-            After::Rest(rested, _) => {
+            After::Finished(rested, _) => {
                 self.log.widen();
                 self.rest_or_cut(rested, now)
             }
-            After::ViewThenRest(rested) => State::Rest(rested),
+            After::ViewThenFinished(rested) => State::Finished(rested),
         }
     }
 }

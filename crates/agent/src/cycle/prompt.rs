@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{After, At, Cycle, Next, Rested, State, Step};
+use super::{ActivationEnd, After, At, Cycle, Next, State, Step};
 use crate::changes::CommitKind;
 use crate::life::OpenCycle;
 use crate::prompt::{Item, Prompt, ToolChoice};
@@ -81,14 +81,14 @@ impl Cycle {
     }
 
     /// The cycle is over: cut the view now rather than on the way of the next activation.
-    pub(super) fn rest_or_cut(&mut self, rested: Rested, now: Timestamp) -> State {
-        let ended = matches!(rested, Rested::Ended { .. });
+    pub(super) fn rest_or_cut(&mut self, rested: ActivationEnd, now: Timestamp) -> State {
+        let ended = matches!(rested, ActivationEnd::Ended { .. });
         let budget = self.who.budget(None, self.log.layer_bytes());
         let view = view::cut(&self.log.view, &self.log.window, budget, None).filter(|_| ended);
-        let Some(view) = view else { return State::Rest(rested) };
+        let Some(view) = view else { return State::Finished(rested) };
         let mut changes = self.changes(CommitKind::View, now);
         changes.open = None;
         changes.view = Some(view);
-        State::Committing(Box::new(changes), After::ViewThenRest(rested))
+        State::Committing(Box::new(changes), After::ViewThenFinished(rested))
     }
 }

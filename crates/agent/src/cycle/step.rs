@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{At, Cycle, Rested, State};
+use super::{ActivationEnd, At, Cycle, State};
 use crate::changes::{Changes, Settlement};
 use crate::config::{Gate, WantedChoice};
 use crate::entry::{Entry, EntryKind};
@@ -101,7 +101,7 @@ impl Step {
 impl Cycle {
     /// Renders the entry that the first step is shown and the workspace behind it, once.
     pub(super) fn show_inbox(&mut self, step: &mut Step, now: Timestamp) {
-        if self.open.lived || !step.entries.is_empty() {
+        if self.open.decided || !step.entries.is_empty() {
             return;
         }
         let text = inbox::format_inbox(&step.taken, now, self.row.notice.as_deref());
@@ -115,7 +115,7 @@ impl Cycle {
     /// How the step is asked; as long as nothing is processed, with as little of the log as fits.
     pub(super) fn prepare_narrowed(&mut self, step: &mut Step, now: Timestamp) -> Prepared {
         let mut prepared = self.prepare(step, now);
-        while let Some(view) = prepared.view.take_if(|_| !self.open.lived) {
+        while let Some(view) = prepared.view.take_if(|_| !self.open.decided) {
             step.left_out += self.log.adopt(view);
             prepared = self.prepare(step, now);
         }
@@ -134,7 +134,7 @@ impl Cycle {
         prepare(&Situation {
             config: &self.who.config,
             step: self.open.step,
-            lived: self.open.lived,
+            decided: self.open.decided,
             held_back: self.open.held_back,
             interrupted: self.open.vain.interrupts > 0,
             suspect: self.is_suspect(step),
@@ -148,8 +148,8 @@ impl Cycle {
             max_bytes: self.who.batch_bytes(step.model.as_deref()).saturating_sub(injected),
             view: &self.log.view,
             window: &self.log.window,
-            cycle: self.open.lived.then_some(self.open.id),
-            last_model: self.open.lived.then_some(&self.open.model),
+            cycle: self.open.decided.then_some(self.open.id),
+            last_model: self.open.decided.then_some(&self.open.model),
             budget: &budget,
             now,
         })
@@ -196,7 +196,7 @@ impl Cycle {
         let left = |waiting: &Waiting| !gone.contains(&waiting.seq);
         let known = |seq: &u64| step.injected.iter().any(|waiting| waiting.seq == *seq);
         if !gone.iter().all(known) {
-            return State::Rest(Rested::Lost);
+            return State::Finished(ActivationEnd::Lost);
         }
         self.outside.waits.urgent.retain(left);
         self.outside.waits.oldest.retain(left);
@@ -217,7 +217,7 @@ impl Cycle {
     /// was let in has failed the step.
     pub(super) fn is_suspect(&self, step: &Step) -> bool {
         let failed = |waiting: &Waiting| waiting.attempts > 0 || waiting.deaths > 0;
-        self.open.suspect || (!self.open.lived && step.taken.iter().any(failed))
+        self.open.suspect || (!self.open.decided && step.taken.iter().any(failed))
     }
 
     /// Whether the process has died during this step or over these events.

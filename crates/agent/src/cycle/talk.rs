@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::call::CallRow;
 use crate::changes::Changes;
 use crate::id::CycleId;
-use crate::life::RestReason;
+use crate::life::IdleReason;
 use crate::port::{ModelInfo, Reply};
 use crate::prompt::Prompt;
 use crate::run::Ending;
@@ -34,12 +34,12 @@ pub enum Next {
     /// Wait for the next outcome of the started calls (or for a signal).
     Await,
     /// The activation is over.
-    Rest(Rested),
+    Finished(ActivationEnd),
 }
 
 /// How an activation ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Rested {
+pub enum ActivationEnd {
     /// Nothing was due after all; nothing was written.
     Idle,
     /// A cycle ended.
@@ -58,7 +58,7 @@ pub enum Rested {
         /// Not due before this time.
         until: Option<Timestamp>,
         /// What kept it back, where something failed.
-        rest: Option<RestReason>,
+        rest: Option<IdleReason>,
         /// Why, in words for operators.
         reason: String,
     },

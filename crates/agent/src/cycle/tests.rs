@@ -2,9 +2,9 @@
 
 mod aware;
 mod bad;
-mod beyond;
 mod blamed;
 mod canceling;
+mod detached;
 mod ends;
 mod failing;
 mod named;
@@ -53,7 +53,7 @@ pub(super) fn service(seq: u64, attempts: u32) -> Waiting {
             data: EventData::Service { name: "jira".into(), payload: json!({"n": seq}) },
             cites: None,
         },
-        said: None,
+        message: None,
     }
 }
 
@@ -240,7 +240,7 @@ fn kinds(commits: &[Changes]) -> Vec<CommitKind> {
 
 fn rested(next: &Next) -> (Ending, Option<&str>) {
     match next {
-        Next::Rest(Rested::Ended { ending, reason, .. }) => (*ending, reason.as_deref()),
+        Next::Finished(ActivationEnd::Ended { ending, reason, .. }) => (*ending, reason.as_deref()),
         other => panic!("wanted an ending, got {other:?}"),
     }
 }
@@ -328,10 +328,10 @@ fn outward_calls_start_after_the_decision_and_unsafe_ones_are_marked() {
     cycle.settled(rows[1].id.clone(), Outcome::ok("seen"));
     let (commits, next) = drive(&mut cycle);
     assert_eq!(kinds(&commits), [CommitKind::Settle]);
-    let receipt = commits[0].open.as_ref().unwrap().steps[0].clone();
-    assert_eq!((receipt.started_ms, receipt.first_ms), (Some(995), Some(2)));
-    assert_eq!((receipt.calls[0].started_ms, receipt.calls[0].status), (None, None));
-    let looked = &receipt.calls[1];
+    let record = commits[0].open.as_ref().unwrap().steps[0].clone();
+    assert_eq!((record.started_ms, record.first_ms), (Some(995), Some(2)));
+    assert_eq!((record.calls[0].started_ms, record.calls[0].status), (None, None));
+    let looked = &record.calls[1];
     assert_eq!(
         (looked.started_ms, looked.took_ms, looked.status),
         (Some(1_500), Some(40), Some(OutcomeStatus::Ok))
@@ -434,7 +434,7 @@ fn the_same_words_are_not_said_twice_in_one_space() {
             root: RootId("r".into()),
             hop: 1,
         };
-        Ok(Done { outcome: Outcome::ok("said"), inward: Inward { says: vec![say], ..Inward::default() } })
+        Ok(Done { outcome: Outcome::ok("said"), inward: Inward { messages: vec![say], ..Inward::default() } })
     };
     let mut cycle = begin(vec![service(1, 0)]);
     drive(&mut cycle);
@@ -443,7 +443,7 @@ fn the_same_words_are_not_said_twice_in_one_space() {
         cycle.replied(Ok(reply(parts)), at(2_000));
         let (commits, _) = drive_as(&mut cycle, &[], says);
         let outcomes = commits[0].calls.iter().map(|row| row.outcome.as_ref().unwrap().failed());
-        told.push((outcomes.collect::<Vec<_>>(), commits[0].inward.says.len()));
+        told.push((outcomes.collect::<Vec<_>>(), commits[0].inward.messages.len()));
     }
     assert_eq!(told, [(vec![false, false, true], 2), (vec![true, true], 0)]);
 }
@@ -487,7 +487,7 @@ fn a_call_cut_short_is_not_executed_and_the_reply_is_continued_once() {
         assert_eq!(commits[0].calls[0].outcome.as_ref().unwrap().status, OutcomeStatus::Error);
         match next {
             Next::Think(_) if !last => {}
-            Next::Rest(Rested::Ended { ending: Ending::Exhausted, .. }) if last => {}
+            Next::Finished(ActivationEnd::Ended { ending: Ending::Exhausted, .. }) if last => {}
             other => panic!("unexpected {other:?}"),
         }
     }
@@ -540,7 +540,7 @@ fn a_stop_of_the_node_gives_back_what_was_not_lived_and_parks_what_was() {
     let (commits, next) = say(&mut cycle, vec![call("note")]);
     assert_eq!(kinds(&commits), [CommitKind::Decide, CommitKind::Park]);
     assert!(commits[1].open.is_some());
-    assert!(matches!(next, Next::Rest(Rested::Parked { .. })));
+    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })));
 
     let mut unclean = activation(vec![service(1, 0)]);
     unclean.clean = false;

@@ -2,13 +2,13 @@
 //! member of, none of another agent.
 
 use super::{BoxFuture, StoreError};
-use crate::event::Said;
+use crate::event::NamedMessage;
 use crate::id::{AgentId, SpaceId};
 use crate::life::SpaceFacts;
 use crate::run::Run;
 
 /// Messages of a space, oldest first, and how many there are in all.
-pub type Messages = (Vec<Said>, u64);
+pub type Messages = (Vec<NamedMessage>, u64);
 
 /// Reading on an agent's behalf.
 pub trait Lookup: Send + Sync {

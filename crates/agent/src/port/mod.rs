@@ -21,7 +21,7 @@ pub use model::{
     Fault, Memo, Model, ModelError, ModelInfo, ModelRequest, Models, PartKind, Piece, Price, ReasoningReplay,
     Reply, ReplyPart, StopReason, TimeoutKind,
 };
-pub use reader::{AgentCard, CommitRow, Happening, InboxRow, LastRun, Page, PageRequest, Reader, Totals};
+pub use reader::{AgentCard, CommitRow, InboxRow, LastRun, Page, PageRequest, Reader, RecentItem, Totals};
 pub use registry::{
     CanceledCall, Credential, CredentialKind, Denial, Founding, NewAgent, NewCredential, NewHuman, NewSpace,
     Registry, RegistryError, SentAgain, SpaceChange,

@@ -14,7 +14,7 @@ use crate::entity::{Entity, EntityKind, Member, Space};
 use crate::entry::{Entry, View};
 use crate::event::{Event, EventProgress, EventState};
 use crate::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use crate::life::{Facts, OpenCycle, RestReason, Resting, Standing};
+use crate::life::{Facts, IdleReason, IdleUntil, OpenCycle, Standing};
 use crate::run::{Ending, Run, Usage};
 use crate::space::Message;
 
@@ -64,7 +64,7 @@ pub struct AgentCard {
     /// Until when it is not at what waits for it; that time may be over.
     pub not_before: Option<Timestamp>,
     /// Why.
-    pub rest_reason: Option<RestReason>,
+    pub idle_reason: Option<IdleReason>,
     /// Where it would speak.
     pub active_space: Option<SpaceId>,
     /// `commit_n` of its life.
@@ -94,19 +94,19 @@ pub struct LastRun {
 
 /// Something of the recent past.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Happening {
-    /// Said in a space.
-    Said(Message),
-    /// A cycle came to rest.
-    Lived(Run),
+pub enum RecentItem {
+    /// A message posted in a space.
+    Message(Message),
+    /// A cycle that ended.
+    Run(Run),
 }
 
-impl Happening {
+impl RecentItem {
     /// When it happened.
     pub fn at(&self) -> Timestamp {
         match self {
-            Self::Said(message) => message.at,
-            Self::Lived(run) => run.ended_at,
+            Self::Message(message) => message.at,
+            Self::Run(run) => run.ended_at,
         }
     }
 }
@@ -206,7 +206,7 @@ pub trait Reader: Send + Sync {
         &self,
         space: SpaceId,
         now: Timestamp,
-    ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Vec<(AgentId, IdleUntil)>, StoreError>>;
     /// Messages with `after < seq < before`, oldest first: the oldest of them where `after` is
     /// given, else the newest.
     fn messages(
@@ -230,7 +230,7 @@ pub trait Reader: Send + Sync {
         agents: Option<Vec<AgentId>>,
         since: Option<Timestamp>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Happening>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Vec<RecentItem>, StoreError>>;
     /// One message.
     fn message(&self, message: MessageId) -> BoxFuture<'_, Result<Option<Message>, StoreError>>;
     /// What a cycle said, in order.

@@ -32,7 +32,7 @@ pub struct RequestKey {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accept {
     /// A message and the events it causes.
-    Say(NewMessage),
+    Message(NewMessage),
     /// One event for one agent.
     Event(AgentId, Event),
 }
@@ -42,14 +42,14 @@ pub enum Accept {
 pub enum Accepted {
     /// It is durable now.
     Fresh {
-        /// The message as stored, for [`Accept::Say`].
+        /// The message as stored, for [`Accept::Message`].
         message: Option<Message>,
         /// Agents that have something to do; signal them.
         wake: Vec<Wakeup>,
     },
     /// It was accepted before; nothing was written, nobody is woken.
     Duplicate {
-        /// The message as stored then, for [`Accept::Say`].
+        /// The message as stored then, for [`Accept::Message`].
         message: Option<Message>,
     },
     /// The idempotency key was used for another body.
@@ -138,7 +138,7 @@ pub trait Store: Send + Sync {
 
     /// Sets an agent apart of which a record cannot be read: it is suspended, with the reason, until an
     /// operator resumes it. Its events keep waiting, all other agents continue.
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Turns due plans into events and lets go what was held long enough, at most `limit` together, and fewer
     /// where that would keep others from the store; what is left is due at once. Returns whom to signal.

@@ -27,7 +27,7 @@ pub(super) fn urgent(situation: &Situation<'_>, prepared: &mut Prepared) {
             chosen.extend(oldest.iter().filter(fresh));
         }
     }
-    if situation.lived && !situation.suspect {
+    if situation.decided && !situation.suspect {
         let peeked = situation.peek.min(limits::PEEK_MAX) as usize;
         chosen.extend(oldest.iter().filter(fresh).take(peeked));
     }
@@ -48,7 +48,7 @@ fn wanted(situation: &Situation<'_>) -> bool {
     if situation.suspect {
         return situation.held_back;
     }
-    if !situation.lived {
+    if !situation.decided {
         return situation.interrupted && awareness == Awareness::Interrupt;
     }
     awareness.injects() || situation.held_back
@@ -64,10 +64,10 @@ mod tests {
     use super::super::tests::{check, service, waits};
     use serde_json::json;
 
-    fn injected(config: &serde_json::Value, lived: bool, held_back: bool, interrupted: bool) -> Vec<u64> {
+    fn injected(config: &serde_json::Value, decided: bool, held_back: bool, interrupted: bool) -> Vec<u64> {
         let waits = waits(vec![service(4, "a", false), service(5, "b", true)]);
         let change = |s: &mut super::Situation<'_>| {
-            (s.lived, s.held_back, s.interrupted) = (lived, held_back, interrupted);
+            (s.decided, s.held_back, s.interrupted) = (decided, held_back, interrupted);
         };
         check(config, change, &waits).inject.iter().map(|waiting| waiting.seq).collect()
     }
@@ -96,16 +96,16 @@ mod tests {
     #[test]
     fn whoever_is_wary_lets_nothing_in_but_what_a_call_waits_for() {
         let waits = waits(vec![service(4, "a", false), service(5, "b", true)]);
-        for (lived, held_back, expected) in [(false, false, 0), (true, false, 0), (true, true, 1)] {
+        for (decided, held_back, expected) in [(false, false, 0), (true, false, 0), (true, true, 1)] {
             let prepared = check(
                 &json!({"awareness": "interrupt"}),
                 |s| {
-                    (s.lived, s.held_back, s.interrupted, s.suspect, s.peek) =
-                        (lived, held_back, true, true, 1)
+                    (s.decided, s.held_back, s.interrupted, s.suspect, s.peek) =
+                        (decided, held_back, true, true, 1)
                 },
                 &waits,
             );
-            assert_eq!((prepared.inject.len(), prepared.layers.len()), (expected, 0), "lived: {lived}");
+            assert_eq!((prepared.inject.len(), prepared.layers.len()), (expected, 0), "decided: {decided}");
         }
     }
 

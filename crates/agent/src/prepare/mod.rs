@@ -51,7 +51,7 @@ pub struct Situation<'a> {
     /// The step to prepare, from 0.
     pub step: u32,
     /// Whether something of the cycle is processed already.
-    pub lived: bool,
+    pub decided: bool,
     /// Whether an urgent event is to be shown whatever the config says: a call was held back for it.
     pub held_back: bool,
     /// Whether the generation of this very step was aborted for news.
@@ -158,7 +158,7 @@ mod tests {
                 data: EventData::Service { name: name.into(), payload: serde_json::json!({"n": seq}) },
                 cites: None,
             },
-            said: None,
+            message: None,
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let mut situation = Situation {
             config: &config,
             step: 1,
-            lived: true,
+            decided: true,
             held_back: false,
             interrupted: false,
             suspect: false,

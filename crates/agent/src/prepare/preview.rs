@@ -6,7 +6,7 @@ use crate::life::Glimpse;
 
 /// Shows a preview of what waits and is not shown in full, where something of it is new.
 pub(super) fn glimpse(situation: &Situation<'_>, prepared: &mut Prepared) {
-    if !situation.lived || situation.suspect || !situation.config.awareness.previews() {
+    if !situation.decided || situation.suspect || !situation.config.awareness.previews() {
         return;
     }
     let shown = |seq| situation.is_in_hand(seq) || prepared.inject.iter().any(|waiting| waiting.seq == seq);

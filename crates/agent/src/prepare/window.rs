@@ -12,7 +12,7 @@ pub(super) fn fit(situation: &Situation<'_>, prepared: &mut Prepared) {
         return;
     }
     let Some(head) = situation.window.last().map(|entry| entry.seq) else { return };
-    let changed = situation.lived && situation.last_model.is_some_and(|last| *last != prepared.model);
+    let changed = situation.decided && situation.last_model.is_some_and(|last| *last != prepared.model);
     if changed && situation.view.reasoning_from <= head {
         let view = situation.view;
         prepared.view = Some(View { rev: view.rev + 1, reasoning_from: head + 1, ..view.clone() });

@@ -1,7 +1,7 @@
 //! The command line, all of it. Names here are what scripts rely on; nothing is done here.
 
+mod dead;
 mod help;
-mod letters;
 mod live;
 mod manage;
 mod models;
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use dead::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use help::{WELCOME, command};
-pub(crate) use letters::{Canceled, DeadArgs, DeadVerb, Events, OneEvent};
 pub(crate) use live::{SortArg, TailArgs, TopArgs, WatchArgs};
 pub(crate) use manage::{
     AgentsArgs, AgentsVerb, CompletionsArgs, CreateArgs, EntitiesArgs, EntitiesVerb, KeysVerb, ManArgs,

@@ -1,4 +1,4 @@
-//! The command line of what speaks.
+//! The command line of what wire_format.
 
 use clap::Args;
 

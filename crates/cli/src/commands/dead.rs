@@ -173,7 +173,7 @@ fn from(event: &LoggedEvent) -> String {
 /// What it says, in full: a message's text, else its data.
 async fn words(client: &Client, event: &LoggedEvent) -> Result<String> {
     match &event.data {
-        EventData::Said { message, .. } => {
+        EventData::Message { message, .. } => {
             let message = client.get(&format!("/v1/messages/{message}")).await?;
             Ok(message["text"].as_str().unwrap_or_default().to_owned())
         }

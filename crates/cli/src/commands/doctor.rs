@@ -226,14 +226,14 @@ async fn server(data_dir: &Path, running: bool) -> (Vec<Check>, Option<String>) 
     let mut checks = vec![answering(&client, &ready)];
     checks.push(match client.get_as::<Whoami>("/v1/whoami").await {
         Ok(who) => {
-            let detail = who.entity.map_or(who.kind, |entity| format!("speaks as {}", entity.name));
+            let detail = who.entity.map_or(who.kind, |entity| format!("wire_format as {}", entity.name));
             Check::new("key", Verdict::Ok, format!("valid: {detail}"))
         }
         Err(failure) => Check::of("key", failure),
     });
     // Only an operator's key is shown them.
     match client.list("/v1/agents?brief=true", AGENTS_MOST).await {
-        Ok(agents) => checks.extend(set_apart(&agents).into_iter().chain(resting(&agents))),
+        Ok(agents) => checks.extend(quarantine(&agents).into_iter().chain(resting(&agents))),
         Err(failure) if failure.code == "forbidden" => {}
         Err(failure) => checks.push(Check::of("agents", failure)),
     }
@@ -269,7 +269,7 @@ fn resting(agents: &[Value]) -> Option<Check> {
 }
 
 /// Agents of which a record cannot be read.
-fn set_apart(agents: &[Value]) -> Option<Check> {
+fn quarantine(agents: &[Value]) -> Option<Check> {
     let torn: Vec<String> = agents
         .iter()
         .filter_map(|agent| Some(format!("{}: {}", agent["name"].as_str()?, agent["damage"].as_str()?)))

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test ends it")]
 
 mod chat;
+mod dead_letters;
 mod keys;
-mod letters;
 mod live;
 mod manage;
 mod mishaps;

@@ -104,7 +104,7 @@ fn run() -> Value {
 
 fn detail() -> Value {
     let mut detail = run();
-    detail["said"] = json!([said()]);
+    detail["messages"] = json!([said()]);
     detail
 }
 

@@ -46,7 +46,7 @@ fn a_message_is_answered_and_everything_about_it_can_be_seen() {
         inbox.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     insta::assert_snapshot!("show_inbox", inbox.join("\n"));
     let run = server.run(&["show", "run", lived["cycle_id"].as_str().unwrap(), "--json"]);
-    assert_eq!(run.json()["said"][0]["id"], lived["replies"][0]["id"]);
+    assert_eq!(run.json()["messages"][0]["id"], lived["replies"][0]["id"]);
     assert_eq!(server.run(&["show", "run", "ada", "--json"]).json()["id"], lived["cycle_id"]);
     assert_eq!(server.run(&["ps", "--json"]).json()["agents"][0]["last_ending"], "completed");
 }

@@ -31,7 +31,7 @@ pub use feed::Feed;
 
 use crate::sse::SseEvent;
 
-/// Who speaks, as far as the frame around a fragment depends on it.
+/// Who wire_format, as far as the frame around a fragment depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The world.
@@ -56,7 +56,7 @@ pub struct Modes<'a> {
 pub struct Between {
     /// Who spoke before; `None` at the beginning.
     pub before: Option<Lane>,
-    /// Who speaks next; `None` at the end.
+    /// Who wire_format next; `None` at the end.
     pub after: Option<Lane>,
     /// Whether a word of the assistant must stand between outcomes and what follows.
     pub bridge: bool,

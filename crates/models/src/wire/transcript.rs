@@ -22,7 +22,7 @@ pub(crate) fn text(message: &ModelMessage) -> String {
     texts(message).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The native block, where it is this wire's and this model's and speaks of the same calls.
+/// The native block, where it is this wire's and this model's and wire_format of the same calls.
 pub(crate) fn matching<'a>(origin: &Origin, message: &'a ModelMessage) -> Option<&'a Native> {
     let calls = message.calls().count();
     message.native.as_ref().filter(|native| native.origin == *origin && native.call_ids.len() >= calls)

@@ -2,40 +2,40 @@
 
 use std::time::Duration;
 
-use agent::cycle::Rested;
+use agent::cycle::ActivationEnd;
 use agent::id::AgentId;
 use jiff::Timestamp;
 use tokio::task::JoinError;
 
 use super::Keeping;
-use crate::living::{ActivationEnd, Unwritten};
+use crate::activation::{Activated, Unwritten};
 use crate::waits::Wait;
 
 impl Keeping {
-    pub(super) fn finished(&mut self, agent: AgentId, result: Result<ActivationEnd, Unwritten>) {
+    pub(super) fn finished(&mut self, agent: AgentId, result: Result<Activated, Unwritten>) {
         let again = self.awake.remove(&agent).is_some_and(|awake| awake.again);
         let now = self.clock_ms();
         self.node_context.node.over(agent);
-        if matches!(result, Ok(ActivationEnd::Rested(_)) | Err(_)) && !again {
+        if matches!(result, Ok(Activated::Ended(_)) | Err(_)) && !again {
             self.node_context.breakers.revoke(agent);
         }
-        if !matches!(result, Ok(ActivationEnd::Full)) {
+        if !matches!(result, Ok(Activated::Full)) {
             self.node_context.permits.leave(agent);
         }
         match result {
-            Ok(ActivationEnd::Suspect { deaths }) => {
+            Ok(Activated::Suspect { deaths }) => {
                 self.turns.suspect(agent, deaths, now);
                 self.node_context.ports.live.wait(agent, Wait::Crash);
             }
-            Ok(ActivationEnd::Full) => self.turns.left(agent, now),
-            Ok(ActivationEnd::Rested(rested)) => {
+            Ok(Activated::Full) => self.turns.left(agent, now),
+            Ok(Activated::Ended(rested)) => {
                 self.turns.ended(agent, now);
                 self.node_context.ports.live.go_on(agent);
                 // Something was due, and nothing was found: the clock may have been set back a little meanwhile.
-                if matches!(rested, Rested::Idle) {
+                if matches!(rested, ActivationEnd::Idle) {
                     self.sweep_soon();
                 }
-                if let Rested::Parked { until: Some(at), reason, .. } = rested {
+                if let ActivationEnd::Parked { until: Some(at), reason, .. } = rested {
                     tracing::info!(%agent, until = %at, reason, "an agent rests for a while");
                     // Whatever rang earlier would find nothing to do.
                     self.alarms.clear(agent);
@@ -49,7 +49,7 @@ impl Keeping {
                 match self.turns.refused(agent, opened, now, &*self.node_context.ports.ids) {
                     Some(until) => {
                         let told = Wait::Store(error.to_string(), Some(self.time_of(until)));
-                        self.rests_until(agent, until, told);
+                        self.idle_until(agent, until, told);
                     }
                     None => self.publish_queued(agent),
                 }
@@ -71,14 +71,14 @@ impl Keeping {
         self.node_context.permits.leave(agent);
         self.node_context.node.over(agent);
         self.node_context.ports.live.reset_drafts(agent);
-        self.node_context.ports.live.rest(agent, Some("a activation broke".into()));
+        self.node_context.ports.live.idle(agent, Some("a activation broke".into()));
         let until = self.turns.broke(agent, self.clock_ms(), &*self.node_context.ports.ids);
-        self.rests_until(agent, until, Wait::Broke(self.time_of(until)));
+        self.idle_until(agent, until, Wait::Broke(self.time_of(until)));
         self.admit();
     }
 
     /// The agent's last activation failed: it is looked at then, whatever comes for it before.
-    fn rests_until(&mut self, agent: AgentId, until: u64, told: Wait) {
+    fn idle_until(&mut self, agent: AgentId, until: u64, told: Wait) {
         self.alarms.clear(agent);
         self.alarms.set(agent, until);
         self.node_context.ports.live.wait(agent, told);

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::cycle::Rested;
+use agent::cycle::ActivationEnd;
 use agent::id::{AgentId, CallId};
 use agent::limits;
 use agent::port::{Due, StoreError, Wakeup};
@@ -23,11 +23,11 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::Ports;
+use crate::activation::{Activated, NodeContext, Unwritten, live};
 use crate::answered::Answered;
 use crate::breaker::Breakers;
 use crate::detached_calls::DetachedCalls;
 use crate::health::Health;
-use crate::living::{ActivationEnd, NodeContext, Unwritten, live};
 use crate::node::{Node, Signal};
 use crate::permits::Permits;
 use crate::turn::{Turn, Watch};
@@ -46,13 +46,13 @@ enum Event {
     Stirred,
     /// A suspect has shown that it was not the cause.
     Cleared(AgentId),
-    Finished(AgentId, Result<ActivationEnd, Unwritten>),
+    Finished(AgentId, Result<Activated, Unwritten>),
     Broke(tokio::task::Id, JoinError),
     Stop,
 }
 
 /// What came of an activation: whose, and how it went.
-type Finished = (AgentId, Result<ActivationEnd, Unwritten>);
+type Finished = (AgentId, Result<Activated, Unwritten>);
 
 struct Awake {
     task: AbortHandle,
@@ -134,16 +134,16 @@ async fn lived(
     turn: Turn,
     watch: Option<Watch>,
     recheck: &Notify,
-) -> Result<ActivationEnd, Unwritten> {
+) -> Result<Activated, Unwritten> {
     let agent = turn.agent;
     let why = match live(node_context, turn, watch, recheck).await {
         Err(Unwritten { error: StoreError::Damaged(why), .. }) => why,
         lived => return lived,
     };
     tracing::error!(%agent, why, "a record cannot be read: the agent is quarantined");
-    node_context.ports.store.set_apart(agent, why.clone()).await?;
-    node_context.ports.live.rest(agent, Some(why));
-    Ok(ActivationEnd::Rested(Rested::Idle))
+    node_context.ports.store.quarantine(agent, why.clone()).await?;
+    node_context.ports.live.idle(agent, Some(why));
+    Ok(Activated::Ended(ActivationEnd::Idle))
 }
 
 struct Keeping {

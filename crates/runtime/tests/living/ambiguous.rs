@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::port::{ModelError, PageRequest};
 use agent::run::Ending;
 use models::scripted::Script;
@@ -77,7 +77,7 @@ async fn what_a_model_refuses_that_has_never_answered_waits_until_it_does() {
             world.pass(HOUR).await.unwrap();
         }
         let card = world.reader().agent(ada).await.unwrap().unwrap();
-        assert_eq!((card.rest_reason, card.waiting), (Some(RestReason::Provider), 6), "{error}");
+        assert_eq!((card.idle_reason, card.waiting), (Some(IdleReason::Provider), 6), "{error}");
         let asked = play.model.prompts().len();
         assert!(asked <= 4 * 6 * 13, "{asked} requests: a few each five minutes");
         mended.store(true, Ordering::SeqCst);
@@ -105,11 +105,11 @@ async fn a_server_that_fails_at_everything_buries_nothing_for_a_quarter_of_an_ho
         };
         world.pass(HOUR / 20).await.unwrap();
         let card = world.reader().agent(ada).await.unwrap().unwrap();
-        assert_eq!(card.rest_reason, Some(RestReason::Provider));
+        assert_eq!(card.idle_reason, Some(IdleReason::Provider));
         assert_eq!(attempts().await, Some(0), "nobody is blamed for three minutes");
         world.pass(HOUR / 5).await.unwrap();
         let card = world.reader().agent(ada).await.unwrap().unwrap();
-        assert_eq!((card.rest_reason, card.waiting), (Some(RestReason::Backoff), 1));
+        assert_eq!((card.idle_reason, card.waiting), (Some(IdleReason::Backoff), 1));
         assert!(attempts().await.is_some_and(|attempts| (1..5).contains(&attempts)));
         let asked = play.model.prompts().len();
         assert!(asked <= 4 * 12, "{asked} requests: ever fewer");

@@ -74,8 +74,8 @@ impl<B: Between> Store for Behind<B> {
         self.inner.glance(lease, known_facts)
     }
 
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.set_apart(agent, why)
+    fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.quarantine(agent, why)
     }
 
     fn fire_due(&self, now: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {

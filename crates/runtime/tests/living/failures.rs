@@ -34,7 +34,7 @@ async fn a_provider_that_is_down_for_an_hour_costs_nothing_and_one_cycle_answers
         world.pass(Duration::from_secs(60)).await.unwrap();
     }
     let card = world.reader().agent(ada).await.unwrap().unwrap();
-    assert_eq!(card.rest_reason, Some(agent::life::RestReason::Provider));
+    assert_eq!(card.idle_reason, Some(agent::life::IdleReason::Provider));
     world.pass(Duration::from_secs(3_900)).await.unwrap();
     let runs = world.runs(ada).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.events).collect::<Vec<_>>(), [5]);

@@ -6,9 +6,9 @@
 mod ambiguous;
 mod aware;
 mod between;
-mod beyond;
 mod calls;
 mod crowd;
+mod detached;
 mod failures;
 mod fair;
 mod garbage;

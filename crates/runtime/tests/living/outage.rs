@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::port::{ModelError, ModelInfo, PageRequest, ReasoningReplay};
 use agent::run::Ending;
 use models::scripted::{Script, Scripted};
@@ -42,7 +42,7 @@ async fn an_hour(agents: usize) -> usize {
     for (ada, room) in &all {
         world.say(husam, *room, "are you there?").await.unwrap();
         let card = world.reader().agent(*ada).await.unwrap().unwrap();
-        assert_eq!(card.rest_reason, Some(RestReason::Provider), "durably, and visibly");
+        assert_eq!(card.idle_reason, Some(IdleReason::Provider), "durably, and visibly");
         assert!(card.open.is_none() && card.waiting == 2);
     }
     world.pass(HOUR / 2).await.unwrap();
@@ -138,7 +138,7 @@ async fn an_operator_who_resumes_an_agent_has_it_ask_at_once_however_long_the_pr
     assert_eq!(play.model.prompts().len(), 1);
     resume().await;
     assert_eq!(play.model.prompts().len(), 2, "it asked, and is told again to wait");
-    assert!(world.reader().agent(ada).await.unwrap().unwrap().rest_reason.is_some());
+    assert!(world.reader().agent(ada).await.unwrap().unwrap().idle_reason.is_some());
     down.store(false, Ordering::SeqCst);
     resume().await;
     assert_eq!(world.heard(lobby).await.unwrap().len(), 2, "it is answered");
@@ -160,7 +160,7 @@ async fn the_space_that_waits_is_told_that_its_agent_cannot_think() {
     let mut told = Vec::new();
     while let Some(Some(Delivered::Update(update))) = listener.next().now_or_never() {
         if let Update::State { state, rest: Some(rest), reason, .. } = &**update {
-            assert_eq!((*state, rest.reason), (AgentState::Sleeping, RestReason::Provider));
+            assert_eq!((*state, rest.reason), (AgentState::Sleeping, IdleReason::Provider));
             assert!(reason.as_ref().is_some_and(|reason| reason.contains("refused")));
             told.push(rest.until);
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use agent::config::AgentConfig;
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::message::Part;
 use agent::port::{ModelError, PageRequest, TimeoutKind};
 use models::scripted::Script;
@@ -22,7 +22,7 @@ struct Row {
     /// Whether it is counted.
     counted: u32,
     /// Why the agent rests then.
-    rest: RestReason,
+    rest: IdleReason,
     /// Whether another agent behind the same provider still asks.
     others_ask: bool,
 }
@@ -50,13 +50,13 @@ async fn play(row: Row) {
     // Pauses of 1, 2 and 4 seconds, each with up to a quarter of chance, lie between four attempts.
     for _ in 0..100 {
         world.pass(Duration::from_millis(100)).await.unwrap();
-        if world.reader().agent(ada).await.unwrap().unwrap().rest_reason.is_some() {
+        if world.reader().agent(ada).await.unwrap().unwrap().idle_reason.is_some() {
             break;
         }
     }
     assert_eq!(play.model.prompts().len() - before, requests, "{what}: requests of one activation");
     let card = world.reader().agent(ada).await.unwrap().unwrap();
-    assert_eq!(card.rest_reason, Some(rest), "{what}");
+    assert_eq!(card.idle_reason, Some(rest), "{what}");
     let page = PageRequest { cursor: None, limit: 10 };
     let inbox = world.reader().inbox(ada, None, page).await.unwrap().items;
     assert_eq!(inbox[0].attempts, counted, "{what}: counted attempts");
@@ -66,11 +66,11 @@ async fn play(row: Row) {
 }
 
 fn surroundings(error: ModelError, requests: usize, others_ask: bool) -> Row {
-    Row { error, answered: false, requests, counted: 0, rest: RestReason::Provider, others_ask }
+    Row { error, answered: false, requests, counted: 0, rest: IdleReason::Provider, others_ask }
 }
 
 fn content(error: ModelError, requests: usize, answered: bool) -> Row {
-    let rest = if answered { RestReason::Backoff } else { RestReason::Provider };
+    let rest = if answered { IdleReason::Backoff } else { IdleReason::Provider };
     Row { error, answered, requests, counted: 1, rest, others_ask: true }
 }
 

@@ -23,7 +23,7 @@ use std::sync::Mutex;
 
 use agent::changes::{Changes, CommitKind};
 use agent::id::{AgentId, CycleId};
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::limits;
 use agent::port::ModelError;
 
@@ -45,7 +45,7 @@ enum Paid {
     Shorter,
     Rebuilt,
     Fallback,
-    Rested,
+    ActivationEnd,
     Store,
     Lost,
     News,
@@ -187,7 +187,7 @@ impl Account {
             return Some(Paid::Born);
         }
         if self.rests.is_some_and(|until| until <= now) {
-            return Some(Paid::Rested);
+            return Some(Paid::ActivationEnd);
         }
         if let Some(paid) = self.failed.as_ref().and_then(|(at, error)| self.again(error, now - at)) {
             return Some(paid);
@@ -230,7 +230,7 @@ impl Account {
         }
         (self.last, self.refusals) = (before.last, 0);
         // A new activation, each.
-        if matches!(paid, Paid::Rested | Paid::Store | Paid::Lost | Paid::Word) {
+        if matches!(paid, Paid::ActivationEnd | Paid::Store | Paid::Lost | Paid::Word) {
             self.refusals = if paid == Paid::Store { before.refusals + 1 } else { 0 };
             return;
         }
@@ -247,7 +247,7 @@ impl Account {
         if let Some(Refused { opening: Some(taken), .. }) = &mut self.refused {
             *taken |= changes.kind == CommitKind::Open;
         }
-        let rest = changes.rest.as_ref().and_then(|rest| Some((rest.not_before?, rest.reason?)));
+        let rest = changes.idle.as_ref().and_then(|rest| Some((rest.not_before?, rest.reason?)));
         match (changes.kind, rest) {
             (CommitKind::Close | CommitKind::Park, Some((until, reason))) => {
                 let ms = u64::try_from(until.as_millisecond() - changes.at.as_millisecond()).unwrap_or(0);
@@ -259,7 +259,7 @@ impl Account {
             }
             (CommitKind::Decide, _) => self.got_on = true,
             (CommitKind::Close, None)
-                if changes.rest.as_ref().is_none_or(|rest| rest.not_before.is_none()) =>
+                if changes.idle.as_ref().is_none_or(|rest| rest.not_before.is_none()) =>
             {
                 self.got_on = true;
             }
@@ -276,13 +276,13 @@ impl Account {
     }
 
     /// A rest is as long as the table says, and longer for each failure in a row.
-    fn rested(&self, changes: &Changes, ms: u64, reason: RestReason, in_row: &mut u32) -> Result<(), String> {
+    fn rested(&self, changes: &Changes, ms: u64, reason: IdleReason, in_row: &mut u32) -> Result<(), String> {
         let counted = changes.failures.filter(|failures| *failures > 0);
         let told = self.failed.as_ref().is_some_and(|(_, error)| error.retry_after().is_some());
         let (least, more) = match counted {
             Some(failures) => (rest_of(failures), failures > *in_row),
             // Whoever was not even asked waits for others, as long as those do.
-            None if reason == RestReason::Provider => return Ok(()),
+            None if reason == IdleReason::Provider => return Ok(()),
             None => (rest_of(1), true),
         };
         *in_row = counted.unwrap_or(*in_row);
@@ -306,7 +306,7 @@ impl Paid {
             Self::Shorter => "paid by a cut",
             Self::Rebuilt => "paid by a rebuilt log",
             Self::Fallback => "paid by a fallback",
-            Self::Rested => "paid by a rest",
+            Self::ActivationEnd => "paid by a rest",
             Self::Store => "paid by the store",
             Self::Lost => "paid by a lost lease",
             Self::News => "paid by urgent words",

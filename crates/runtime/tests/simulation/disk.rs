@@ -286,7 +286,7 @@ impl Store for Port {
     ) -> BoxFuture<'_, Result<(CommitOutcome, Notifications), StoreError>> {
         let (disk, node, kind) = (Arc::clone(&self.disk), self.pulse.node, changes.kind);
         // Sent away for a moment, just before what it says is to be written.
-        let said = changes.inward.says.last().map(|message| message.space);
+        let said = changes.inward.messages.last().map(|message| message.space);
         let unwelcome = said.filter(|_| self.nature.strikes(|faults| faults.unwelcome));
         Box::pin(async move {
             let done = self.write(Some(lease.agent), move |sqlite| {
@@ -323,8 +323,8 @@ impl Store for Port {
         })
     }
 
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.write(None, move |sqlite| now(sqlite.set_apart(agent, why))))
+    fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.write(None, move |sqlite| now(sqlite.quarantine(agent, why))))
     }
 
     fn fire_due(&self, at: Timestamp, limit: u32) -> BoxFuture<'_, Result<Vec<Wakeup>, StoreError>> {

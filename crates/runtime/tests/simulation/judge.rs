@@ -57,7 +57,7 @@ pub(crate) fn judge(world: &World) {
 fn accepted(world: &World, sqlite: &Sqlite) {
     for ask in world.asks.iter().filter(|ask| ask.answered == Some(true)) {
         let id = match &ask.what {
-            Accept::Say(message) => {
+            Accept::Message(message) => {
                 let there = now(sqlite.message(message.id)).unwrap().is_some();
                 world.nature.hold(there, || format!("P1: {} was acknowledged and is not there", ask.token));
                 message.id.to_string()
@@ -66,7 +66,7 @@ fn accepted(world: &World, sqlite: &Sqlite) {
         };
         // Whoever was sent away may have missed it, and was not owed it.
         let space = match &ask.what {
-            Accept::Say(message) => Some(message.space),
+            Accept::Message(message) => Some(message.space),
             Accept::Event(..) => None,
         };
         let owed = ask
@@ -213,7 +213,7 @@ pub(crate) fn tokens(text: &str) -> Vec<String> {
 fn token_of(row: &InboxRow) -> Option<String> {
     match &row.event.data {
         EventData::Service { payload, .. } => payload["n"].as_str().map(str::to_owned),
-        EventData::Said { .. } => tokens(&row.preview).into_iter().next(),
+        EventData::Message { .. } => tokens(&row.preview).into_iter().next(),
         _ => None,
     }
 }

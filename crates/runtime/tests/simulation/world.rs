@@ -363,7 +363,7 @@ impl World {
         // The doors say when, each time they are asked.
         let (mut what, at) = (self.asks[index].what.clone(), self.nature.clock.now());
         match &mut what {
-            Accept::Say(message) => message.at = at,
+            Accept::Message(message) => message.at = at,
             Accept::Event(_, event) => event.at = at,
         }
         self.asks[index].asked = Some(node);
@@ -513,7 +513,7 @@ impl World {
                 card.waiting,
                 card.open.map(|open| (open.id, open.step)),
                 card.not_before,
-                card.rest_reason,
+                card.idle_reason,
                 now(sqlite.open_calls(*agent)).unwrap().len()
             ));
         }

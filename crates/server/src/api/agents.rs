@@ -7,7 +7,7 @@ use agent::id::{AgentId, CycleId, EventId, SpaceId};
 use agent::life::{Goal, Memory, Plan, Standing};
 use agent::message::ModelMessage;
 use agent::port::InboxRow;
-use agent::run::{self, Ending, StepReceipt};
+use agent::run::{self, Ending, StepRecord};
 use agent::update::AgentState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -289,7 +289,7 @@ pub struct RunJson {
     pub ended_at: Timestamp,
     /// What each step did.
     #[schema(value_type = Vec<Object>)]
-    pub steps: Vec<StepReceipt>,
+    pub steps: Vec<StepRecord>,
     /// All model calls together as the provider reported them, replies of which nothing came included.
     pub usage: UsageJson,
     /// Generations that were aborted, which no provider reports: estimated. Not in `usage`, but in `cost_micros`.
@@ -336,14 +336,14 @@ impl From<run::Run> for RunJson {
     }
 }
 
-/// A run with what it said.
+/// A run with the messages it sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetail {
     /// The run.
     #[serde(flatten)]
     pub run: RunJson,
-    /// Messages that the cycle said, in order.
-    pub said: Vec<MessageJson>,
+    /// Messages that the cycle sent, in order.
+    pub messages: Vec<MessageJson>,
 }
 
 /// A part of an agent's log.

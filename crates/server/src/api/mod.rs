@@ -18,13 +18,13 @@ pub use agents::{
 };
 pub use calls::Call;
 pub use mind::{MindJson, MindLayer};
-pub(crate) use names::FATES;
+pub(crate) use names::EVENT_STATES;
 pub use people::{EntityJson, KeyJson, NewEntity, NewKey, Whoami};
 pub use spaces::{
     MemberJson, MessageJson, NewMember, NewMessageJson, NewSpaceJson, SpaceChangeJson, SpaceJson,
 };
 pub use watch::{
-    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, HappeningJson, Recent, RestingNow, ServerSnapshot,
+    AgentNow, AgentSnapshot, Closed, DraftNow, Gap, IdleNow, Recent, RecentItemJson, ServerSnapshot,
     SpaceSnapshot,
 };
 

@@ -8,7 +8,7 @@ use agent::entity::EntityKind as Kind;
 use agent::entry::EntryKind as Entry;
 use agent::event::EventKind as Event;
 use agent::event::EventProgress as Reached;
-use agent::life::{RestReason as Rest, Standing as Stand};
+use agent::life::{IdleReason as Rest, Standing as Stand};
 use agent::run::Ending as End;
 use agent::space::MessageKind as Said;
 use agent::update::AgentState as State;
@@ -94,5 +94,5 @@ names! {
 }
 
 /// The names that `state` of an inbox may have.
-pub(crate) const FATES: [&str; 7] =
+pub(crate) const EVENT_STATES: [&str; 7] =
     ["waiting", "held", "processed", "skipped", "canceled", "dead", "dropped"];

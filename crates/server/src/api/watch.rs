@@ -1,7 +1,7 @@
 //! Events of streams besides the updates themselves.
 
 use agent::id::{AgentId, CycleId, MessageId, SpaceId};
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::update::AgentState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -26,18 +26,18 @@ pub struct SpaceSnapshot {
     pub agents: Vec<AgentNow>,
     /// Agents that cannot think just now, though something of the space waits for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resting: Vec<RestingNow>,
+    pub idle: Vec<IdleNow>,
 }
 
 /// An agent that cannot think just now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RestingNow {
+pub struct IdleNow {
     /// Who.
     #[schema(value_type = Uuid)]
     pub agent: AgentId,
     /// `provider`: its model cannot be reached; `backoff`: what it was sent failed.
     #[schema(value_type = String)]
-    pub reason: RestReason,
+    pub reason: IdleReason,
     /// When it tries again.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
@@ -118,14 +118,14 @@ pub struct ServerSnapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recent {
     /// What happened, oldest first.
-    pub items: Vec<HappeningJson>,
+    pub items: Vec<RecentItemJson>,
 }
 
 /// Something of the recent past.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[schema(as = Happening)]
-pub enum HappeningJson {
+#[schema(as = RecentItem)]
+pub enum RecentItemJson {
     /// Said in a space.
     Message(Box<MessageJson>),
     /// A cycle came to rest.

@@ -165,7 +165,7 @@ async fn refused(app: &AppState, error: RegistryError, id: AgentId, name: &str) 
     };
     let problem = Problem::from(error).calls(&id, name);
     let Some(why) = torn else { return problem };
-    if let Err(error) = app.ports.store.set_apart(id, why).await {
+    if let Err(error) = app.ports.store.quarantine(id, why).await {
         return error.into();
     }
     problem.hint(format!(
@@ -259,7 +259,7 @@ pub(crate) fn state_of(app: &AppState, card: &AgentCard, now: Timestamp) -> Doin
         return doing(activity.state);
     }
     let asleep = |reason, why| Doing { state: AgentState::Sleeping, reason, why, until: kept_back };
-    match card.rest_reason.zip(kept_back) {
+    match card.idle_reason.zip(kept_back) {
         _ if card.damage.is_some() => asleep(Some("damaged"), None),
         _ if card.standing == Standing::Suspended => asleep(Some("suspended"), None),
         Some((reason, until)) => asleep(Some(reason.as_str()), live.why(card.id, until)),

@@ -12,7 +12,7 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::agents::agent_called;
-use crate::api::{EventAccepted, FATES, InboxQuery, LoggedEvent, NewEvent, PageJson};
+use crate::api::{EVENT_STATES, EventAccepted, InboxQuery, LoggedEvent, NewEvent, PageJson};
 use crate::app_state::{AppState, HallState};
 use crate::auth::Caller;
 use crate::extract::{At, Body, Idempotency, Query, page, to_the_end};
@@ -217,10 +217,10 @@ pub(super) async fn inbox(
     At(name): At<String>,
     Query(query): Query<InboxQuery>,
 ) -> Result<Json<PageJson<LoggedEvent>>, Problem> {
-    if let Some(state) = query.state.as_deref().filter(|state| !FATES.contains(state)) {
+    if let Some(state) = query.state.as_deref().filter(|state| !EVENT_STATES.contains(state)) {
         let shown: String = state.chars().take(80).collect();
         return Err(Problem::new(Code::BadQuery, format!("`state`: no event state is `{shown}`"))
-            .hint(format!("known are `{}`", FATES.join("`, `"))));
+            .hint(format!("known are `{}`", EVENT_STATES.join("`, `"))));
     }
     let which = page(query.cursor, query.limit)?;
     let agent = agent_called(&app, &name).await?.id;

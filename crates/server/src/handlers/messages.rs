@@ -43,7 +43,7 @@ pub(super) async fn say(
     let own_key = caller.entity().is_some();
     to_the_end(async move {
         let topic = Topic::Space(space.id);
-        match app.ports.store.accept(Accept::Say(new), request).await? {
+        match app.ports.store.accept(Accept::Message(new), request).await? {
             Accepted::Fresh { message: Some(message), wake } => {
                 failpoint::hit!("accept.committed");
                 // The agents first: watchers can wait a microsecond longer than they.

@@ -42,7 +42,7 @@ pub(super) async fn run(State(app): HallState, At(id): At<String>) -> Result<Jso
     let cycle: CycleId = id.parse().map_err(|_| missing())?;
     let run = app.ports.reader.run(cycle).await?.ok_or_else(missing)?;
     let said = app.ports.reader.said_in(cycle).await?;
-    Ok(Json(RunDetail { run: run.into(), said: named(&app, said).await? }))
+    Ok(Json(RunDetail { run: run.into(), messages: named(&app, said).await? }))
 }
 
 /// An agent's log, oldest first.

@@ -8,7 +8,7 @@ use axum::extract::State;
 
 use super::agents::agent_called;
 use super::messages::named;
-use crate::api::{HappeningJson, Recent, RecentQuery};
+use crate::api::{Recent, RecentItemJson, RecentQuery};
 use crate::app_state::{AppState, HallState};
 use crate::extract::{Query, rows};
 use crate::problem::{Code, Problem};
@@ -31,13 +31,13 @@ pub(super) async fn list(
     for happening in found {
         let at = happening.at();
         match happening {
-            port::Happening::Said(message) => said.push(message),
-            port::Happening::Lived(run) => runs.push((at, HappeningJson::Run(Box::new(run.into())))),
+            port::RecentItem::Message(message) => said.push(message),
+            port::RecentItem::Run(run) => runs.push((at, RecentItemJson::Run(Box::new(run.into())))),
         }
     }
     let said = named(&app, said).await?.into_iter();
     let mut items: Vec<_> =
-        said.map(|message| (message.at, HappeningJson::Message(Box::new(message)))).chain(runs).collect();
+        said.map(|message| (message.at, RecentItemJson::Message(Box::new(message)))).chain(runs).collect();
     // Stable, and messages first: an answer stands before the end of the cycle that gave it.
     items.sort_by_key(|(at, _)| *at);
     Ok(Json(Recent { items: items.into_iter().map(|(_, item)| item).collect() }))

@@ -2,7 +2,7 @@
 
 use agent::entity::Space;
 use agent::id::{EntityId, MessageId};
-use agent::life::Resting;
+use agent::life::IdleUntil;
 use agent::limits;
 use agent::port::StoreError;
 use agent::update::{Topic, Update};
@@ -10,7 +10,7 @@ use runtime::live::{Activity, Draft};
 use serde_json::Value;
 
 use super::subject::Subject;
-use crate::api::{AgentNow, AgentSnapshot, DraftNow, MemberJson, RestingNow, ServerSnapshot, SpaceSnapshot};
+use crate::api::{AgentNow, AgentSnapshot, DraftNow, IdleNow, MemberJson, ServerSnapshot, SpaceSnapshot};
 use crate::app_state::AppState;
 use crate::handlers::agents::{Doing, cycle_of, state_of};
 use crate::handlers::messages::spoken;
@@ -95,10 +95,10 @@ async fn space_snapshot(app: &AppState, space: Space, operator: bool) -> Result<
     let resting = app.ports.reader.resting(space.id, app.ports.clock.now()).await?;
     let busy = |agent| agents.iter().any(|now| now.agent == agent);
     let resting = resting.into_iter().filter(|(agent, _)| !busy(*agent));
-    let resting = resting.map(|(agent, Resting { reason, until })| {
+    let resting = resting.map(|(agent, IdleUntil { reason, until })| {
         // In words for operators only, as in updates.
         let why = operator.then(|| live.why(agent, until)).flatten();
-        RestingNow { agent, reason, until, why }
+        IdleNow { agent, reason, until, why }
     });
     let resting = resting.collect();
     let mark = space.rev;
@@ -109,7 +109,7 @@ async fn space_snapshot(app: &AppState, space: Space, operator: bool) -> Result<
         members: members.into_iter().map(MemberJson::from).collect(),
         drafts,
         agents,
-        resting,
+        idle: resting,
     };
     Ok(Snapshot { data: json(&data), mark, drafts: lengths })
 }

@@ -76,12 +76,12 @@ pub(super) fn visible(update: &Update, thoughts: bool, operator: bool) -> Shown 
                 ms: *ms,
             }))
         }
-        Update::State { agent, state, cycle, rest, .. } if !operator => Shown::As(Box::new(Update::State {
+        Update::State { agent, state, cycle, idle, .. } if !operator => Shown::As(Box::new(Update::State {
             agent: *agent,
             state: *state,
             cycle: *cycle,
             reason: None,
-            rest: *rest,
+            idle: *idle,
         })),
         _ => Shown::AsItIs,
     }

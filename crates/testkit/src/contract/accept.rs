@@ -27,9 +27,9 @@ pub async fn a_message_and_the_events_it_causes_are_accepted_together(b: Backend
     for agent in [w.ada, w.bob] {
         let waiting = w.wake(agent).await.waiting;
         assert_eq!(waiting.len(), 1);
-        let said = waiting[0].said.as_ref().unwrap();
+        let said = waiting[0].message.as_ref().unwrap();
         assert_eq!((said.sender_name.as_str(), said.text.as_str()), ("Husam", "hello"));
-        let data = EventData::Said { space: w.team, seq: 1, message: message.id };
+        let data = EventData::Message { space: w.team, seq: 1, message: message.id };
         assert_eq!(waiting[0].event.data, data);
     }
     let space = w.b.reader.space("TEAM".into()).await.unwrap().unwrap();
@@ -95,20 +95,20 @@ pub async fn a_request_key_answers_the_same_body_and_refuses_another(b: Backend)
         let (credential, key) = (CredentialId(uuid::Uuid::from_u128(9)), "k-1".to_owned());
         Some(RequestKey { credential, key, body_hash: body.into() })
     };
-    let first = Accept::Say(saying(w.husam, w.family, "once"));
+    let first = Accept::Message(saying(w.husam, w.family, "once"));
     let Accepted::Fresh { message, .. } = w.b.store.accept(first, key("a")).await.unwrap() else {
         panic!("wanted a fresh message")
     };
-    let again = Accept::Say(saying(w.husam, w.family, "once"));
+    let again = Accept::Message(saying(w.husam, w.family, "once"));
     assert_eq!(w.b.store.accept(again, key("a")).await.unwrap(), Accepted::Duplicate { message });
-    let other = Accept::Say(saying(w.husam, w.family, "twice"));
+    let other = Accept::Message(saying(w.husam, w.family, "twice"));
     assert_eq!(w.b.store.accept(other, key("b")).await.unwrap(), Accepted::Conflict);
     assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
     // A denied request leaves its key free.
-    let denied = Accept::Say(saying(w.bob.entity(), w.family, "no"));
+    let denied = Accept::Message(saying(w.bob.entity(), w.family, "no"));
     let other_key = key("c").map(|key| RequestKey { key: "k-2".into(), ..key });
     assert!(matches!(w.b.store.accept(denied, other_key.clone()).await.unwrap(), Accepted::Denied(_)));
-    let allowed = Accept::Say(saying(w.husam, w.family, "yes"));
+    let allowed = Accept::Message(saying(w.husam, w.family, "yes"));
     assert!(matches!(w.b.store.accept(allowed, other_key).await.unwrap(), Accepted::Fresh { .. }));
 }
 

@@ -1,7 +1,7 @@
 //! A cycle that is gone on with after something came between: what it finds, and what it may still do.
 
 use agent::call::{CallState, Outcome};
-use agent::changes::{CallChange, CommitKind, CommitOutcome, Rest, Settlement};
+use agent::changes::{CallChange, CommitKind, CommitOutcome, Idle, Settlement};
 use agent::event::EventState;
 use agent::id::EventId;
 use agent::life::{OpenCycle, Standing};
@@ -91,7 +91,7 @@ pub async fn the_calls_of_the_open_step_come_back_and_those_before_it_are_not_re
     for step in 0..3 {
         let mut decision = if step == 0 { living.decision() } else { living.changes(CommitKind::Decide) };
         decision.calls = vec![living.call(0), living.outward(1, true)];
-        decision.open = Some(OpenCycle { lived: true, step, ..living.open.clone() });
+        decision.open = Some(OpenCycle { decided: true, step, ..living.open.clone() });
         steps.push(decision.calls.clone());
         living.done(&w, decision).await;
         assert_eq!(w.wake(w.ada).await.calls, steps[step as usize]);
@@ -110,7 +110,7 @@ pub async fn the_parked_cycle_of_a_retired_agent_is_due_and_may_be_closed(b: Bac
     let w = world(b).await;
     let mut living = begun(&w).await;
     let mut park = living.changes(CommitKind::Park);
-    park.rest = Some(Rest { not_before: Some(at(500)), reason: None });
+    park.idle = Some(Idle { not_before: Some(at(500)), reason: None });
     living.done(&w, park).await;
     w.b.registry.set_standing(w.ada, Standing::Retired, at(2_000)).await.unwrap();
     assert_eq!(w.due(2_000).await, [w.ada]);
@@ -129,7 +129,7 @@ pub async fn a_canceled_cycle_of_a_suspended_agent_is_due_and_may_be_closed(b: B
     let w = world(b).await;
     let mut living = begun(&w).await;
     let mut park = living.changes(CommitKind::Park);
-    park.rest = Some(Rest { not_before: Some(at(500)), reason: None });
+    park.idle = Some(Idle { not_before: Some(at(500)), reason: None });
     living.done(&w, park).await;
     w.b.registry.set_standing(w.ada, Standing::Suspended, at(2_000)).await.unwrap();
     assert_eq!(w.due(9_000).await, []);

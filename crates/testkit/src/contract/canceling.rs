@@ -1,9 +1,9 @@
 //! Single calls taken back by an operator: answered at once, in one place, and never begun after that.
 
 use agent::call::{CallState, Outcome, OutcomeStatus};
-use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest};
+use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Idle};
 use agent::id::{CallId, MessageId};
-use agent::life::RestReason;
+use agent::life::IdleReason;
 use agent::port::{CanceledCall, Denial, Finish, FinishedCall, RegistryError, Wakeup};
 
 use super::Backend;
@@ -92,10 +92,10 @@ pub async fn an_outcome_that_comes_after_a_cancel_is_not_written(b: Backend) {
 /// A parked cycle goes on; a rest that a failure made necessary is not cut short.
 pub async fn who_sleeps_on_a_canceled_call_is_due_and_who_rests_for_a_failure_is_not(b: Backend) {
     let w = world(b).await;
-    for (reason, due) in [(None, vec![w.ada]), (Some(RestReason::Provider), vec![])] {
+    for (reason, due) in [(None, vec![w.ada]), (Some(IdleReason::Provider), vec![])] {
         let (mut living, id) = asked(&w, true).await;
         let mut park = living.changes(CommitKind::Park);
-        park.rest = Some(Rest { not_before: Some(at(10_000_000_000_000)), reason });
+        park.idle = Some(Idle { not_before: Some(at(10_000_000_000_000)), reason });
         living.done(&w, park).await;
         let far = 9_000_000_000_000;
         assert_eq!(w.due(far).await, []);
@@ -129,8 +129,8 @@ pub async fn a_canceled_call_that_is_shown_says_so(b: Backend) {
     decision.shows = vec![shown(&living, w.team, &decision.calls[0])];
     let id = decision.calls[0].id.clone();
     let (_, echo) = living.done(&w, decision).await;
-    let running = echo.said[0].rev;
-    let said = cancel(&w, &id).await.echo.said;
+    let running = echo.messages[0].rev;
+    let said = cancel(&w, &id).await.echo.messages;
     assert_eq!((said.len(), said[0].text.as_str(), said[0].rev), (1, "[fetch: error]", running + 1));
     assert_eq!(said[0].data.as_ref().unwrap()["status"], "canceled");
     assert_eq!(w.b.reader.message(MessageId::of_call(&id)).await.unwrap().as_ref(), Some(&said[0].message));

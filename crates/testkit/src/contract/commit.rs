@@ -27,7 +27,7 @@ pub async fn a_zombie_is_lost_and_writes_nothing(b: Backend) {
     let mut heir = w.open(w.ada).await;
     let before = w.dump(w.ada).await;
     let mut decision = zombie.decision();
-    decision.inward.says = vec![zombie.says(0, w.family, "boo")];
+    decision.inward.messages = vec![zombie.says(0, w.family, "boo")];
     for expect in [zombie.n, heir.n] {
         decision.expect = expect;
         assert_eq!(w.commit(zombie.lease, decision.clone()).await, CommitOutcome::Lost);
@@ -55,7 +55,7 @@ pub async fn a_repeated_commit_answers_as_the_first_time_and_writes_once(b: Back
     let mut living = w.open(w.ada).await;
     let lease = living.lease;
     let mut decision = living.decision();
-    decision.inward.says = vec![living.says(0, w.team, "hi")];
+    decision.inward.messages = vec![living.says(0, w.team, "hi")];
     living.done(&w, decision.clone()).await;
     let before = w.dump(w.ada).await;
     for _ in 0..2 {
@@ -103,7 +103,7 @@ pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
     let before = w.dump(w.ada).await;
     let mut decision = living.decision();
     decision.inward.memories = vec![MemoryChange::Set { key: "k".into(), value: "v".into() }];
-    decision.inward.says = vec![
+    decision.inward.messages = vec![
         living.says(0, w.family, "this one may"),
         living.says(1, w.team, "not a member any more"),
         living.says(2, closed, "closed meanwhile"),
@@ -121,7 +121,7 @@ pub async fn a_refused_commit_names_the_calls_and_writes_nothing(b: Backend) {
     assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap(), []);
     assert_eq!(w.b.reader.facts(w.ada).await.unwrap().unwrap().memories, []);
     // Without those calls the same commit is done.
-    decision.inward.says.truncate(1);
+    decision.inward.messages.truncate(1);
     decision.calls.truncate(1);
     living.done(&w, decision).await;
     assert_eq!(w.b.reader.messages(w.family, None, None, 10).await.unwrap().len(), 1);
@@ -204,16 +204,17 @@ pub async fn what_an_agent_says_is_said_with_its_decision(b: Backend) {
     w.say(w.team, "hello").await;
     let mut living = w.open(w.ada).await;
     let mut decision = living.decision();
-    decision.inward.says = vec![living.says(0, w.team, "hi @bob"), living.says(1, w.family, "all well")];
+    decision.inward.messages = vec![living.says(0, w.team, "hi @bob"), living.says(1, w.family, "all well")];
     decision.inward.active_space = Some(w.family);
     decision.calls = vec![living.call(0), living.call(1)];
     let (_, echo) = living.done(&w, decision).await;
-    let texts: Vec<_> = echo.said.iter().map(|message| (message.seq, message.text.as_str())).collect();
+    let texts: Vec<_> = echo.messages.iter().map(|message| (message.seq, message.text.as_str())).collect();
     assert_eq!(texts, [(2, "hi @bob"), (1, "all well")]);
     assert_eq!(echo.wake.iter().map(|waken| waken.agent).collect::<Vec<_>>(), [w.bob]);
-    let stored: Vec<_> = echo.said.iter().map(|spoken| spoken.message.clone()).collect();
+    let stored: Vec<_> = echo.messages.iter().map(|spoken| spoken.message.clone()).collect();
     assert_eq!(w.b.reader.said_in(living.open.id).await.unwrap(), stored);
-    let names: Vec<_> = echo.said.iter().map(|said| (said.sender_name.as_str(), said.sender_kind)).collect();
+    let names: Vec<_> =
+        echo.messages.iter().map(|said| (said.sender_name.as_str(), said.sender_kind)).collect();
     assert!(names.iter().all(|name| *name == ("ADA", EntityKind::Agent)), "{names:?}");
     let waiting = w.wake(w.bob).await.waiting;
     assert_eq!((waiting.len(), waiting[1].event.envelope.trust), (2, Trust::Agent));
@@ -388,7 +389,7 @@ pub async fn what_waits_is_read_up_to_a_number_of_bytes_and_lived_in_order(b: Ba
     }
     w.say(w.family, "stop!").await;
     let urgent = w.news(living.lease).await.urgent;
-    let (words, large): (Vec<_>, Vec<_>) = urgent.iter().partition(|waiting| waiting.said.is_some());
+    let (words, large): (Vec<_>, Vec<_>) = urgent.iter().partition(|waiting| waiting.message.is_some());
     assert!(words.len() == 1 && large.len() > 1, "{}", urgent.len());
     assert!(large.len() * 250_000 <= agent::limits::WAITING_READ_MAX_BYTES);
     let first = large.iter().enumerate().all(|(n, waiting)| waiting.event.id.0 == format!("urgent {n}"));
@@ -488,7 +489,7 @@ pub async fn two_agents_speak_into_each_others_spaces_at_once(b: Backend) {
             living.done(w, decision).await;
             for _ in 0..50 {
                 let mut decide = living.changes(CommitKind::Decide);
-                decide.inward.says = vec![living.says(0, first, "one"), living.says(1, second, "two")];
+                decide.inward.messages = vec![living.says(0, first, "one"), living.says(1, second, "two")];
                 decide.open.as_mut().unwrap().step += 1;
                 living.done(w, decide).await;
             }

@@ -1,10 +1,10 @@
 //! What a store keeps beyond its process.
 
-use agent::changes::{CommitKind, Rest};
+use agent::changes::{CommitKind, Idle};
 use agent::event::EventState;
-use agent::life::{OpenCycle, RestReason};
+use agent::life::{IdleReason, OpenCycle};
 use agent::port::{Accept, Accepted, StoreError};
-use agent::run::StepReceipt;
+use agent::run::StepRecord;
 use futures_util::future::join_all;
 
 use super::Backend;
@@ -61,7 +61,7 @@ pub async fn a_start_ends_a_rest_for_a_provider_with_all_that_waits(b: Backend) 
     let mut back = living.changes(CommitKind::Close);
     back.open = None;
     back.settle = living.settled(&EventState::Waiting);
-    back.rest = Some(Rest { not_before: Some(at(900_000)), reason: Some(RestReason::Provider) });
+    back.idle = Some(Idle { not_before: Some(at(900_000)), reason: Some(IdleReason::Provider) });
     living.done(&w, back).await;
     assert_eq!(w.due(100_000).await, []);
     let w = w.with(Backend::crashed);
@@ -96,12 +96,12 @@ pub async fn receipts_of_steps_survive_a_crash_and_leave_with_their_cycle(b: Bac
     let w = world(b).await;
     w.say(w.family, "hello").await;
     let mut living = w.open(w.ada).await;
-    let mut steps: Vec<StepReceipt> = Vec::new();
+    let mut steps: Vec<StepRecord> = Vec::new();
     for step in 0..10 {
         let tools = vec![format!("tool-{step}")];
-        steps.push(StepReceipt { step, tools, ..StepReceipt::default() });
+        steps.push(StepRecord { step, tools, ..StepRecord::default() });
         let mut decision = if step == 0 { living.decision() } else { living.changes(CommitKind::Decide) };
-        decision.open = Some(OpenCycle { lived: true, step, steps: steps.clone(), ..living.open.clone() });
+        decision.open = Some(OpenCycle { decided: true, step, steps: steps.clone(), ..living.open.clone() });
         living.done(&w, decision).await;
         steps.iter_mut().last().unwrap().model_ms = 7;
         let mut settle = living.changes(CommitKind::Settle);
@@ -150,7 +150,7 @@ pub async fn a_death_is_told_to_whoever_takes_up_what_was_being_lived_then(b: Ba
     let decision = living.decision();
     living.done(&w, decision).await;
     let mut park = living.changes(CommitKind::Park);
-    park.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Provider) });
+    park.idle = Some(Idle { not_before: Some(at(900)), reason: Some(IdleReason::Provider) });
     living.done(&w, park).await;
     let w = w.with(Backend::crashed);
     let activation = w.wake(w.ada).await;
@@ -199,7 +199,7 @@ pub async fn a_closed_store_says_so(b: Backend) {
     let message = saying(w.husam, w.family, "too late");
     let Backend { close, .. } = w.b;
     close().await;
-    let late = store.accept(Accept::Say(message), None).await;
+    let late = store.accept(Accept::Message(message), None).await;
     assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
     assert!(matches!(store.due(at(0), None, 1).await, Err(StoreError::Closed)));
 }

@@ -174,7 +174,7 @@ pub async fn a_long_release_goes_on_with_the_next_sweep(b: Backend) {
 pub async fn nothing_is_let_go_to_an_agent_that_is_set_apart(b: Backend) {
     let w = world(b).await;
     w.chain(11).await;
-    w.b.store.set_apart(w.ada, "torn".into()).await.unwrap();
+    w.b.store.quarantine(w.ada, "torn".into()).await.unwrap();
     w.say(w.team, "and I?").await;
     assert_eq!(
         (w.counts().await, w.b.store.fire_due(at(after_the_wait()), 10).await.unwrap()),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use agent::changes::{Changes, CommitKind, CommitOutcome, PlanChange, Rest, Tried};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Idle, PlanChange, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{EntryKind, View};
 use agent::event::{Cause, Envelope, EventData, EventState, Trust};
 use agent::id::{CycleId, EventId, PlanId, RootId};
-use agent::life::{Layer, Plan, RestReason, Resting, Schedule, Standing, Window};
+use agent::life::{IdleReason, IdleUntil, Layer, Plan, Schedule, Standing, Window};
 use agent::port::Accepted;
 use agent::run::Usage;
 use jiff::Timestamp;
@@ -34,8 +34,8 @@ pub async fn a_cycle_opens_decides_and_closes(b: Backend) {
     assert_eq!(kinds, [EntryKind::Inbox, EntryKind::Assistant]);
     assert_eq!(entries[0].message.text(), "inbox");
     let run = w.b.reader.run(living.open.id).await.unwrap();
-    assert_eq!(run, Some(living.receipt()));
-    assert_eq!(w.b.lookup.runs(w.ada, 5).await.unwrap(), [living.receipt()]);
+    assert_eq!(run, Some(living.record()));
+    assert_eq!(w.b.lookup.runs(w.ada, 5).await.unwrap(), [living.record()]);
     let kinds: Vec<_> =
         w.b.reader.commits(w.ada, 0, 10).await.unwrap().into_iter().map(|row| (row.n, row.kind)).collect();
     assert_eq!(kinds, [(1, CommitKind::Open), (2, CommitKind::Decide), (3, CommitKind::Close)]);
@@ -78,7 +78,7 @@ pub async fn events_given_back_have_failed_once_more_only_where_they_are_to_blam
         back.open = None;
         back.blame = blame;
         back.settle = living.settled(&EventState::Waiting);
-        back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Backoff) });
+        back.idle = Some(Idle { not_before: Some(at(900)), reason: Some(IdleReason::Backoff) });
         let (_, echo) = living.done(&w, back).await;
         assert_eq!(echo.wake, [agent::port::Wakeup { agent: w.ada, at: at(900), urgent: false }]);
         assert_eq!(w.due(899).await, []);
@@ -86,7 +86,7 @@ pub async fn events_given_back_have_failed_once_more_only_where_they_are_to_blam
         let activation = w.wake(w.ada).await;
         assert_eq!((activation.waiting[0].attempts, activation.life.not_before), (attempts, Some(at(900))));
         let card = w.b.reader.agent(w.ada).await.unwrap().unwrap();
-        assert_eq!((card.waiting, card.rest_reason), (1, Some(RestReason::Backoff)));
+        assert_eq!((card.waiting, card.idle_reason), (1, Some(IdleReason::Backoff)));
         assert_eq!(w.b.store.wake(w.ada, at(899), None).await.unwrap().unwrap().waiting, []);
     }
 }
@@ -119,7 +119,7 @@ pub async fn what_is_told_by_a_clock_that_is_ahead_counts_from_now(b: Backend) {
     let decision = living.decision();
     living.done(&w, decision).await;
     let mut park = living.changes(CommitKind::Park);
-    (park.at, park.rest) = (at(AHEAD), Some(Rest { not_before: Some(at(AHEAD + 60_000)), reason: None }));
+    (park.at, park.idle) = (at(AHEAD), Some(Idle { not_before: Some(at(AHEAD + 60_000)), reason: None }));
     living.done(&w, park).await;
     let until = w.b.store.next_due(Timestamp::now()).await.unwrap().unwrap();
     assert!(until.duration_since(Timestamp::now()).as_secs() <= 60, "{until}");
@@ -135,10 +135,10 @@ pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
     let mut back = living.changes(CommitKind::Close);
     back.open = None;
     back.settle = living.settled(&EventState::Waiting);
-    back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(RestReason::Provider) });
+    back.idle = Some(Idle { not_before: Some(at(900)), reason: Some(IdleReason::Provider) });
     living.done(&w, back).await;
     let resting = |space, now| w.b.reader.resting(space, at(now));
-    let rest = Resting { reason: RestReason::Provider, until: at(900) };
+    let rest = IdleUntil { reason: IdleReason::Provider, until: at(900) };
     assert_eq!(resting(w.family, 10).await.unwrap(), [(w.ada, rest)]);
     assert_eq!(resting(w.team, 10).await.unwrap(), [], "nothing of there waits");
     assert_eq!(resting(w.family, 900).await.unwrap(), [], "it is over");
@@ -148,12 +148,12 @@ pub async fn who_rests_is_found_by_the_spaces_that_wait_for_it(b: Backend) {
 pub async fn a_changed_config_ends_a_rest(b: Backend) {
     let w = world(b).await;
     w.say(w.family, "hello").await;
-    for (reason, step) in [(RestReason::Provider, 3), (RestReason::Backoff, 4)] {
+    for (reason, step) in [(IdleReason::Provider, 3), (IdleReason::Backoff, 4)] {
         let mut living = w.open(w.ada).await;
         let mut back = living.changes(CommitKind::Close);
         back.open = None;
         back.settle = living.settled(&EventState::Waiting);
-        back.rest = Some(Rest { not_before: Some(at(900)), reason: Some(reason) });
+        back.idle = Some(Idle { not_before: Some(at(900)), reason: Some(reason) });
         living.done(&w, back).await;
         w.b.registry.amend_agent(w.ada, Some("ADA".into()), None, at(20)).await.unwrap();
         assert_eq!(w.due(899).await, []);
@@ -230,7 +230,7 @@ pub async fn an_open_cycle_is_due_until_it_rests_and_a_held_agent_is_not(b: Back
     living.done(&w, decision).await;
     assert_eq!(w.due(1_000).await, [w.ada]);
     let mut park = living.changes(CommitKind::Park);
-    park.rest = Some(Rest { not_before: Some(at(5_000)), reason: Some(RestReason::Provider) });
+    park.idle = Some(Idle { not_before: Some(at(5_000)), reason: Some(IdleReason::Provider) });
     living.done(&w, park).await;
     let Accepted::Fresh { wake, .. } = w.say(w.family, "more").await else { panic!("wanted it accepted") };
     assert_eq!(wake[0].at, at(5_000));
@@ -270,21 +270,21 @@ pub async fn an_operators_word_ends_a_rest(b: Backend) {
     let decision = living.decision();
     living.done(&w, decision).await;
     let rests = [
-        (Some(RestReason::Provider), false, 1_030),
-        (Some(RestReason::Backoff), true, 2_030),
+        (Some(IdleReason::Provider), false, 1_030),
+        (Some(IdleReason::Backoff), true, 2_030),
         (None, true, 3_030),
         (None, false, 4_030),
     ];
     for (reason, suspended, due) in rests {
         let mut park = living.changes(CommitKind::Park);
-        park.rest = Some(Rest { not_before: Some(at(due + 870)), reason });
+        park.idle = Some(Idle { not_before: Some(at(due + 870)), reason });
         living.done(&w, park).await;
         if suspended {
             w.b.registry.set_standing(w.ada, Standing::Suspended, at(due - 1)).await.unwrap();
         }
         w.b.registry.set_standing(w.ada, Standing::Active, at(due)).await.unwrap();
         assert_eq!((w.due(due - 1).await, w.due(due).await), (vec![], vec![w.ada]), "{reason:?}");
-        assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().rest_reason, None);
+        assert_eq!(w.b.reader.agent(w.ada).await.unwrap().unwrap().idle_reason, None);
         let mut open = living.changes(CommitKind::Open);
         (living.lease.epoch, open.at) = (living.lease.epoch + 1, at(due));
         living.done(&w, open).await;
@@ -498,7 +498,7 @@ pub async fn who_is_due_is_looked_through_in_pages_most_overdue_first(b: Backend
 pub async fn an_agent_that_is_set_apart_keeps_its_events_until_it_is_resumed(b: Backend) {
     let w = world(b).await;
     w.say(w.team, "hello").await;
-    w.b.store.set_apart(w.ada, "entry 1: its checksum does not match".into()).await.unwrap();
+    w.b.store.quarantine(w.ada, "entry 1: its checksum does not match".into()).await.unwrap();
     w.say(w.team, "and more").await;
     assert_eq!(w.due(1_000).await, [w.bob], "all others live on");
     let card = |agent| w.b.reader.agent(agent);
@@ -509,7 +509,7 @@ pub async fn an_agent_that_is_set_apart_keeps_its_events_until_it_is_resumed(b: 
     assert_eq!(w.due(1_000).await.len(), 2);
     assert_eq!(card(w.ada).await.unwrap().unwrap().damage, None);
     w.b.registry.set_standing(w.bob, Standing::Retired, at(900)).await.unwrap();
-    w.b.store.set_apart(w.bob, "too late".into()).await.unwrap();
+    w.b.store.quarantine(w.bob, "too late".into()).await.unwrap();
     let retired = card(w.bob).await.unwrap().unwrap();
     assert_eq!((retired.standing, retired.damage), (Standing::Retired, None));
 }

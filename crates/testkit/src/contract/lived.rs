@@ -2,14 +2,14 @@
 //! of what is done with stores as a whole. It is processed by hand, but could have been processed by a model.
 
 use agent::call::{CallState, Outcome};
-use agent::changes::{CallChange, CommitKind, GoalChange, MemoryChange, PlanChange, Rest};
+use agent::changes::{CallChange, CommitKind, GoalChange, Idle, MemoryChange, PlanChange};
 use agent::entry::{Entry, EntryKind, View};
 use agent::event::EventState;
 use agent::id::{GoalId, PlanId};
-use agent::life::{Goal, GoalStatus, Layer, OpenCycle, Plan, RestReason, Schedule};
+use agent::life::{Goal, GoalStatus, IdleReason, Layer, OpenCycle, Plan, Schedule};
 use agent::message::{ModelMessage, Part, Role};
 use agent::port::{Credential, CredentialKind, NewCredential};
-use agent::run::StepReceipt;
+use agent::run::StepRecord;
 
 use super::Backend;
 use super::world::{Living, World, at, fresh, service, world};
@@ -70,7 +70,7 @@ async fn remembers(w: &World, change: MemoryChange) {
     decision.calls = vec![living.call(0), living.call(1)];
     decision.entries[1] = asks(&living, 2, &decision.calls);
     decision.inward.memories = vec![change];
-    decision.open = Some(OpenCycle { lived: true, ..living.open.clone() });
+    decision.open = Some(OpenCycle { decided: true, ..living.open.clone() });
     let rows = decision.calls.clone();
     living.done(w, decision).await;
     let mut settle = living.changes(CommitKind::Settle);
@@ -92,7 +92,7 @@ async fn speaks_and_rests(w: &World) {
     let mut decision = living.decision();
     decision.calls = vec![living.call(0), living.outward(1, true)];
     decision.entries[1] = asks(&living, 2, &decision.calls);
-    decision.inward.says = vec![living.says(0, w.family, "I look.")];
+    decision.inward.messages = vec![living.says(0, w.family, "I look.")];
     decision.inward.memories =
         vec![MemoryChange::Set { key: "husam".into(), value: "asks of weather".into() }];
     decision.inward.goals = vec![GoalChange::Set(goal())];
@@ -145,8 +145,8 @@ async fn ends(w: &World, state: &EventState) {
     let mut close = living.changes(CommitKind::Close);
     close.open = None;
     close.settle = living.settled(state);
-    let reason = (*state == EventState::Waiting).then_some(RestReason::Backoff);
-    close.rest = Some(Rest { not_before: reason.map(|_| at(900)), reason });
+    let reason = (*state == EventState::Waiting).then_some(IdleReason::Backoff);
+    close.idle = Some(Idle { not_before: reason.map(|_| at(900)), reason });
     living.done(w, close).await;
 }
 
@@ -161,8 +161,8 @@ async fn begins_a_call(w: &World, agent: agent::id::AgentId) {
     let mut decision = living.decision();
     decision.calls = vec![living.outward(0, true)];
     decision.entries[1] = asks(&living, 2, &decision.calls);
-    let receipt = StepReceipt { tools: vec!["fetch".into()], model_ms: 40, ..StepReceipt::default() };
-    decision.open = Some(OpenCycle { lived: true, steps: vec![receipt], ..living.open.clone() });
+    let record = StepRecord { tools: vec!["fetch".into()], model_ms: 40, ..StepRecord::default() };
+    decision.open = Some(OpenCycle { decided: true, steps: vec![record], ..living.open.clone() });
     let id = decision.calls[0].id.clone();
     living.done(w, decision).await;
     let mut start = living.changes(CommitKind::Start);

@@ -9,11 +9,11 @@ pub mod accept;
 pub mod again;
 pub mod canceling;
 pub mod commit;
+pub mod dead_letters;
 pub mod detached;
 pub mod durable;
 pub mod goals;
 pub mod held;
-pub mod letters;
 pub mod life;
 pub mod lived;
 pub mod outside;
@@ -133,13 +133,13 @@ macro_rules! contract_tests {
             held::nothing_is_let_go_to_an_agent_that_is_set_apart,
             held::what_is_let_go_before_a_persons_words_hides_none_of_them,
             held::a_held_event_is_taken_back_or_let_go_by_hand,
-            letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
-            letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
-            letters::what_waits_for_an_agent_that_retires_is_taken_back,
-            letters::a_request_key_sends_an_event_again_once,
-            letters::a_dropped_event_keeps_its_row_and_never_comes_back,
-            letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,
-            letters::how_far_an_event_has_come_is_told_at_each_step,
+            dead_letters::a_dead_event_is_sent_again_and_its_attempts_begin_anew,
+            dead_letters::a_lived_or_skipped_event_is_sent_again_as_one_that_cites_it,
+            dead_letters::what_waits_for_an_agent_that_retires_is_taken_back,
+            dead_letters::a_request_key_sends_an_event_again_once,
+            dead_letters::a_dropped_event_keeps_its_row_and_never_comes_back,
+            dead_letters::a_waiting_event_is_taken_back_and_a_taken_one_is_not,
+            dead_letters::how_far_an_event_has_come_is_told_at_each_step,
             canceling::a_canceled_call_is_answered_at_once_and_only_once,
             canceling::a_canceled_call_never_starts,
             canceling::an_outcome_that_comes_after_a_cancel_is_not_written,

@@ -5,7 +5,7 @@ use agent::config::AgentConfig;
 use agent::event::{EventData, EventKind};
 use agent::id::{CallId, CycleId, EntityId, SpaceId};
 use agent::limits;
-use agent::port::{CallError, Finish, FinishedCall, Happening, NewHuman, PageRequest, Wakeup};
+use agent::port::{CallError, Finish, FinishedCall, NewHuman, PageRequest, RecentItem, Wakeup};
 
 use super::Backend;
 use super::world::{Living, World, at, everything, fresh, saying, world};
@@ -45,7 +45,7 @@ pub async fn an_awaited_answer_makes_its_agent_due(b: Backend) {
     let w = world(b).await;
     let (mut living, id) = asked(&w, true).await;
     let mut park = living.changes(agent::changes::CommitKind::Park);
-    park.rest = Some(agent::changes::Rest { not_before: Some(at(900_000)), reason: None });
+    park.idle = Some(agent::changes::Idle { not_before: Some(at(900_000)), reason: None });
     living.done(&w, park).await;
     assert_eq!(w.due(10_000).await, []);
     let finished = w.b.calls.finish(answer(&id, "yes")).await.unwrap();
@@ -200,10 +200,10 @@ pub async fn the_recent_past_is_read_across_spaces_and_agents(b: Backend) {
     living.done(&w, decision).await;
     let closing = living.closing();
     living.done(&w, closing).await;
-    let told = |found: Vec<Happening>| -> Vec<String> {
+    let told = |found: Vec<RecentItem>| -> Vec<String> {
         let told = |happening| match happening {
-            Happening::Said(message) => message.text,
-            Happening::Lived(run) => format!("run {}", run.ordinal),
+            RecentItem::Message(message) => message.text,
+            RecentItem::Run(run) => format!("run {}", run.ordinal),
         };
         found.into_iter().map(told).collect()
     };

@@ -44,7 +44,7 @@ pub async fn a_visible_call_is_one_message_that_follows_its_row(b: Backend) {
     let (mut living, decision) = calling(&w, true).await;
     let call = decision.calls[0].id.clone();
     let (_, echo) = living.done(&w, decision).await;
-    let [running] = echo.said.as_slice() else { panic!("wanted one message, got {:?}", echo.said) };
+    let [running] = echo.messages.as_slice() else { panic!("wanted one message, got {:?}", echo.messages) };
     assert_eq!(
         (running.kind, running.seq, running.text.as_str()),
         (MessageKind::Tool, 2, "[fetch: running]")
@@ -53,11 +53,11 @@ pub async fn a_visible_call_is_one_message_that_follows_its_row(b: Backend) {
     let start = CallChange { id: call.clone(), state: CallState::Started, outcome: None };
     let (_, echo) =
         living.done(&w, Changes { call_changes: vec![start], ..living.changes(CommitKind::Start) }).await;
-    assert_eq!(echo.said, [], "a call that begins looks as before");
+    assert_eq!(echo.messages, [], "a call that begins looks as before");
     let outcome = Outcome { detail: Some("for operators".into()), ..Outcome::ok("found") };
     let settle = settled(&living, &call, outcome);
     let (_, echo) = living.done(&w, settle).await;
-    let [complete] = echo.said.as_slice() else { panic!("wanted one message, got {:?}", echo.said) };
+    let [complete] = echo.messages.as_slice() else { panic!("wanted one message, got {:?}", echo.messages) };
     assert_eq!((complete.id, complete.seq, complete.rev), (running.id, 2, running.rev + 1));
     assert_eq!(complete.text, "[fetch: complete]");
     let data = json!({
@@ -93,9 +93,9 @@ pub async fn visible_calls_and_messages_of_a_step_come_in_the_order_of_its_calls
     let bad = agent::call::CallRow { state: CallState::Done, outcome: refused, ..living.outward(3, true) };
     let mut decision = living.asking(vec![living.call(0), living.outward(1, true), living.call(2), bad]);
     decision.shows = [1, 3].map(|n| shown(&living, w.team, &decision.calls[n])).to_vec();
-    decision.inward.says = vec![living.says(0, w.team, "I look"), living.says(2, w.team, "I am looking")];
+    decision.inward.messages = vec![living.says(0, w.team, "I look"), living.says(2, w.team, "I am looking")];
     let (_, echo) = living.done(&w, decision).await;
-    let lines: Vec<_> = echo.said.iter().map(|message| (message.seq, message.text.as_str())).collect();
+    let lines: Vec<_> = echo.messages.iter().map(|message| (message.seq, message.text.as_str())).collect();
     assert_eq!(lines, [(2, "I look"), (3, "[fetch: running]"), (4, "I am looking"), (5, "[fetch: error]")]);
 }
 
@@ -106,10 +106,10 @@ pub async fn a_visible_call_is_left_out_where_its_agent_may_not_speak(b: Backend
     let call = decision.calls[0].id.clone();
     w.b.registry.remove_member(w.team, w.ada.entity()).await.unwrap();
     let (_, echo) = living.done(&w, decision).await;
-    assert_eq!(echo.said, []);
+    assert_eq!(echo.messages, []);
     let settle = settled(&living, &call, Outcome::ok("found"));
     let (_, echo) = living.done(&w, settle).await;
-    assert_eq!(echo.said, []);
+    assert_eq!(echo.messages, []);
 }
 
 /// Unknown, canceled, answered by somebody outside: the message says so.
@@ -122,7 +122,7 @@ pub async fn a_visible_call_shows_how_it_ended_whoever_tells(b: Backend) {
         let settle = settled(&living, &call, Outcome { status, ..Outcome::ok("so it is") });
         let (_, echo) = living.done(&w, settle).await;
         let wanted = if status == OutcomeStatus::Pending { "[fetch: running]" } else { "[fetch: error]" };
-        assert_eq!(echo.said[0].text, wanted);
+        assert_eq!(echo.messages[0].text, wanted);
         let closing = living.closing();
         living.done(&w, closing).await;
     }

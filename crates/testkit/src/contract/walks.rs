@@ -2,7 +2,7 @@
 //! say, and what stands in the one must stand in the other.
 
 use agent::call::{CallRow, CallState, Effect, Outcome, OutcomeStatus};
-use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Rest, Settlement, Tried};
+use agent::changes::{CallChange, Changes, CommitKind, CommitOutcome, Idle, Settlement, Tried};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
 use agent::event::{EventState, Trust};
@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
     fn open(&self, open: stored::Open) -> OpenCycle {
         OpenCycle {
             taken: seqs(open.taken),
-            lived: open.lived,
+            decided: open.decided,
             step: open.step.into(),
             deaths: open.deaths.into(),
             asked: open.asked,
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
         let mut changes = Changes::new(kind(commit.kind), cycle, step, commit.expect.into(), at(1_000));
         changes.open = commit.open.map(|open| self.open(open));
         changes.tried = tried(commit, before);
-        changes.rest = commit.open.is_none().then_some(Rest { not_before: None, reason: None });
+        changes.idle = commit.open.is_none().then_some(Idle { not_before: None, reason: None });
         let head = before.stored.log().count() as u64;
         let entries = commit.entries.into_iter().flatten();
         changes.entries =
@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
         let calls: Vec<_> = stored
             .open
             .iter()
-            .filter(|open| open.lived && open.step == 0)
+            .filter(|open| open.decided && open.step == 0)
             .flat_map(|_| stored.calls)
             .collect();
         alike("calls", format!("{calls:?}"), format!("{:?}", states(&activation)))?;
@@ -328,6 +328,6 @@ fn states(activation: &Activation) -> Vec<Call> {
         (_, Some(OutcomeStatus::Unknown)) => Call::Unknown,
         _ => Call::Answered,
     };
-    let lived = activation.life.open.as_ref().is_some_and(|open| open.lived);
-    activation.calls.iter().filter(|_| lived).map(state).collect()
+    let decided = activation.life.open.as_ref().is_some_and(|open| open.decided);
+    activation.calls.iter().filter(|_| decided).map(state).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use agent::call::{CallRow, CallState, Effect, Outcome};
-use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, News, Notifications, Rest, Settlement};
+use agent::changes::{Changes, CommitKind, CommitOutcome, Glance, Idle, News, Notifications, Settlement};
 use agent::config::AgentConfig;
 use agent::entry::{Entry, EntryKind};
 use agent::event::{Event, EventState, Trust};
@@ -100,7 +100,7 @@ impl World {
     }
 
     pub(super) async fn accept(&self, message: NewMessage) -> Accepted {
-        self.b.store.accept(Accept::Say(message), None).await.unwrap()
+        self.b.store.accept(Accept::Message(message), None).await.unwrap()
     }
 
     pub(super) async fn event(&self, agent: AgentId, event: Event) -> Accepted {
@@ -224,13 +224,13 @@ impl Living {
             vec![self.entry(1, EntryKind::Inbox, "inbox"), self.entry(2, EntryKind::Assistant, "thought")];
         changes.settle = self.settled(&EventState::Processed { cycle: self.open.id, step: 0 });
         let listed = self.open.taken.clone();
-        changes.open = Some(OpenCycle { lived: true, step: 1, listed, ..self.open.clone() });
+        changes.open = Some(OpenCycle { decided: true, step: 1, listed, ..self.open.clone() });
         changes
     }
 
     /// The first decision of a cycle that goes on with these calls.
     pub(super) fn asking(&self, calls: Vec<CallRow>) -> Changes {
-        let open = Some(OpenCycle { lived: true, ..self.open.clone() });
+        let open = Some(OpenCycle { decided: true, ..self.open.clone() });
         Changes { calls, open, ..self.decision() }
     }
 
@@ -242,14 +242,14 @@ impl Living {
     pub(super) fn closing(&self) -> Changes {
         let mut changes = self.changes(CommitKind::Close);
         changes.open = None;
-        changes.rest = Some(Rest { not_before: None, reason: None });
-        changes.run = Some(self.receipt());
+        changes.idle = Some(Idle { not_before: None, reason: None });
+        changes.run = Some(self.record());
         changes
     }
 
     /// The end of a cycle that was canceled.
     pub(super) fn canceled(&self) -> Changes {
-        let run = Some(Run { ending: Ending::Canceled, ..self.receipt() });
+        let run = Some(Run { ending: Ending::Canceled, ..self.record() });
         Changes { run, ..self.closing() }
     }
 
@@ -260,7 +260,7 @@ impl Living {
         Self { lease, open, ..self.clone() }
     }
 
-    pub(super) fn receipt(&self) -> Run {
+    pub(super) fn record(&self) -> Run {
         Run {
             id: self.open.id,
             agent: self.lease.agent,

@@ -16,7 +16,7 @@ impl ProtocolState {
             if out_of_date {
                 let (acts, begun) = (node.acts(Flaw::Sound).any(|call| call == IDEMPOTENT), node.begun);
                 *node = Node { awake: true, opened: true, lease: u8::MAX, begun, ..Node::default() };
-                node.open = Open { lived: acts || begun, ..Open::default() };
+                node.open = Open { decided: acts || begun, ..Open::default() };
                 node.calls[IDEMPOTENT] = if acts { Call::Planned } else { Call::Answered };
             }
         }

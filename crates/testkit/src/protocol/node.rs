@@ -65,14 +65,14 @@ impl Node {
         // Whoever had the cycle may have died of it; not while the model was being waited for.
         let died = u8::from(stored.open.is_some() && !left.asked && flaw != Flaw::CountsAnew);
         let open = match stored.open {
-            Some(open) if open.lived => {
+            Some(open) if open.decided => {
                 Open { opening: name, deaths: open.deaths + died, asked: false, ..open }
             }
             Some(_) => Open { id: left.id, opening: name, taken: stored.waiting(), ..Open::default() },
             None => Open { id: name, opening: name, taken: stored.waiting(), ..Open::default() },
         };
         let mut tried = [None; ROWS];
-        if died > 0 && !open.lived {
+        if died > 0 && !open.decided {
             for (place, tried) in
                 tried.iter_mut().enumerate().filter(|(place, _)| left.taken & 1 << place != 0)
             {
@@ -87,12 +87,12 @@ impl Node {
             lease: stored.epoch + 1,
             n: stored.n,
             open,
-            calls: if open.lived { stored.calls } else { [Call::Undecided; 2] },
+            calls: if open.decided { stored.calls } else { [Call::Undecided; 2] },
             tried,
             worn: places()
                 .filter(|place| failed(*place) >= ATTEMPTS)
                 .fold(0, |rows, place| rows | 1 << place),
-            suspects: if open.lived { open.deaths > 0 } else { places().any(|place| deaths(place) > 0) },
+            suspects: if open.decided { open.deaths > 0 } else { places().any(|place| deaths(place) > 0) },
             asks: stored.those(|row: Row| row.event == ASKS) & open.taken != 0,
             ..Self::default()
         }
@@ -106,21 +106,21 @@ impl Node {
 
     /// What it may do with the store next.
     pub(super) fn doings(&self, flaw: Flaw) -> Vec<Doing> {
-        let Open { lived, step, deaths, asked, .. } = self.open;
+        let Open { decided, step, deaths, asked, .. } = self.open;
         if !self.opened {
             return vec![Doing::Open];
         }
-        if !lived && self.worn != 0 {
+        if !decided && self.worn != 0 {
             return vec![Doing::Bury];
         }
         if deaths >= ATTEMPTS {
             return vec![Doing::BreakOff];
         }
-        if !lived || step == 1 {
+        if !decided || step == 1 {
             return match (asked, self.suspects && !self.heard) {
                 (true, _) => vec![Doing::Hear],
                 (false, true) => vec![Doing::Send],
-                (false, false) if !lived => vec![Doing::Decide, Doing::Skip, Doing::Fail],
+                (false, false) if !decided => vec![Doing::Decide, Doing::Skip, Doing::Fail],
                 (false, false) => {
                     let more = (self.sees != 0).then_some(Doing::FinishShowing);
                     more.into_iter().chain([Doing::Finish]).collect()
@@ -138,7 +138,7 @@ impl Node {
 
     /// Calls that it may make.
     pub(super) fn acts(&self, flaw: Flaw) -> impl Iterator<Item = usize> {
-        let acting = self.opened && self.open.lived && self.open.step == 0 && self.open.deaths < ATTEMPTS;
+        let acting = self.opened && self.open.decided && self.open.step == 0 && self.open.deaths < ATTEMPTS;
         let planned = |call: usize| self.calls[call] == Call::Planned && !self.hand[call];
         let begun = match flaw {
             Flaw::UnmarkedStart => planned(UNSAFE),
@@ -178,7 +178,7 @@ impl Node {
                 changes.entries = [Some(Entry::Inbox(open.taken)), Some(said)];
                 changes.settle = Some((open.taken, RowState::Processed));
                 changes.calls = [self.asks.then_some(Call::Planned); 2];
-                changes.open = self.asks.then_some(Open { lived: true, deaths: 0, ..open });
+                changes.open = self.asks.then_some(Open { decided: true, deaths: 0, ..open });
             }
             Doing::Start => {
                 (changes.kind, changes.open) = (Kind::Start, Some(open));
@@ -242,7 +242,7 @@ impl Node {
             *call = change.unwrap_or(*call);
             *hand &= !call.is_over();
         }
-        self.worn *= u8::from(!open.lived);
+        self.worn *= u8::from(!open.decided);
         self.tried = [None; ROWS];
         (self.suspects, self.heard) = match doing {
             // What is decided is over: what comes next has not been died of.

@@ -90,7 +90,7 @@ fn epochs_rise(before: &ProtocolState, after: &ProtocolState) -> bool {
 fn effects_reported(world: &ProtocolState) -> bool {
     let decided = world.stored.log().any(|entry| entry == Entry::Calling);
     let marked = world.made[UNSAFE] == 0 || !matches!(world.stored.calls[UNSAFE], Call::Planned);
-    let open = world.stored.open.is_some_and(|open| open.lived && open.step == 0);
+    let open = world.stored.open.is_some_and(|open| open.decided && open.step == 0);
     let told = world.made.iter().zip(world.stored.calls).all(|(made, call)| {
         // Once the model was answered, a zombie's late call changes nothing that it reads.
         *made == 0 || (decided && (open || call.is_over()))
@@ -118,7 +118,7 @@ fn prefix_valid(world: &ProtocolState) -> bool {
         }
         before = Some(entry);
     }
-    let lives = world.stored.open.filter(|open| open.lived);
+    let lives = world.stored.open.filter(|open| open.decided);
     match before {
         Some(Entry::Calling) => lives.is_some_and(|open| open.step == 0),
         Some(Entry::Outcomes) => lives.is_some_and(|open| open.step == 1),
@@ -132,13 +132,13 @@ fn budgets_fall(before: &ProtocolState, after: &ProtocolState) -> bool {
     let (old, new) = (&before.stored, &after.stored);
     let left = old.open.filter(|_| new.epoch > old.epoch);
     let died = u8::from(left.is_some_and(|open| !open.asked));
-    let taken = left.filter(|open| !open.lived).map_or(0, |open| open.taken);
+    let taken = left.filter(|open| !open.decided).map_or(0, |open| open.taken);
     let rows = old.rows().zip(new.rows()).enumerate().all(|(place, (old, new))| {
         let counted = died * (taken >> place & 1);
         new.attempts >= old.attempts && new.deaths == old.deaths + counted
     });
     let of =
-        |open: Option<Open>| open.filter(|open| open.lived).map(|open| (open.id, open.step, open.deaths));
+        |open: Option<Open>| open.filter(|open| open.decided).map(|open| (open.id, open.step, open.deaths));
     let open = match (of(old.open), of(new.open)) {
         (Some((id, step, before)), Some((same, there, after))) if (id, step) == (same, there) => {
             after == before + died

@@ -89,7 +89,7 @@ pub(crate) struct Open {
     /// Who opened it or took it over.
     pub(crate) opening: u8,
     pub(crate) taken: Rows,
-    pub(crate) lived: bool,
+    pub(crate) decided: bool,
     pub(crate) step: u8,
     /// Times that it was left in this step, while no model was being waited for.
     pub(crate) deaths: u8,
@@ -160,7 +160,7 @@ impl Stored {
 
     /// Whether anything is to be done.
     pub(super) fn is_due(&self, flaw: Flaw) -> bool {
-        self.waiting() != 0 || (self.open.is_some_and(|open| open.lived) && flaw != Flaw::ForgetsOpen)
+        self.waiting() != 0 || (self.open.is_some_and(|open| open.decided) && flaw != Flaw::ForgetsOpen)
     }
 }
 
@@ -258,7 +258,7 @@ impl Stored {
         for (row, deaths) in self.rows.iter_mut().zip(changes.tried) {
             row.iter_mut().for_each(|row| row.deaths = deaths.unwrap_or(row.deaths));
         }
-        open.lived || found == open.taken
+        open.decided || found == open.taken
     }
 
     pub(super) fn each(&mut self, rows: Rows, change: impl Fn(&mut Row)) {

@@ -2,7 +2,7 @@
 
 use agent::id::{AgentId, CycleId};
 use agent::limits;
-use agent::run::{Ending, Run, StepReceipt, Usage};
+use agent::run::{Ending, Run, StepRecord, Usage};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -10,13 +10,13 @@ use crate::world::{SCOUT, World, now};
 
 fn run(agent: AgentId, ordinal: u64) -> Run {
     let usage = Usage { input: Some(100), output: Some(7), ..Usage::default() };
-    let step = StepReceipt {
+    let step = StepRecord {
         step: 0,
         tools: vec!["done".into()],
         usage,
         model_ms: 5,
         attempts: 1,
-        ..StepReceipt::default()
+        ..StepRecord::default()
     };
     Run {
         id: CycleId(Uuid::from_u128(u128::from(ordinal))),

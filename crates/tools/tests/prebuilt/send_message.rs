@@ -32,7 +32,7 @@ async fn a_message_is_wholly_determined_by_its_call() {
         hop: 3,
     };
     assert_eq!(done.outcome, Outcome::ok(r#"{"status":"delivered","space":"family"}"#));
-    assert_eq!(done.inward, Inward { says: vec![say], ..Inward::default() });
+    assert_eq!(done.inward, Inward { messages: vec![say], ..Inward::default() });
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn naming_a_space_leaves_the_active_one_as_it_is() {
     let mut world = World::new();
     world.active = Some(SUPPORT);
     let done = world.ask("send_message", json!({"space": "Family", "text": "a"})).await.unwrap();
-    assert_eq!((done.inward.says[0].space, done.inward.active_space), (FAMILY, None));
+    assert_eq!((done.inward.messages[0].space, done.inward.active_space), (FAMILY, None));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn mentions_are_ids_handles_or_names_of_members_each_once() {
     let mentions = ["@Husam", "muhammad a.", &HUSAM.to_string(), "muhammad"];
     let arguments = json!({"space": "family", "text": "a", "mentions": mentions});
     let done = world.ask("send_message", arguments).await.unwrap();
-    assert_eq!(done.inward.says[0].mentions, [HUSAM, MUHAMMAD]);
+    assert_eq!(done.inward.messages[0].mentions, [HUSAM, MUHAMMAD]);
     let arguments = json!({"space": "support", "text": "a", "mentions": ["muhammad"]});
     let error = world.refusal("send_message", arguments).await;
     assert!(error.contains("got `muhammad`; its members: `scout`") && error.contains("`husam`"), "{error}");
@@ -129,7 +129,7 @@ async fn a_space_written_after_the_text_must_be_the_active_one() {
     let error = world.call("send_message", r#"{"text":"a","space":"support"}"#).await.unwrap_err();
     assert!(error.contains("write `space` first") && world.pending.is_empty(), "{error}");
     let done = world.call("send_message", r#"{"text":"a","space":"Family"}"#).await.unwrap();
-    assert_eq!(done.inward.says[0].space, FAMILY);
+    assert_eq!(done.inward.messages[0].space, FAMILY);
     let twice = r#"{"space":"support","text":"a","space":"family"}"#;
     assert!(world.call("send_message", twice).await.unwrap_err().contains("`space` is given twice"));
 }

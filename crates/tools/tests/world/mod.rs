@@ -2,7 +2,7 @@
 
 use agent::changes::Inward;
 use agent::entity::{Entity, EntityKind, Member, Space};
-use agent::event::Said;
+use agent::event::NamedMessage;
 use agent::id::{AgentId, CallId, CycleId, EntityId, RootId, SpaceId};
 use agent::life::{Facts, Memory, SpaceFacts};
 use agent::port::{BoxFuture, Done, Lookup, StoreError, ToolContext, Toolbox};
@@ -36,7 +36,7 @@ pub(crate) struct World {
 #[derive(Default)]
 pub(crate) struct Stored {
     pub(crate) member_of: Vec<SpaceId>,
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<NamedMessage>,
     pub(crate) runs: Vec<Run>,
     /// Spaces of the agent that its facts do not have, or not with all members.
     pub(crate) unlisted: Vec<SpaceFacts>,
@@ -122,7 +122,7 @@ impl Lookup for Stored {
         space: SpaceId,
         before: Option<u64>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Option<(Vec<NamedMessage>, u64)>, StoreError>> {
         Box::pin(async move {
             if self.broken {
                 return Err(StoreError::Busy("the disk is slow".into()));

@@ -253,7 +253,7 @@ fn what_the_rules_settle_asks_no_model() {
     waiting.event.envelope.trust = Trust::Agent;
     let space = SpaceId(Uuid::from_u128(9));
     let message = crate::id::MessageId(Uuid::from_u128(1));
-    waiting.event.data = EventData::Said { space, seq: 1, message };
+    waiting.event.data = EventData::Message { space, seq: 1, message };
     let mut read = activation(vec![waiting]);
     read.config = Arc::new(AgentConfig::from_json(&json!({"triage": "rules"})).unwrap());
     read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };
@@ -270,9 +270,9 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
         let mut waiting = service(1, 0);
         waiting.event.kind = EventKind::SpaceMessage;
         let (space, message) = (SpaceId(Uuid::from_u128(9)), crate::id::MessageId(Uuid::from_u128(1)));
-        waiting.event.data = EventData::Said { space, seq: 1, message };
+        waiting.event.data = EventData::Message { space, seq: 1, message };
         waiting.event.cites = cites;
-        waiting.said = Some(crate::event::Said {
+        waiting.message = Some(crate::event::NamedMessage {
             id: message,
             space,
             space_handle: "team".into(),
@@ -290,7 +290,7 @@ fn whoever_names_somebody_else_by_the_clients_list_does_not_mean_this_agent() {
         read.facts = Facts { spaces: vec![space_of_three(space)], ..Facts::default() };
         let mut cycle = begin_with(read);
         match drive(&mut cycle).1 {
-            Next::Rest(Rested::Ended { ending, .. }) => Some(ending),
+            Next::Finished(ActivationEnd::Ended { ending, .. }) => Some(ending),
             _ => None,
         }
     };

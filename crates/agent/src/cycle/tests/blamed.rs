@@ -8,7 +8,7 @@ fn a_failure_of_the_content_gives_the_batch_back_and_counts() {
     drive(&mut cycle);
     cycle.replied(Err(ModelError::Invalid("no".into())), at(2_000));
     let (commits, next) = drive(&mut cycle);
-    assert!(matches!(next, Next::Rest(Rested::Parked { until: Some(_), .. })));
+    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { until: Some(_), .. })));
     assert!(commits[0].blame);
     assert!(commits[0].settle.iter().all(|s| s.state == EventState::Waiting));
 }
@@ -25,7 +25,7 @@ fn a_failure_of_the_surroundings_counts_nothing_and_rests_longer_each_time() {
         let (commits, _) = drive(&mut cycle);
         assert!(!commits[0].blame);
         assert_eq!(commits[0].failures, Some(failures + 1));
-        pauses.push(commits[0].rest.as_ref().unwrap().not_before.unwrap());
+        pauses.push(commits[0].idle.as_ref().unwrap().not_before.unwrap());
     }
     assert!(pauses[0] < pauses[1] && pauses[1] < pauses[2]);
 }

@@ -40,8 +40,8 @@ fn a_canceled_call_is_answered_and_the_cycle_goes_on_with_the_others() {
     assert_eq!(texts.len(), 3);
     assert!(texts[0].contains("canceled by an operator") && texts[2] == "seen", "{texts:?}");
     assert_eq!(settle.call_changes.iter().map(|change| &change.id).collect::<Vec<_>>(), [&rows[1].id]);
-    let receipt = &settle.open.as_ref().unwrap().steps[0].calls;
-    assert_eq!(receipt[0].status, Some(OutcomeStatus::Canceled));
+    let record = &settle.open.as_ref().unwrap().steps[0].calls;
+    assert_eq!(record[0].status, Some(OutcomeStatus::Canceled));
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn a_done_beside_an_outward_call_that_fails_ends_nothing_either() {
         assert!(decided[0].open.as_ref().unwrap().finishing.is_some());
         cycle.settled(rows[0].id.clone(), outcome);
         let (commits, next) = drive(&mut cycle);
-        assert_eq!(matches!(next, Next::Rest(_)), ends, "{next:?}");
+        assert_eq!(matches!(next, Next::Finished(_)), ends, "{next:?}");
         let read = reported(&commits[0]);
         assert_eq!(read[1].0.starts_with("not ended: `look`"), !ends, "{read:?}");
     }
@@ -162,7 +162,7 @@ fn what_a_step_used_in_vain_is_in_the_run_also_where_the_cycle_rested_meanwhile(
     drive_seeing(&mut cycle, &[urgent(2)]);
     cycle.replied(Ok(model_reply(Vec::new(), 200)), at(2_000));
     let (parked, next) = drive(&mut cycle);
-    assert!(matches!(next, Next::Rest(Rested::Parked { .. })), "{next:?}");
+    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { .. })), "{next:?}");
     commits.extend(parked);
     let mut again = begin_with(after_crash(&commits, 9));
     drive(&mut again);

@@ -51,7 +51,10 @@ fn what_is_too_long_is_cut_to_half_and_asked_again_three_times_at_most() {
         assert_eq!(natives(&next).len(), left);
     }
     let (commits, next) = refuse(&mut cycle, too_long());
-    assert!(commits[0].blame && matches!(next, Next::Rest(Rested::Parked { .. })), "the content's failure");
+    assert!(
+        commits[0].blame && matches!(next, Next::Finished(ActivationEnd::Parked { .. })),
+        "the content's failure"
+    );
     assert!(commits.iter().all(|changes| changes.view.is_none()));
     assert_eq!(cycle.into_warm().1.len(), 8, "the next activation sees all of it again");
     let mut again = with_a_past();
@@ -76,7 +79,7 @@ fn what_is_invalid_is_rebuilt_once_in_our_own_words_and_then_the_contents_failur
     assert_eq!((view.tail, view.reasoning_from, view.native_from), (1, 9, 9));
     assert_eq!(natives(&next), [false; 4], "no block of a vendor is sent again");
     let (commits, next) = refuse(&mut cycle, invalid());
-    assert!(commits[0].blame && matches!(next, Next::Rest(Rested::Parked { .. })));
+    assert!(commits[0].blame && matches!(next, Next::Finished(ActivationEnd::Parked { .. })));
 }
 
 #[test]

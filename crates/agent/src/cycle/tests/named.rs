@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::aware::{configured, drive_seeing, shown, urgent};
 use super::*;
-use crate::life::RestReason;
+use crate::life::IdleReason;
 
 /// A cycle whose step 1 is asked while it shows the urgent event 2.
 fn showing() -> (Cycle, Vec<Changes>, Prompt) {
@@ -79,7 +79,7 @@ fn a_suspended_agents_canceled_cycle_closes_without_being_asked() {
     let (mut cycle, named, _) = showing();
     let mut again = after_crash(&named, 10);
     again.life.standing = Standing::Suspended;
-    assert!(matches!(begin_with(again.clone()).next(at(9_000)), Next::Rest(Rested::Idle)));
+    assert!(matches!(begin_with(again.clone()).next(at(9_000)), Next::Finished(ActivationEnd::Idle)));
     again.cancel = Some(cycle.id());
     let (commits, next) = drive(&mut begin_with(again));
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_step_that_failed_with_what_was_let_in_is_tried_again_without_it() {
     let (mut cycle, named, _) = showing();
     cycle.replied(Err(ModelError::Garbage("empty".into())), at(2_000));
     let (commits, next) = drive_seeing(&mut cycle, &[urgent(2)]);
-    assert!(matches!(next, Next::Rest(Rested::Parked { rest: Some(RestReason::Backoff), .. })));
+    assert!(matches!(next, Next::Finished(ActivationEnd::Parked { rest: Some(IdleReason::Backoff), .. })));
     let mut again = after_crash(&[named, commits].concat(), 11);
     again.clean = true;
     let mut cycle = begin_with(again);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use agent::call::OutcomeStatus;
 use agent::id::{AgentId, CycleId, EntityId, MessageId};
-use agent::life::Resting;
+use agent::life::IdleUntil;
 use agent::run::Ending;
 use agent::space::{Message, MessageKind};
 use agent::update::{AgentState, Update};
@@ -191,8 +191,8 @@ impl Talk {
             .filter(|agent| agent.state != AgentState::Sleeping)
             .map(|agent| (agent.agent, Busy { cycle: Some(agent.cycle), state: agent.state, tool: None }))
             .collect();
-        for now in &snapshot.resting {
-            let rest = Resting { reason: now.reason, until: now.until };
+        for now in &snapshot.idle {
+            let rest = IdleUntil { reason: now.reason, until: now.until };
             self.rests(now.agent, rest, now.why.as_deref());
         }
         self.cycles.extend(snapshot.agents.iter().map(|agent| (agent.agent, agent.cycle)));
@@ -237,8 +237,8 @@ impl Talk {
             }
             Update::Draft { message, agent, delta, chars, .. } => self.draft(message, agent, &delta, chars),
             Update::DraftReset { message, .. } => self.void(message),
-            Update::State { agent, reason, rest: Some(rest), .. } => {
-                self.rests(agent, rest, reason.as_deref())
+            Update::State { agent, reason, idle: Some(idle), .. } => {
+                self.rests(agent, idle, reason.as_deref())
             }
             Update::State { agent, state, cycle, reason, .. } => self.state(agent, state, cycle, reason),
             Update::ToolStarted { agent, cycle, tool, .. } => {
@@ -408,7 +408,7 @@ impl Talk {
     }
 
     /// Told once, however often it tries.
-    fn rests(&mut self, agent: AgentId, rest: Resting, why: Option<&str>) {
+    fn rests(&mut self, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
         self.busy.remove(&agent);
         if self.resting.insert(agent) {
             let name = self.name_of(agent.entity());

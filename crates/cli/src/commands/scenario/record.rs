@@ -139,14 +139,14 @@ impl Recording {
         }
         for run in runs {
             let detail: RunDetail = client.get_as(&format!("/v1/runs/{}", run.id)).await?;
-            recording.said.extend(detail.said);
+            recording.said.extend(detail.messages);
         }
         Ok(recording)
     }
 
     /// The message that an event refers to, and who said it.
     async fn fetch(&mut self, client: &Client, event: &LoggedEvent) -> Result<()> {
-        let EventData::Said { message, .. } = &event.data else { return Ok(()) };
+        let EventData::Message { message, .. } = &event.data else { return Ok(()) };
         let found: MessageJson = client.get_as(&format!("/v1/messages/{message}")).await?;
         if !self.entities.contains_key(&found.sender) {
             let path = format!("/v1/entities/{}", found.sender);
@@ -226,7 +226,7 @@ impl Recording {
 
     fn what(&self, agent: &Agent, event: &LoggedEvent, rooms: &mut [Room]) -> Option<What> {
         match &event.data {
-            EventData::Said { space, message, .. } => {
+            EventData::Message { space, message, .. } => {
                 let message = self.messages.get(message)?;
                 let space = self.spaces.iter().find(|(id, _)| id == space).map(|(_, name)| name.clone())?;
                 let who = self.entities.get(&message.sender)?.clone();

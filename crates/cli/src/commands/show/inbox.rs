@@ -47,8 +47,8 @@ fn event_row(screen: &Screen, event: &LoggedEvent, now: Timestamp) -> Vec<String
             format!("taken by cycle {cycle}, shown at step {}", event.step.unwrap_or(0))
         }
         EventState::Held => match event.release_at {
-            Some(at) => format!("held until {at:.0}, or a person speaks"),
-            None => "held until a person speaks".to_owned(),
+            Some(at) => format!("held until {at:.0}, or a person wire_format"),
+            None => "held until a person wire_format".to_owned(),
         },
         EventState::Skipped { reason: Some(reason) } => format!("skipped ({reason})"),
         EventState::Canceled { reason: Some(reason) } => format!("canceled ({reason})"),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use agent::call::OutcomeStatus;
 use agent::id::CycleId;
-use agent::run::{CallReceipt, StepReceipt};
+use agent::run::{CallRecord, StepRecord};
 use jiff::Timestamp;
 use server::api::{RunDetail, RunJson, UsageJson};
 
@@ -34,7 +34,7 @@ pub(super) async fn run(client: &Client, screen: &Screen, wanted: Option<&str>) 
         screen.json_line(&answer);
         return Ok(());
     }
-    let RunDetail { run, said } = typed(&path, answer)?;
+    let RunDetail { run, messages: said } = typed(&path, answer)?;
     screen.pairs(&summary(screen, &run));
     waterfall(screen, &run);
     let lines = said.iter().flat_map(|spoken| spoken.text.lines().map(str::to_owned)).collect();
@@ -166,7 +166,7 @@ pub(in crate::commands) fn waterfall(screen: &Screen, run: &RunJson) {
 fn rows_of(
     screen: &Screen,
     glyphs: &Glyphs,
-    step: &StepReceipt,
+    step: &StepRecord,
     now: u64,
     rows: &mut Vec<WaterfallRow>,
 ) -> u64 {
@@ -217,7 +217,7 @@ fn rows_of(
 
 /// What came into the step: events besides the cycle's own, how often it began anew, what was repaired of
 /// its calls, who answered.
-fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
+fn meanwhile(screen: &Screen, step: &StepRecord) -> String {
     let mut text = String::new();
     let events = if step.injected == 1 { "event" } else { "events" };
     if step.injected > 0 {
@@ -258,12 +258,12 @@ fn meanwhile(screen: &Screen, step: &StepReceipt) -> String {
 }
 
 /// The calls of a step; of runs of earlier versions only their tools are known.
-fn calls(step: &StepReceipt) -> Vec<CallReceipt> {
+fn calls(step: &StepRecord) -> Vec<CallRecord> {
     if step.calls.is_empty() {
-        let named = |tool: &String| CallReceipt {
+        let named = |tool: &String| CallRecord {
             tool: tool.clone(),
             status: Some(OutcomeStatus::Ok),
-            ..CallReceipt::default()
+            ..CallRecord::default()
         };
         return step.tools.iter().map(named).collect();
     }
@@ -271,7 +271,7 @@ fn calls(step: &StepReceipt) -> Vec<CallReceipt> {
 }
 
 /// What stands beside a call that did not simply do its work.
-fn mark(call: &CallReceipt, narrow: bool) -> &'static str {
+fn mark(call: &CallRecord, narrow: bool) -> &'static str {
     match call.status {
         Some(OutcomeStatus::Ok) => "",
         _ if narrow => "!",
@@ -370,28 +370,27 @@ mod tests {
         let aborted = Spent { input: Some(900), output: Some(40), ..Spent::default() };
         let discarded = Spent { input: Some(800), output: Some(7), ..Spent::default() };
         let step =
-            StepReceipt { interrupts: 1, aborted, discarded, left_out: 3, cut: 1, ..Default::default() };
+            StepRecord { interrupts: 1, aborted, discarded, left_out: 3, cut: 1, ..Default::default() };
         let told = meanwhile(&Screen::plain(Some(80), false), &step);
         let spent = ", begun anew once (about 900 in, 40 out for nothing), 800 in, 7 out for a reply that was dropped, ";
         assert!(told.starts_with(spent), "{told}");
         assert!(told.ends_with(", 3 entries of the log left out (no room)"), "{told}");
-        let mended = |tool: &str, repaired: Option<&str>| CallReceipt {
+        let mended = |tool: &str, repaired: Option<&str>| CallRecord {
             tool: tool.into(),
             repaired: repaired.map(str::to_owned),
             ..Default::default()
         };
         let calls = vec![mended("done", None), mended("send_message", Some("trailing comma"))];
-        let told = meanwhile(&Screen::plain(Some(80), false), &StepReceipt { calls, ..Default::default() });
+        let told = meanwhile(&Screen::plain(Some(80), false), &StepRecord { calls, ..Default::default() });
         assert_eq!(told, ", send_message repaired (trailing comma)");
-        assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepReceipt::default()), "");
+        assert_eq!(meanwhile(&Screen::plain(Some(80), false), &StepRecord::default()), "");
     }
 
     #[test]
     fn a_receipt_without_times_is_drawn_step_behind_step() {
         let (screen, mut rows) = (Screen::plain(Some(80), false), Vec::new());
         let glyphs = Glyphs { wait: '.', model: '#', tool: '=' };
-        let step =
-            StepReceipt { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
+        let step = StepRecord { tools: vec!["done".into()], model_ms: 50, attempts: 2, ..Default::default() };
         let end = rows_of(&screen, &glyphs, &step, 100, &mut rows);
         assert_eq!(end, 150);
         let WaterfallRow::Bar { pieces, took, .. } = &rows[1] else { panic!("no bar") };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use agent::call::OutcomeStatus;
 use agent::event::EventProgress;
 use agent::id::{AgentId, CallId, CycleId, EventId, MessageId, SpaceId};
-use agent::life::Resting;
+use agent::life::IdleUntil;
 use agent::run::{Ending, Spent};
 use agent::update::{AgentState, Update};
 use jiff::Timestamp;
@@ -170,8 +170,8 @@ impl Log {
                     self.remark(at, &self.names.of(agent.entity()), "discarded its draft");
                 }
             }
-            Update::State { agent, reason, rest: Some(rest), .. } => {
-                self.rests(at, *agent, *rest, reason.as_deref());
+            Update::State { agent, reason, idle: Some(idle), .. } => {
+                self.rests(at, *agent, *idle, reason.as_deref());
             }
             Update::State { agent, state, cycle, reason, .. } => {
                 self.state(at, *agent, *state, *cycle, reason.as_deref());
@@ -227,8 +227,8 @@ impl Log {
             .filter(|now| now.state != AgentState::Sleeping)
             .map(|now| (now.agent, (now.cycle, now.state)))
             .collect();
-        for now in &snapshot.resting {
-            let rest = Resting { reason: now.reason, until: now.until };
+        for now in &snapshot.idle {
+            let rest = IdleUntil { reason: now.reason, until: now.until };
             self.rests(Timestamp::now(), now.agent, rest, now.why.as_deref());
         }
         self.cycles.keep(|agent| self.busy.contains_key(&agent));
@@ -369,7 +369,7 @@ impl Log {
     }
 
     /// Told once, however often it tries.
-    fn rests(&mut self, at: Timestamp, agent: AgentId, rest: Resting, why: Option<&str>) {
+    fn rests(&mut self, at: Timestamp, agent: AgentId, rest: IdleUntil, why: Option<&str>) {
         self.busy.remove(&agent);
         if self.resting.insert(agent) {
             let why = why.map(|why| self.screen.clean_line(why));

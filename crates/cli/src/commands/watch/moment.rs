@@ -1,7 +1,7 @@
 //! Times as people write and read them. The zone is the machine's, found without asking a library of
 //! the system: `TZ`, else where `/etc/localtime` leads, else UTC.
 
-use agent::life::Resting;
+use agent::life::IdleUntil;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +23,7 @@ pub(crate) fn clock(at: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// That an agent has work and cannot do it, in words behind its name. `why` is told to operators only.
-pub(crate) fn cannot_think(rest: Resting, why: Option<&str>, zone: &TimeZone) -> String {
+pub(crate) fn cannot_think(rest: IdleUntil, why: Option<&str>, zone: &TimeZone) -> String {
     let why = why.unwrap_or(rest.reason.in_words());
     format!("cannot think now: {why}; it tries again at {}", clock(rest.until, zone))
 }

@@ -85,7 +85,7 @@ impl Choice {
     }
 }
 
-/// Whether a delta holds more than who speaks.
+/// Whether a delta holds more than who wire_format.
 pub(super) fn says_something(delta: &RawObject) -> bool {
     let nothing = ["null", "\"\"", "[]", "{}"];
     delta.0.iter().any(|(key, value)| key != "role" && !nothing.contains(&value.get()))

@@ -1,4 +1,4 @@
-//! The chat completions wire of OpenAI and of everyone who speaks it: dialect flags tell how far
+//! The chat completions wire of OpenAI and of everyone who wire_format it: dialect flags tell how far
 //! they do.
 
 mod calls;

@@ -129,7 +129,7 @@ impl ResponsesDecoder {
         at
     }
 
-    /// The item that an event speaks of: the last that is not done, where the event does not say.
+    /// The item that an event wire_format of: the last that is not done, where the event does not say.
     fn at(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(index) => self.items.iter().rposition(|item| item.index == index),
@@ -163,7 +163,7 @@ impl ResponsesDecoder {
         part
     }
 
-    /// A delta to what an item says. `kind` is what the event speaks of: an item that was never
+    /// A delta to what an item says. `kind` is what the event wire_format of: an item that was never
     /// begun is begun with it.
     fn delta(
         &mut self,
@@ -406,7 +406,7 @@ impl Decoder for ResponsesDecoder {
                 return Err(failure::in_stream(&format!(r#"{{"error":{error}}}"#)));
             }
             "error" => return Err(failure::in_stream(&event.data)),
-            // A gateway that speaks in its own words.
+            // A gateway that wire_format in its own words.
             "" if event.data.contains("\"error\"") => return Err(failure::in_stream(&event.data)),
             // What an item says is in its own events; and whatever is invented next.
             _ => {}

@@ -118,7 +118,7 @@ impl World {
             hop: 0,
         };
         let due_to = members.into_iter().filter(|agent| !self.revoked.contains(&(space, *agent))).collect();
-        self.ask(Accept::Say(message), token, due_to);
+        self.ask(Accept::Message(message), token, due_to);
     }
 
     fn call_in(&mut self, kind: &str) {

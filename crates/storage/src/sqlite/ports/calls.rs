@@ -100,7 +100,7 @@ fn finish(db: &Connection, session: &Session, answer: &FinishedCall) -> Outcome<
         Goes::Nowhere => None,
     };
     let wake = due.map(|at| Wakeup { agent, at, urgent: false }).into_iter().collect();
-    let echo = Notifications { said, wake, ..Notifications::default() };
+    let echo = Notifications { messages: said, wake, ..Notifications::default() };
     Ok(Some(if goes == Goes::ToCycle { Finish::Awaited(agent, echo) } else { Finish::Late(agent, echo) }))
 }
 

@@ -1,6 +1,6 @@
 //! Reading on an agent's behalf: every query names the agent, so that no row of another's comes out.
 
-use agent::event::Said;
+use agent::event::NamedMessage;
 use agent::id::{AgentId, SpaceId};
 use agent::life::SpaceFacts;
 use agent::port::{BoxFuture, Lookup, StoreError};
@@ -21,7 +21,7 @@ impl Lookup for Sqlite {
         space: SpaceId,
         before: Option<u64>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Option<(Vec<Said>, u64)>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Option<(Vec<NamedMessage>, u64)>, StoreError>> {
         let done = self.read(Who::Living, move |db, _| messages(db, agent, space, before, limit));
         Box::pin(async move { Ok(done.await?) })
     }
@@ -60,7 +60,7 @@ fn messages(
     space: SpaceId,
     before: Option<u64>,
     limit: u32,
-) -> Outcome<Option<(Vec<Said>, u64)>> {
+) -> Outcome<Option<(Vec<NamedMessage>, u64)>> {
     let sql = "SELECT s.id, s.head_seq FROM space s JOIN member m ON m.space = s.id \
                JOIN entity e ON e.id = m.entity WHERE s.uuid = ? AND e.uuid = ?";
     let place = first(db, sql, params![bytes(space.0), bytes(agent.0)], |row| {

@@ -104,7 +104,7 @@ impl Sqlite {
             queue: RwLock::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
             living: Readers::new(opened.file.clone(), limits::READERS_LIVING),
-            doors: Readers::new(opened.file, limits::READERS_DOORS),
+            doors: Readers::new(opened.file, limits::READERS_API),
         };
         Ok(Self { inner: Arc::new(Inner { mode, session, counters, broken, lost: opened.lost }) })
     }

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::sqlite::engine::fault::{Fault, Outcome};
 use crate::sqlite::ports::{Sqlite, Who};
-use crate::sqlite::tables::agents::{known_agent, set_apart};
+use crate::sqlite::tables::agents::{known_agent, quarantine};
 use crate::sqlite::tables::session::Session;
 
 /// What something about several agents is.
@@ -38,7 +38,7 @@ impl Sqlite {
             match done.await {
                 Err(Fault::Torn(agent, why)) if !apart.contains(&agent) => {
                     apart.push(agent);
-                    self.write(move |db, _| set_apart(db, known_agent(db, agent)?, &why)).await?;
+                    self.write(move |db, _| quarantine(db, known_agent(db, agent)?, &why)).await?;
                 }
                 done => return done,
             }

@@ -9,10 +9,10 @@ use agent::call::CallRow;
 use agent::entity::{Entity, EntityKind, Member, Space};
 use agent::entry::{Entry, View};
 use agent::id::{AgentId, CycleId, EntityId, EventId, MessageId, SpaceId};
-use agent::life::{Facts, Resting};
+use agent::life::{Facts, IdleUntil};
 use agent::limits;
 use agent::port::{
-    AgentCard, BoxFuture, CommitRow, Happening, InboxRow, Page, PageRequest, Reader, StoreError, Totals,
+    AgentCard, BoxFuture, CommitRow, InboxRow, Page, PageRequest, Reader, RecentItem, StoreError, Totals,
 };
 use agent::run::Run;
 use agent::space::Message;
@@ -204,7 +204,7 @@ impl Reader for Sqlite {
         &self,
         space: SpaceId,
         now: Timestamp,
-    ) -> BoxFuture<'_, Result<Vec<(AgentId, Resting)>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Vec<(AgentId, IdleUntil)>, StoreError>> {
         Box::pin(async move {
             Ok(self.among(Access::Read(Who::Api), move |db, _| lives::resting(db, space, now)).await?)
         })
@@ -234,7 +234,7 @@ impl Reader for Sqlite {
         agents: Option<Vec<AgentId>>,
         since: Option<Timestamp>,
         limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Happening>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Vec<RecentItem>, StoreError>> {
         let limit = limit.clamp(1, limits::PAGE_MAX);
         self.ask(move |db, _| recent(db, agents.as_deref(), since, limit))
     }

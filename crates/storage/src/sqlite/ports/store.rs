@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use crate::sqlite::engine::fault::{Fault, of};
 use crate::sqlite::ports::quarantine::Access;
 use crate::sqlite::ports::{Sqlite, Who};
-use crate::sqlite::tables::agents::{known_agent, set_apart};
+use crate::sqlite::tables::agents::{known_agent, quarantine};
 use crate::sqlite::tables::session::Session;
 use crate::sqlite::tables::waits;
 
@@ -97,8 +97,8 @@ impl Store for Sqlite {
         Box::pin(async move { Ok(done.await?) })
     }
 
-    fn set_apart(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        let done = self.write(move |db, _| set_apart(db, known_agent(db, agent)?, &why));
+    fn quarantine(&self, agent: AgentId, why: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        let done = self.write(move |db, _| quarantine(db, known_agent(db, agent)?, &why));
         Box::pin(async move { Ok(done.await?) })
     }
 

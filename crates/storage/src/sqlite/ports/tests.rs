@@ -69,7 +69,7 @@ async fn make(store: &Sqlite, n: u128) {
 
 fn said(n: u128) -> Accept {
     let id = MessageId(Uuid::from_u128(0xE000_0000 + n));
-    Accept::Say(NewMessage {
+    Accept::Message(NewMessage {
         id,
         space: space(n),
         sender: EntityId(Uuid::from_u128(1)),
@@ -281,7 +281,7 @@ async fn questions_of_the_doors_keep_no_agent_from_waking() {
             Ok(())
         }))
     };
-    let asked: Vec<_> = (0..3 * limits::READERS_DOORS).map(|_| long()).collect();
+    let asked: Vec<_> = (0..3 * limits::READERS_API).map(|_| long()).collect();
     while !matches!(&store.inner.mode, Mode::Threaded { doors, .. } if doors.are_busy()) {
         tokio::task::yield_now().await;
     }

@@ -18,7 +18,7 @@ pub(crate) const APART: &str = "(a.standing = 2 OR a.damage IS NOT NULL)";
 
 /// Suspends whoever may live, and keeps the reason. Reads nothing of the agent. Whoever is retired has no
 /// cycle to be closed any more: nobody could.
-pub(crate) fn set_apart(db: &Connection, agent: i64, why: &str) -> Outcome<()> {
+pub(crate) fn quarantine(db: &Connection, agent: i64, why: &str) -> Outcome<()> {
     let sql = "UPDATE agent SET standing = 1, damage = ? WHERE id = ? AND standing <> 2";
     run(db, sql, params![why, agent])?;
     run(db, "UPDATE inbox_head SET due_at = NULL WHERE agent = ?", [agent])?;

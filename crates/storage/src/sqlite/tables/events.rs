@@ -158,7 +158,7 @@ fn append(
     let State { code, cycle, step, reason } = State::of(state);
     let (principal_kind, principal) = principal_columns(&envelope.principal);
     let (said, data) = match &event.data {
-        EventData::Said { seq, .. } => (Some(int(*seq)), None),
+        EventData::Message { seq, .. } => (Some(int(*seq)), None),
         other => (None, Some(to_json(other)?)),
     };
     let sql = "INSERT INTO event (agent, seq, id, kind, urgent, at, state, cycle, step, reason, principal_kind, \
@@ -255,7 +255,7 @@ pub(crate) fn cancel_all(db: &Connection, agent: i64) -> Outcome<u32> {
     Ok(gone)
 }
 
-pub(crate) fn set_fate(db: &Connection, agent: i64, seq: i64, state: &EventState) -> Outcome<()> {
+pub(crate) fn set_state(db: &Connection, agent: i64, seq: i64, state: &EventState) -> Outcome<()> {
     let state = State::of(state);
     let sql = "UPDATE event SET state = ?, cycle = ?, step = ?, reason = ?, release_at = NULL WHERE agent = ? AND seq = ?";
     run(db, sql, params![state.code, state.cycle, state.step, state.reason, agent, seq]).map(drop)

@@ -1,6 +1,6 @@
 //! Events of the ledger as they are read, with the words that they refer to.
 
-use agent::event::{Event, EventData, EventProgress, EventState, Said, Waiting};
+use agent::event::{Event, EventData, EventProgress, EventState, NamedMessage, Waiting};
 use agent::id::{CycleId, EntityId, EventId, MessageId, RootId, SpaceId};
 use agent::inbox::is_read;
 use agent::port::InboxRow;
@@ -39,7 +39,7 @@ pub(crate) fn event_at(row: &Row<'_>) -> Outcome<Event> {
     let data = match space {
         Some(space) => {
             let message = uuid_or_none(row, 16)?.or_else(|| id.0.parse().ok()).unwrap_or(Uuid::nil());
-            EventData::Said { space, seq: u64_at(row, 11)?, message: MessageId(message) }
+            EventData::Message { space, seq: u64_at(row, 11)?, message: MessageId(message) }
         }
         None => from_json(&row.get::<_, String>(13)?, "an event's data")?,
     };
@@ -61,13 +61,13 @@ pub(crate) fn event_at(row: &Row<'_>) -> Outcome<Event> {
 }
 
 /// The message that an event refers to.
-fn said_at(row: &Row<'_>) -> Outcome<Option<Said>> {
+fn said_at(row: &Row<'_>) -> Outcome<Option<NamedMessage>> {
     let (Some(space), Some(message), Some(sender)) =
         (uuid_or_none(row, 14)?, uuid_or_none(row, 16)?, uuid_or_none(row, 19)?)
     else {
         return Ok(None);
     };
-    Ok(Some(Said {
+    Ok(Some(NamedMessage {
         id: MessageId(message),
         space: SpaceId(space),
         space_handle: row.get(15)?,
@@ -127,7 +127,7 @@ pub(crate) fn waiting(
             attempts: u32_at(row, NEXT)?,
             deaths: u32_at(row, NEXT + 1)?,
             event: event_at(row)?,
-            said: said_at(row)?,
+            message: said_at(row)?,
         });
     }
     Ok(found)

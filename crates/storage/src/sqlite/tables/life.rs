@@ -27,7 +27,7 @@ pub(crate) struct Life {
 
 const LIFE: &str = "SELECT l.agent, l.epoch, l.commit_n, l.head_seq, l.cycles, l.skips, l.failures, \
     l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, l.open_cycle, l.step, l.notice, \
-    a.standing, h.head_seq, h.waiting, h.taken, h.due_at, h.hold_until, h.rest_reason, h.cancel \
+    a.standing, h.head_seq, h.waiting, h.taken, h.due_at, h.hold_until, h.idle_reason, h.cancel \
     FROM entity e JOIN life l ON l.agent = e.id JOIN agent a ON a.id = e.id JOIN inbox_head h ON h.agent = e.id \
     WHERE e.uuid = ?";
 
@@ -69,7 +69,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     let (row, open) = (&life.row, changes.open.as_ref());
     let [input, cached, output, reasoning] = usage_columns(&row.usage);
     let known = |cost: Option<u64>| cost.map(int);
-    let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |receipt| receipt.cost_micros));
+    let cost = known(changes.run.as_ref().map_or(changes.cost_micros, |record| record.cost_micros));
     let unpriced = changes.run.is_some() && cost.is_none();
     let active = changes.inward.active_space.map(|space| space_row(db, space)).transpose()?.flatten();
     // The start of the store that runs the cycle; none once the agent is idle.
@@ -108,7 +108,7 @@ pub(crate) fn write(db: &Connection, session: &Session, life: &Life, changes: &C
     ];
     run(db, sql, values)?;
     let inbox = &life.inbox;
-    let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, rest_reason = ?, \
+    let sql = "UPDATE inbox_head SET waiting = ?, taken = ?, due_at = ?, hold_until = ?, idle_reason = ?, \
                cancel = ? WHERE agent = ?";
     let reason = inbox.reason.map(|reason| place_of(&REASONS, &reason));
     let (due_at, hold_until) = (inbox.due_at.map(ms), inbox.hold_until.map(ms));

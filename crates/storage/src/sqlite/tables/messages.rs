@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::config::WakeOn;
-use agent::event::Said;
+use agent::event::NamedMessage;
 use agent::id::{CallId, CycleId, EntityId, MessageId, RootId, SpaceId};
 use agent::space::{Message, MessageKind, NewMessage};
 use rusqlite::{Connection, Row, params};
@@ -170,15 +170,21 @@ const SAID: &str = "SELECT m.uuid, s.uuid, s.name, m.seq, p.uuid, p.display_name
 
 /// What was said in a space with `from <= seq < before`, newest first, with names. Visible calls are for
 /// watchers.
-pub(crate) fn said(db: &Connection, space: i64, from: u64, before: u64, limit: i64) -> Outcome<Vec<Said>> {
+pub(crate) fn said(
+    db: &Connection,
+    space: i64,
+    from: u64,
+    before: u64,
+    limit: i64,
+) -> Outcome<Vec<NamedMessage>> {
     let sql = format!(
         "{SAID} WHERE m.space = ?1 AND m.seq >= ?2 AND m.seq < ?3 AND m.kind = 0 ORDER BY m.seq DESC LIMIT ?4"
     );
     all(db, &sql, params![space, int(from), int(before), limit], said_by_name)
 }
 
-fn said_by_name(row: &Row<'_>) -> Outcome<Said> {
-    Ok(Said {
+fn said_by_name(row: &Row<'_>) -> Outcome<NamedMessage> {
+    Ok(NamedMessage {
         id: MessageId(uuid_at(row, 0)?),
         space: SpaceId(uuid_at(row, 1)?),
         space_handle: row.get(2)?,

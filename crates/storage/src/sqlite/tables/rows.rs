@@ -5,7 +5,7 @@ use agent::config::WakeOn;
 use agent::entity::{Entity, EntityKind, Space};
 use agent::event::{Channel, Principal, Trust};
 use agent::id::{EntityId, SpaceId};
-use agent::life::{RestReason, Standing};
+use agent::life::{IdleReason, Standing};
 use agent::run::Usage;
 use jiff::Timestamp;
 use rusqlite::types::{FromSql, Value, ValueRef};
@@ -108,7 +108,7 @@ pub(crate) const STANDINGS: [Standing; 3] = [Standing::Active, Standing::Suspend
 pub(crate) const CHANNELS: [Channel; 5] =
     [Channel::Space, Channel::Api, Channel::Webhook, Channel::Timer, Channel::Tool];
 pub(crate) const TRUSTS: [Trust; 4] = [Trust::Outside, Trust::Agent, Trust::Member, Trust::Operator];
-pub(crate) const REASONS: [RestReason; 3] = [RestReason::Provider, RestReason::Backoff, RestReason::Debounce];
+pub(crate) const REASONS: [IdleReason; 3] = [IdleReason::Provider, IdleReason::Backoff, IdleReason::Debounce];
 const KINDS: [EntityKind; 2] = [EntityKind::Human, EntityKind::Agent];
 
 pub(crate) fn standing_at(row: &Row<'_>, at: usize) -> Outcome<Standing> {
@@ -131,7 +131,7 @@ pub(crate) fn trust_at(row: &Row<'_>, at: usize) -> Outcome<Trust> {
     place(&TRUSTS, row.get(at)?, "trust")
 }
 
-pub(crate) fn reason_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<RestReason>> {
+pub(crate) fn reason_or_none(row: &Row<'_>, at: usize) -> Outcome<Option<IdleReason>> {
     row.get::<_, Option<i64>>(at)?.map(|code| place(&REASONS, code, "reason to rest")).transpose()
 }
 

@@ -3,7 +3,7 @@
 use agent::changes::{Changes, CommitKind};
 use agent::id::{AgentId, CycleId};
 use agent::port::CommitRow;
-use agent::run::{Ending, Run, StepReceipt};
+use agent::run::{Ending, Run, StepRecord};
 use rusqlite::{Connection, Row, params};
 
 use super::rows::{
@@ -17,39 +17,39 @@ pub(crate) fn put_steps(db: &Connection, agent: i64, changes: &Changes) -> Outco
     let Some(open) = &changes.open else {
         return run(db, "DELETE FROM step WHERE agent = ?", [agent]).map(drop);
     };
-    let sql = "INSERT INTO step (agent, cycle, step, receipt) VALUES (?, ?, ?, ?)";
-    let due = if changes.kind == CommitKind::Decide { open.receipts_due() } else { &[] };
-    for receipt in due {
-        run(db, sql, params![agent, bytes(open.id.0), receipt.step, to_json(receipt)?])?;
+    let sql = "INSERT INTO step (agent, cycle, step, record) VALUES (?, ?, ?, ?)";
+    let due = if changes.kind == CommitKind::Decide { open.records_due() } else { &[] };
+    for record in due {
+        run(db, sql, params![agent, bytes(open.id.0), record.step, to_json(record)?])?;
     }
     Ok(())
 }
 
 /// The run.
-pub(crate) fn put_run(db: &Connection, agent: i64, receipt: &Run) -> Outcome<()> {
+pub(crate) fn put_run(db: &Connection, agent: i64, record: &Run) -> Outcome<()> {
     let sql = "INSERT INTO run (agent, ordinal, cycle, events, opened_at, ended_at, usage_input, usage_cached, \
                usage_output, usage_reasoning, cost_micros, config_rev, ending, model, woke_for, steps, reason, \
                summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    let [input, cached, output, reasoning] = usage_columns(&receipt.usage);
+    let [input, cached, output, reasoning] = usage_columns(&record.usage);
     let row = params![
         agent,
-        int(receipt.ordinal),
-        bytes(receipt.id.0),
-        receipt.events,
-        ms(receipt.opened_at),
-        ms(receipt.ended_at),
+        int(record.ordinal),
+        bytes(record.id.0),
+        record.events,
+        ms(record.opened_at),
+        ms(record.ended_at),
         input,
         cached,
         output,
         reasoning,
-        receipt.cost_micros.map(int),
-        int(receipt.config_rev),
-        receipt.ending.as_str(),
-        receipt.model,
-        receipt.woke_for,
-        to_json(&receipt.steps)?,
-        receipt.reason,
-        receipt.summary,
+        record.cost_micros.map(int),
+        int(record.config_rev),
+        record.ending.as_str(),
+        record.model,
+        record.woke_for,
+        to_json(&record.steps)?,
+        record.reason,
+        record.summary,
     ];
     run(db, sql, row).map(drop)
 }
@@ -76,9 +76,9 @@ pub(crate) fn audit(db: &Connection, agent: i64, n: u64, epoch: u64, changes: &C
 }
 
 /// Runs of the steps of an open cycle that it does not keep itself.
-pub(crate) fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepReceipt>> {
-    let sql = "SELECT receipt FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
-    all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a receipt"))
+pub(crate) fn steps(db: &Connection, agent: i64, cycle: CycleId) -> Outcome<Vec<StepRecord>> {
+    let sql = "SELECT record FROM step WHERE agent = ? AND cycle = ? ORDER BY step";
+    all(db, sql, params![agent, bytes(cycle.0)], |row| from_json(&row.get::<_, String>(0)?, "a record"))
 }
 
 pub(crate) const RUN: &str = "SELECT r.cycle, e.uuid, r.ordinal, r.woke_for, r.events, r.opened_at, r.ended_at, r.steps, \
@@ -95,7 +95,7 @@ pub(crate) fn run_at(row: &Row<'_>) -> Outcome<Run> {
         events: u32_at(row, 4)?,
         opened_at: time_at(row, 5)?,
         ended_at: time_at(row, 6)?,
-        steps: from_json(&steps, "a receipt's steps")?,
+        steps: from_json(&steps, "a record's steps")?,
         usage: usage_at(row, 8)?,
         cost_micros: row.get::<_, Option<i64>>(12)?.and_then(|cost| u64::try_from(cost).ok()),
         model: row.get(13)?,

@@ -67,11 +67,11 @@ pub(crate) fn follow(db: &Connection, by: i64) -> Outcome<()> {
 }
 
 /// Agents that wait at a start, by the indexes over those that are due and those that back off for a provider.
-const AT_START: &str = "SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
+const AT_START: &str = "SELECT h.agent, h.due_at, h.hold_until, h.idle_reason, \
     (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h WHERE h.due_at > ?1 \
-    UNION ALL SELECT h.agent, h.due_at, h.hold_until, h.rest_reason, \
+    UNION ALL SELECT h.agent, h.due_at, h.hold_until, h.idle_reason, \
     (SELECT min(not_before) FROM waiting w WHERE w.agent = h.agent) FROM inbox_head h \
-    WHERE h.rest_reason = 0 AND NOT coalesce(h.due_at > ?1, 0)";
+    WHERE h.idle_reason = 0 AND NOT coalesce(h.due_at > ?1, 0)";
 /// The first of what waits, by the index over it: what was accepted before this start comes first.
 const FIRST: &str = "SELECT not_before, boot < ? FROM waiting INDEXED BY waiting_first WHERE agent = ? \
     ORDER BY boot, not_before LIMIT 1";
@@ -104,7 +104,7 @@ pub(crate) fn begin(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
 
 /// An operator's word: nothing that waits does so any longer. `open` says whether a cycle is.
 pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Outcome<()> {
-    let sql = "SELECT due_at, hold_until, rest_reason, waiting FROM inbox_head WHERE agent = ?";
+    let sql = "SELECT due_at, hold_until, idle_reason, waiting FROM inbox_head WHERE agent = ?";
     let found = first(db, sql, [agent], |row| Ok((waits_at(row, 0)?, row.get::<_, i64>(3)? > 0)))?;
     let (waits, waiting) = found.ok_or_else(|| damaged("it has no inbox"))?;
     run(
@@ -117,7 +117,7 @@ pub(crate) fn end(db: &Connection, agent: i64, open: bool, now: Timestamp) -> Ou
 
 /// An outcome is here that the agent's open cycle waits for; whether it is due for that.
 pub(crate) fn answer(db: &Connection, agent: i64, standing: Standing, at: Timestamp) -> Outcome<bool> {
-    let sql = "SELECT due_at, hold_until, rest_reason FROM inbox_head WHERE agent = ?";
+    let sql = "SELECT due_at, hold_until, idle_reason FROM inbox_head WHERE agent = ?";
     let waits = first(db, sql, [agent], |row| waits_at(row, 0))?.ok_or_else(|| damaged("it has no inbox"))?;
     let ended = waits::answered(waits, standing, at);
     ended.map_or(Ok(()), |waits| write(db, agent, waits))?;
@@ -133,7 +133,7 @@ pub(crate) fn waits_at(row: &Row<'_>, at: usize) -> Outcome<Waits> {
 fn write(db: &Connection, agent: i64, waits: Waits) -> rusqlite::Result<()> {
     let Waits { due_at, hold_until, reason } = waits;
     let reason = reason.map(|reason| place_of(&REASONS, &reason));
-    let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, rest_reason = ? WHERE agent = ?";
+    let sql = "UPDATE inbox_head SET due_at = ?, hold_until = ?, idle_reason = ? WHERE agent = ?";
     db.prepare_cached(sql)?.execute(params![due_at.map(ms), hold_until.map(ms), reason, agent]).map(drop)
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use agent::config::AgentConfig;
     use agent::event::{Channel, Envelope, Event, EventData, EventKind, Principal, Trust};
     use agent::id::{AgentId, EventId, RootId};
-    use agent::life::{RestReason, Standing};
+    use agent::life::{IdleReason, Standing};
     use agent::limits;
     use agent::port::{Accept, Accepted, NewAgent, Reader, Registry, Store};
     use jiff::SignedDuration;
@@ -248,7 +248,7 @@ mod tests {
 
         async fn rests(&self, who: u128, until: i64, reason: &str) {
             let sql = format!(
-                "UPDATE inbox_head SET due_at = {until}, hold_until = {until}, rest_reason = {reason} WHERE agent = {who}"
+                "UPDATE inbox_head SET due_at = {until}, hold_until = {until}, idle_reason = {reason} WHERE agent = {who}"
             );
             self.sql(sql).await;
         }
@@ -389,7 +389,7 @@ mod tests {
         world.jump(-HOUR);
         world.due().await;
         for who in ALL {
-            world.sql(format!("DELETE FROM waiting WHERE agent = {who}; UPDATE inbox_head SET waiting = 0, due_at = NULL, hold_until = NULL, rest_reason = NULL WHERE agent = {who}")).await;
+            world.sql(format!("DELETE FROM waiting WHERE agent = {who}; UPDATE inbox_head SET waiting = 0, due_at = NULL, hold_until = NULL, idle_reason = NULL WHERE agent = {who}")).await;
         }
         world.accept_at(DEBOUNCED, "late", told).await;
         assert!(!world.serves(DEBOUNCED).await);
@@ -466,22 +466,22 @@ mod tests {
         let world = World::new().await;
         let now = ms(world.clock.now());
         for (who, reason) in [
-            (DEBOUNCED, RestReason::Debounce),
-            (REFUSED, RestReason::Provider),
-            (FAILED, RestReason::Backoff),
+            (DEBOUNCED, IdleReason::Debounce),
+            (REFUSED, IdleReason::Provider),
+            (FAILED, IdleReason::Backoff),
         ] {
             let card = world.store.agent(id(who)).await.unwrap().unwrap();
-            assert_eq!((card.rest_reason, card.not_before.map(ms)), (Some(reason), Some(now + length(who))));
+            assert_eq!((card.idle_reason, card.not_before.map(ms)), (Some(reason), Some(now + length(who))));
         }
         let card = world.store.agent(id(HELD)).await.unwrap().unwrap();
-        assert_eq!((card.rest_reason, card.not_before, card.held), (None, None, 1));
+        assert_eq!((card.idle_reason, card.not_before, card.held), (None, None, 1));
     }
 
     #[test]
     fn a_start_finds_whoever_waits_by_index() {
         let db = crate::sqlite::engine::schema::open_memory().unwrap();
         for (sql, indexes) in
-            [(AT_START, &["inbox_due", "inbox_rest"][..]), (HELD_AT_START, &["event_release"])]
+            [(AT_START, &["inbox_due", "inbox_idle"][..]), (HELD_AT_START, &["event_release"])]
         {
             let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let steps = plan.query_map([1], |row| row.get(3)).unwrap();

@@ -167,7 +167,7 @@ impl ExportFile<'_> {
         while let Some(row) = rows.next()? {
             let event = event_at(row)?;
             let mut shown = object(row, columns, NEXT)?;
-            if matches!(event.data, EventData::Said { .. }) {
+            if matches!(event.data, EventData::Message { .. }) {
                 shown["data"] = Value::String(to_json(&event.data)?);
             }
             self.record("event", shown)?;

@@ -93,7 +93,9 @@ impl<'a> Tables<'a> {
         let at = |name: &str| names.iter().position(|known| known == name);
         let (Some(data), Some(state)) = (at("data"), at("state")) else { return Ok(()) };
         let Cell::Text(text) = &cells[data] else { return Err(damaged("wanted a text as `data`")) };
-        let EventData::Said { space, seq, message } = from_json(text, "its `data`")? else { return Ok(()) };
+        let EventData::Message { space, seq, message } = from_json(text, "its `data`")? else {
+            return Ok(());
+        };
         // The same message, not only one of that number: a server may have gone on otherwise.
         let sql = "SELECT s.id FROM space s JOIN message m ON m.space = s.id AND m.seq = ?1 \
                    WHERE s.uuid = ?2 AND m.uuid = ?3";

@@ -133,7 +133,7 @@ fn said(walk: &mut Walk<'_>, row: &rusqlite::Row<'_>, seq: u64, data: &EventData
     if space.is_none() {
         return Ok(());
     }
-    let EventData::Said { seq: message, .. } = data else { return Ok(()) };
+    let EventData::Message { seq: message, .. } = data else { return Ok(()) };
     let sql = "SELECT count(*) FROM message WHERE space = ? AND seq = ?";
     let there = walk.number("message", sql, params![space, int(*message)]);
     walk.hold(there == Some(1), "event", seq, || {

@@ -4,7 +4,7 @@
 use agent::changes::CommitKind;
 use agent::id::CycleId;
 use agent::life::{GoalStatus, OpenCycle, Schedule};
-use agent::run::StepReceipt;
+use agent::run::StepRecord;
 use rusqlite::types::Value;
 
 use super::row::{Row, read};
@@ -104,14 +104,14 @@ fn runs(walk: &mut Walk<'_>, life: &Row) {
 
 /// Runs of steps: of the open cycle, and of none that is still to come.
 fn steps(walk: &mut Walk<'_>, life: &Row) {
-    let sql = "SELECT step, cycle, receipt FROM step WHERE agent = ? ORDER BY cycle, step";
+    let sql = "SELECT step, cycle, record FROM step WHERE agent = ? ORDER BY cycle, step";
     walk.each("step", sql, [life.agent], |walk, row| {
         let (step, cycle) = (u32_at(row, 0)?, CycleId(uuid_at(row, 1)?));
         let open = life.open.as_ref().filter(|open| open.id == cycle);
         walk.hold(open.is_some_and(|open| step <= open.step), "step", step, || {
             "it is of no cycle that is open, or of a step that is still to come".into()
         });
-        from_json::<StepReceipt>(&row.get::<_, String>(2)?, "a receipt").map(drop)
+        from_json::<StepRecord>(&row.get::<_, String>(2)?, "a record").map(drop)
     });
 }
 

@@ -45,7 +45,7 @@ impl Row {
 /// What is noted once more beside the config and the open cycle, for those who ask without reading these.
 fn copies(walk: &mut Walk<'_>, agent: i64) {
     let sql = "SELECT a.id, a.urgency, l.requesters, h.due_at, h.hold_until, a.wake_on, a.hop_limit, a.inbox_max, \
-               a.debounce, h.rest_reason, l.skips, l.unpriced, e.created_at FROM agent a JOIN entity e ON e.id = a.id \
+               a.debounce, h.idle_reason, l.skips, l.unpriced, e.created_at FROM agent a JOIN entity e ON e.id = a.id \
                JOIN life l ON l.agent = a.id JOIN inbox_head h ON h.agent = a.id WHERE a.id = ?";
     walk.each("agent", sql, [agent], |_, row| {
         if let Some(text) = row.get::<_, Option<String>>(1)? {

@@ -59,7 +59,7 @@ fn void(id: u128) -> Update {
 
 fn state(state: AgentState, reason: Option<&str>) -> Update {
     let cycle = (state != AgentState::Sleeping).then_some(CycleId(uuid(4)));
-    Update::State { agent: AgentId(uuid(ADA)), state, cycle, reason: reason.map(str::to_owned), rest: None }
+    Update::State { agent: AgentId(uuid(ADA)), state, cycle, reason: reason.map(str::to_owned), idle: None }
 }
 
 fn rows(talk: &mut Talk, updates: Vec<Update>) -> Vec<String> {
@@ -223,7 +223,7 @@ fn who_cannot_think_is_told_once_until_it_does_something() {
         state: AgentState::Sleeping,
         cycle: None,
         reason: reason.map(str::to_owned),
-        rest: Some(Resting { reason: agent::life::RestReason::Provider, until }),
+        idle: Some(IdleUntil { reason: agent::life::IdleReason::Provider, until }),
     };
     let told = rows(&mut talk, vec![rests(None), state(AgentState::Thinking, None), rests(None)]);
     let lines = ["(ada cannot think now: its model cannot", "  be reached; it tries again at", "  01:00:00)"];

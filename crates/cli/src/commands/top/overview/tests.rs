@@ -140,7 +140,7 @@ fn updates_are_seen_before_the_next_list() {
     let (agent, cycle) = (id(1), CycleId(Uuid::from_u128(9)));
     let now = jiff::Timestamp::from_second(1_000).unwrap();
     let thinking =
-        Update::State { agent, state: AgentState::Thinking, cycle: Some(cycle), reason: None, rest: None };
+        Update::State { agent, state: AgentState::Thinking, cycle: Some(cycle), reason: None, idle: None };
     overview.update(now, &thinking);
     overview.resize(3);
     assert_eq!(shown(&overview)[..2], ["ada", "cyd"]);
@@ -148,7 +148,7 @@ fn updates_are_seen_before_the_next_list() {
     let spent = Some(Spent { steps: 1, ms: 5, usage, cost_micros: Some(2) });
     overview
         .update(now, &Update::CycleEnded { agent, cycle, ending: Ending::Completed, reason: None, spent });
-    let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, rest: None };
+    let asleep = Update::State { agent, state: AgentState::Sleeping, cycle: None, reason: None, idle: None };
     overview.update(now, &asleep);
     overview.resize(3);
     let ada = overview.shown().find(|agent| agent.name == "ada").unwrap();
@@ -156,7 +156,7 @@ fn updates_are_seen_before_the_next_list() {
     assert_eq!(ada.last.as_ref().unwrap().ended_at, now);
     overview.update(
         now,
-        &Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, rest: None },
+        &Update::State { agent: id(99), state: AgentState::Thinking, cycle: None, reason: None, idle: None },
     );
     assert_eq!(shown(&overview).len(), 5);
 }

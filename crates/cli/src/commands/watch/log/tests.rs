@@ -58,7 +58,7 @@ fn draft(n: u128, delta: &str, chars: u64) -> Update {
 
 fn state(state: AgentState, cycle: Option<u128>, reason: Option<&str>) -> Update {
     let cycle = cycle.map(|n| CycleId(uuid(n)));
-    Update::State { agent: ada(), state, cycle, reason: reason.map(str::to_owned), rest: None }
+    Update::State { agent: ada(), state, cycle, reason: reason.map(str::to_owned), idle: None }
 }
 
 fn started(call: &str, tool: &str, arguments: &str) -> Update {

@@ -27,7 +27,7 @@ CREATE TABLE agent (
   debounce INTEGER NOT NULL,
   facts_rev INTEGER NOT NULL DEFAULT 0, -- raised by whatever changes its facts
   urgency TEXT,                        -- what its config calls urgent, as JSON; NULL where it says nothing
-  damage TEXT                          -- why it was set apart: a record of its own that cannot be read
+  damage TEXT                          -- why it is quarantined: a record of its own that cannot be read
 ) STRICT;
 
 CREATE TABLE config_rev (
@@ -95,19 +95,19 @@ CREATE TABLE event (
   kind INTEGER NOT NULL,               -- place in EventKind::ALL
   urgent INTEGER NOT NULL,
   at INTEGER NOT NULL,
-  state INTEGER NOT NULL,              -- 0 waiting, 1 held, 2 lived, 3 skipped, 4 canceled, 5 dead, 6 dropped
+  state INTEGER NOT NULL,              -- 0 waiting, 1 held, 2 processed, 3 skipped, 4 canceled, 5 dead, 6 dropped
   principal_kind INTEGER NOT NULL,
   principal ANY,
   channel INTEGER NOT NULL,            -- 0 space, 1 api, 2 webhook, 3 timer, 4 tool
   trust INTEGER NOT NULL,
   root ANY NOT NULL,
   hop INTEGER NOT NULL,
-  space INTEGER,                       -- what is said: the space,
+  space INTEGER,                       -- of a message: the space,
   from_seq INTEGER,                    --   the message
   data TEXT,                           -- everything else, as JSON
-  cycle BLOB,                          -- lived: where
+  cycle BLOB,                          -- processed: where
   step INTEGER,
-  reason TEXT,                         -- skipped, dead: why; lived: why it had died before it was sent again
+  reason TEXT,                         -- skipped, dead: why; processed: why it had died before it was sent again
   cites ANY,                           -- the processed event that an operator sent again as this one
   release_at INTEGER,                  -- held: when time alone lets it go
   addressed INTEGER NOT NULL DEFAULT 0, -- named by its agent as dealt with (`done(addressed)`)
@@ -145,12 +145,12 @@ CREATE TABLE inbox_head (
   taken INTEGER NOT NULL DEFAULT 0,    -- of these, taken by the open cycle
   due_at INTEGER,                      -- NULL: nothing to do, suspended or retired
   hold_until INTEGER,
-  rest_reason INTEGER,                 -- 0 provider, 1 backoff
+  idle_reason INTEGER,                 -- 0 provider, 1 backoff
   held INTEGER NOT NULL DEFAULT 0,     -- rows of `event` that are held
   cancel BLOB                          -- the cycle that is to be canceled
 ) STRICT;
 CREATE INDEX inbox_due ON inbox_head(due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX inbox_rest ON inbox_head(agent) WHERE rest_reason = 0;
+CREATE INDEX inbox_idle ON inbox_head(agent) WHERE idle_reason = 0;
 
 CREATE TABLE life (
   agent INTEGER PRIMARY KEY,
@@ -165,11 +165,11 @@ CREATE TABLE life (
   usage_cached INTEGER,
   usage_output INTEGER,
   usage_reasoning INTEGER,
-  cost_micros INTEGER,                 -- what its receipts cost together; NULL: no receipt has a price
-  unpriced INTEGER NOT NULL DEFAULT 0, -- receipts whose cost is unknown
+  cost_micros INTEGER,                 -- what its records cost together; NULL: no record has a price
+  unpriced INTEGER NOT NULL DEFAULT 0, -- records whose cost is unknown
   open_cycle BLOB,
   step INTEGER,                        -- of the open cycle
-  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store that lives it; 0: it rests
+  boot INTEGER NOT NULL DEFAULT 0,     -- the start of the store during which it is open; 0: none is
   requesters TEXT,                     -- of the open cycle, read by every accept
   notice TEXT,
   open TEXT
@@ -214,12 +214,12 @@ CREATE INDEX call_outside ON call(agent, cycle, step, awaited) WHERE outside = 1
 CREATE INDEX call_detached ON call(id) WHERE state = 'detached';
 CREATE INDEX call_detached_of ON call(agent) WHERE state = 'detached';
 
--- Receipts of the steps of open cycles but the newest few, which `life.open` has; a run holds those of its own.
+-- Records of the steps of open cycles but the newest few, which `life.open` has; a run holds those of its own.
 CREATE TABLE step (
   agent INTEGER NOT NULL,
   cycle BLOB NOT NULL,
   step INTEGER NOT NULL,
-  receipt TEXT NOT NULL,
+  record TEXT NOT NULL,
   PRIMARY KEY (agent, cycle, step)
 ) STRICT;
 

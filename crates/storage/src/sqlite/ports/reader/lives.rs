@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::entity::Entity;
 use agent::id::{AgentId, CycleId, EventId, SpaceId};
-use agent::life::{Resting, Standing};
+use agent::life::{IdleUntil, Standing};
 use agent::port::{AgentCard, InboxRow, LastRun, Page, PageRequest};
 use agent::run::Usage;
 use agent::waits;
@@ -28,7 +28,7 @@ use crate::sqlite::tables::waits::waits_at;
 
 const CARD: &str = "a.id, a.config_rev, a.standing, l.open, h.waiting, \
     h.held, l.cycles, l.skips, \
-    l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.due_at, h.hold_until, h.rest_reason, s.uuid, \
+    l.usage_input, l.usage_cached, l.usage_output, l.usage_reasoning, h.due_at, h.hold_until, h.idle_reason, s.uuid, \
     l.commit_n, l.cost_micros, l.unpriced, last.cycle, last.ending, last.ended_at, \
     (SELECT min(p.next_at) FROM plan p WHERE p.agent = a.id AND p.to_commit IS NULL), a.damage";
 const CARD_FROM: &str = "FROM agent a JOIN entity e ON e.id = a.id JOIN life l ON l.agent = a.id \
@@ -57,7 +57,7 @@ fn card_at(db: &Connection, configs: &Configs, row: &Row<'_>) -> Outcome<AgentCa
         skips: 0,
         usage: Usage::default(),
         not_before: None,
-        rest_reason: None,
+        idle_reason: None,
         active_space: None,
         commit_n: 0,
         cost_micros: None,
@@ -85,7 +85,7 @@ fn whole_card(db: &Connection, configs: &Configs, row: &Row<'_>, entity: &Entity
         skips: u64_at(row, 7)?,
         usage: usage_at(row, 8)?,
         not_before: resting.map(|resting| resting.until),
-        rest_reason: resting.map(|resting| resting.reason),
+        idle_reason: resting.map(|resting| resting.reason),
         active_space: uuid_or_none(row, 15)?.map(SpaceId),
         commit_n: u64_at(row, 16)?,
         cost_micros: row.get::<_, Option<i64>>(17)?.and_then(|cost| u64::try_from(cost).ok()),
@@ -119,11 +119,11 @@ pub(crate) fn agent(db: &Connection, configs: &Configs, agent: AgentId) -> Outco
 }
 
 /// Members of a space whose events it waits for, or whose open cycle is about it, and that rest.
-pub(super) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, Resting)>> {
-    let sql = "SELECT e.uuid, h.rest_reason, h.hold_until FROM space s JOIN member m ON m.space = s.id \
+pub(super) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcome<Vec<(AgentId, IdleUntil)>> {
+    let sql = "SELECT e.uuid, h.idle_reason, h.hold_until FROM space s JOIN member m ON m.space = s.id \
                JOIN inbox_head h ON h.agent = m.entity JOIN entity e ON e.id = m.entity \
                JOIN life l ON l.agent = m.entity JOIN agent a ON a.id = m.entity AND a.damage IS NULL \
-               WHERE s.uuid = ?1 AND h.rest_reason IS NOT NULL AND h.hold_until > ?2 \
+               WHERE s.uuid = ?1 AND h.idle_reason IS NOT NULL AND h.hold_until > ?2 \
                AND (instr(coalesce(l.requesters, ''), ?3) > 0 OR EXISTS (SELECT 1 FROM waiting w \
                  JOIN event v ON v.agent = w.agent AND v.seq = w.seq WHERE w.agent = h.agent AND v.space = s.id)) \
                ORDER BY e.uuid";
@@ -131,7 +131,7 @@ pub(super) fn resting(db: &Connection, space: SpaceId, now: Timestamp) -> Outcom
         let agent = AgentId(uuid_at(row, 0)?);
         let resting = || Ok(reason_or_none(row, 1)?.zip(time_or_none(row, 2)?));
         let resting = resting().map_err(torn(agent))?;
-        Ok(resting.map(|(reason, until)| (agent, Resting { reason, until })))
+        Ok(resting.map(|(reason, until)| (agent, IdleUntil { reason, until })))
     })?;
     Ok(found.into_iter().flatten().collect())
 }

@@ -2,7 +2,7 @@
 //! happened last are found by one look at each, and only these are read.
 
 use agent::id::AgentId;
-use agent::port::Happening;
+use agent::port::RecentItem;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -26,7 +26,7 @@ pub(super) fn recent(
     agents: Option<&[AgentId]>,
     since: Option<Timestamp>,
     limit: u32,
-) -> Outcome<Vec<Happening>> {
+) -> Outcome<Vec<RecentItem>> {
     let of = match agents {
         None => None,
         Some(agents) => {
@@ -43,13 +43,13 @@ pub(super) fn recent(
             break;
         }
         let sql = format!("{MESSAGE} WHERE m.space = ? ORDER BY m.seq DESC LIMIT ?");
-        found.take(all(db, &sql, params![space, limit], message_at)?.into_iter().map(Happening::Said));
+        found.take(all(db, &sql, params![space, limit], message_at)?.into_iter().map(RecentItem::Message));
     }
     for (agent, last) in busy(db, BUSY_AGENTS, of.as_deref(), limit)? {
         if !found.wants(last) {
             break;
         }
-        found.take(newest_runs(db, agent, limit)?.into_iter().map(Happening::Lived));
+        found.take(newest_runs(db, agent, limit)?.into_iter().map(RecentItem::Run));
     }
     found.all.reverse();
     Ok(found.all)
@@ -63,7 +63,7 @@ fn busy(db: &Connection, sql: &str, of: Option<&str>, limit: u32) -> Outcome<Vec
 struct Newest {
     limit: usize,
     since: Option<i64>,
-    all: Vec<Happening>,
+    all: Vec<RecentItem>,
 }
 
 impl Newest {
@@ -74,7 +74,7 @@ impl Newest {
         last >= oldest && self.since.is_none_or(|since| last > since)
     }
 
-    fn take(&mut self, more: impl Iterator<Item = Happening>) {
+    fn take(&mut self, more: impl Iterator<Item = RecentItem>) {
         let since = self.since.unwrap_or(i64::MIN);
         self.all.extend(more.filter(|happening| ms(happening.at()) > since));
         // Stable: what happened in one millisecond keeps the order of its place.

@@ -103,7 +103,7 @@ pub(super) fn amend_agent(
     put_config(db, row, rev + 1, &new, at)?;
     // What kept it from its work may be mended now.
     let sql = "SELECT l.open_cycle IS NOT NULL FROM inbox_head h JOIN life l ON l.agent = h.agent \
-               JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.rest_reason IS NOT NULL";
+               JOIN agent a ON a.id = h.agent AND a.standing = 0 WHERE h.agent = ? AND h.idle_reason IS NOT NULL";
     if let Some(open) = first(db, sql, [row], |row| Ok(row.get::<_, bool>(0)?))? {
         waits::end(db, row, open, at)?;
     }
@@ -158,7 +158,7 @@ fn retire(db: &Connection, row: i64, at: Timestamp) -> Outcome<()> {
     cancel_all(db, row)?;
     // The process that runs it now closes the cycle at the next commit; a parked one is woken to be closed.
     let sql = "UPDATE inbox_head SET (cancel, due_at) = (SELECT max(open_cycle), iif(max(open_cycle) IS NULL, NULL, ?2) \
-               FROM life WHERE agent = ?1), hold_until = NULL, rest_reason = NULL WHERE agent = ?1";
+               FROM life WHERE agent = ?1), hold_until = NULL, idle_reason = NULL WHERE agent = ?1";
     run(db, sql, params![row, ms(at)]).map(drop)
 }
 
@@ -172,7 +172,7 @@ pub(super) fn cancel(
     let open = first(db, "SELECT open_cycle FROM life WHERE agent = ?", [row], |row| uuid_or_none(row, 0))?;
     let open = cancel_cycle(agent, open.flatten().map(CycleId), cycle)?;
     // A parked cycle must hear it too, whatever holds it, and though its agent is suspended.
-    let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, rest_reason = NULL, \
+    let sql = "UPDATE inbox_head SET cancel = ?1, hold_until = NULL, idle_reason = NULL, \
                due_at = min(coalesce(due_at, ?2), ?2) WHERE agent = ?3";
     run(db, sql, params![bytes(open.0), ms(now), row])?;
     Ok(open)

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use crate::sqlite::engine::fault::{Outcome, damaged};
 use crate::sqlite::tables::agents::known_agent;
-use crate::sqlite::tables::events::{Head, admit, known, put_waiting, set_fate, state_at};
+use crate::sqlite::tables::events::{Head, admit, known, put_waiting, set_state, state_at};
 use crate::sqlite::tables::held;
 use crate::sqlite::tables::inbox::ledger;
 use crate::sqlite::tables::requests::{answered, remember};
@@ -51,7 +51,7 @@ pub(super) fn cancel(db: &Connection, session: &Session, agent: AgentId, event: 
     let nobody = || damaged(format!("event `{event}` is taken by no cycle"));
     let taken_by = if found.taken { Some(found.open.ok_or_else(nobody)?) } else { None };
     registry::cancel_event(event, &found.state, taken_by)?;
-    set_fate(db, row, found.seq, &EventState::Canceled { reason: None })?;
+    set_state(db, row, found.seq, &EventState::Canceled { reason: None })?;
     if run(db, "DELETE FROM waiting WHERE agent = ? AND seq = ?", params![row, found.seq])? == 0 {
         return held::forget(db, row);
     }
@@ -70,7 +70,7 @@ pub(super) fn drop_event(db: &Connection, agent: AgentId, event: &EventId) -> Ou
     let row = known_agent(db, agent)?;
     let found = find(db, row, event)?;
     registry::drop_event(event, &found.state)?;
-    set_fate(db, row, found.seq, &EventState::Dropped)
+    set_state(db, row, found.seq, &EventState::Dropped)
 }
 
 /// Sends an event again, once per key.

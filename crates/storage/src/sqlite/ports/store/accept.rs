@@ -28,7 +28,7 @@ pub(super) fn accept(
         return Ok(answer);
     }
     let accepted = match what {
-        Accept::Say(message) => match say(db, place(db, message.space)?.as_mut(), message)? {
+        Accept::Message(message) => match say(db, place(db, message.space)?.as_mut(), message)? {
             Spoken::New(message, events) => {
                 Accepted::Fresh { message: Some(message), wake: hand_over(db, session, events)? }
             }

@@ -18,9 +18,9 @@ use crate::sqlite::tables::facts::{facts, touch};
 use crate::sqlite::tables::inbox::{Which, waiting};
 use crate::sqlite::tables::life::{Life, open_at, write};
 use crate::sqlite::tables::messages::places;
+use crate::sqlite::tables::progress::{ProgressLog, settle};
 use crate::sqlite::tables::rows::{first, int, run, u32_at, u64_at, uuid_at};
 use crate::sqlite::tables::session::Session;
-use crate::sqlite::tables::stages::{Stages, settle};
 use crate::sqlite::tables::waits::{due_at, give_back};
 use crate::sqlite::tables::{calls, entries, notes, runs, show, urgent};
 
@@ -61,7 +61,7 @@ pub(super) fn commit(
         entries::put_view(db, life.agent, n, view)?;
     }
     runs::put_steps(db, life.agent, changes)?;
-    let mut stages = Stages::before(db, life.agent, changes)?;
+    let mut stages = ProgressLog::before(db, life.agent, changes)?;
     if changes.kind == CommitKind::Open {
         open(db, &mut life, changes, &mut stages)?;
     }
@@ -77,7 +77,7 @@ pub(super) fn commit(
     if let Some(at) = life.inbox.due_at.filter(|_| changes.open.is_none()) {
         wake.push(Wakeup { agent: lease.agent, at, urgent: false });
     }
-    let echo = Notifications { said: show::spoken(db, said)?, wake, stages };
+    let echo = Notifications { messages: show::spoken(db, said)?, wake, stages };
     Ok((CommitOutcome::Committed { n, glance }, echo))
 }
 
@@ -150,7 +150,7 @@ fn speak(
 }
 
 /// A cycle begins or is taken over: its events are marked, and what failed before is counted.
-fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut Stages<'_>) -> Outcome<()> {
+fn open(db: &Connection, life: &mut Life, changes: &Changes, stages: &mut ProgressLog<'_>) -> Outcome<()> {
     if life.inbox.taken > 0 {
         give_back(db, life.agent)?;
     }
@@ -188,8 +188,8 @@ fn rest(
     changes: &Changes,
 ) -> Outcome<()> {
     let row = fencing::life_after(&life.row, lease, changes);
-    if let Some(receipt) = &changes.run {
-        runs::put_run(db, life.agent, receipt)?;
+    if let Some(record) = &changes.run {
+        runs::put_run(db, life.agent, record)?;
     }
     if changes.retire {
         run(db, "UPDATE agent SET standing = 2 WHERE id = ?", [life.agent])?;

@@ -286,7 +286,7 @@ mod tests {
             let world = World::new(1).await;
             world.stands(Standing::Suspended).await;
             if apart {
-                world.store.set_apart(ADA, "torn".into()).await.unwrap();
+                world.store.quarantine(ADA, "torn".into()).await.unwrap();
             }
             world.set(1).await;
             for _ in 0..10 {

@@ -236,7 +236,7 @@ mod tests {
         let page = PageRequest { cursor: None, limit: 10 };
         let heard = store.inbox(AgentId(id(4)), None, page).await.unwrap().items;
         let heard = heard.into_iter().rev().map(|row| match row.event.data {
-            EventData::Said { message, .. } => message.0,
+            EventData::Message { message, .. } => message.0,
             other => panic!("{other:?}"),
         });
         assert!(heard.eq([id(20), id(21)]), "each hears it in the order in which it was said");

@@ -50,8 +50,8 @@ fn an_asynchronous_call_is_begun_told_as_pending_and_not_waited_for() {
         (vec![CommitKind::Settle], vec![GOES_ON])
     );
     assert!(read(&commits[0])[0].contains(&rows[0].id.0), "{:?}", read(&commits[0]));
-    let receipt = &commits[0].open.as_ref().unwrap().steps[0].calls[0];
-    assert_eq!(receipt.status, Some(OutcomeStatus::Pending));
+    let record = &commits[0].open.as_ref().unwrap().steps[0].calls[0];
+    assert_eq!(record.status, Some(OutcomeStatus::Pending));
     assert_eq!(commits[0].open.as_ref().unwrap().mistakes, 0, "pending is no failure");
 }
 

@@ -25,7 +25,7 @@ struct Lived {
 }
 
 /// What one commit means for the events of its cycle.
-pub(crate) struct Stages<'a> {
+pub(crate) struct ProgressLog<'a> {
     db: &'a Connection,
     agent: i64,
     changes: &'a Changes,
@@ -33,10 +33,10 @@ pub(crate) struct Stages<'a> {
     told: Vec<EventMoved>,
 }
 
-impl<'a> Stages<'a> {
+impl<'a> ProgressLog<'a> {
     /// As it is before the commit has settled anything.
     pub(crate) fn before(db: &'a Connection, agent: i64, changes: &'a Changes) -> Outcome<Self> {
-        let speaks = !changes.inward.says.is_empty() || !changes.addressed.is_empty();
+        let speaks = !changes.inward.messages.is_empty() || !changes.addressed.is_empty();
         // Before the first decision nothing is processed.
         let first = changes.kind == CommitKind::Decide && changes.step == 0;
         let mut lived = Vec::new();
@@ -109,7 +109,7 @@ pub(crate) fn settle(
     db: &Connection,
     agent: i64,
     changes: &Changes,
-    stages: &mut Stages<'_>,
+    stages: &mut ProgressLog<'_>,
 ) -> Outcome<(u32, u32)> {
     let (mut gone, mut untaken, mut missing) = (0, 0, Vec::new());
     let failed = u32::from(changes.blame);

@@ -11,7 +11,7 @@ use crate::changes::{CallChange, Changes};
 use crate::id::CallId;
 use crate::life::{InVain, OpenCycle};
 use crate::port::Price;
-use crate::run::{CallReceipt, Ending, Run, StepReceipt, Usage};
+use crate::run::{CallRecord, Ending, Run, StepRecord, Usage};
 
 impl Cycle {
     /// When a call of the present step ran; told by the driver beside its result.
@@ -25,7 +25,7 @@ impl Cycle {
 
     /// What this activation is about, for tracing; `None` if there is nothing to do.
     pub fn occasion(&self) -> Option<Occasion<'_>> {
-        if matches!(self.state, State::Rest(_)) {
+        if matches!(self.state, State::Finished(_)) {
             return None;
         }
         Some(Occasion {
@@ -38,13 +38,13 @@ impl Cycle {
     }
 
     /// The run of a decision; of calls that are still open it names the tool.
-    pub(super) fn step_receipt(&self, step: &Step, decision: &Decision) -> StepReceipt {
+    pub(super) fn step_record(&self, step: &Step, decision: &Decision) -> StepRecord {
         let model_reply = &decision.model_reply;
-        let calls = decision.calls.iter().map(|call| CallReceipt {
+        let calls = decision.calls.iter().map(|call| CallRecord {
             repaired: call.repaired.clone(),
-            ..self.call_receipt(&call.row, call.row.outcome.as_ref(), &decision.spans)
+            ..self.call_record(&call.row, call.row.outcome.as_ref(), &decision.spans)
         });
-        StepReceipt {
+        StepRecord {
             tools: decision.calls.iter().map(|call| call.row.tool.clone()).collect(),
             usage: model_reply.reply.usage,
             model_ms: model_reply.model_ms,
@@ -52,13 +52,13 @@ impl Cycle {
             started_ms: Some(self.offset(model_reply.asked_at)),
             first_ms: model_reply.first_ms,
             calls: calls.collect(),
-            ..self.undecided_receipt(step, model_reply.asked_at)
+            ..self.undecided_record(step, model_reply.asked_at)
         }
     }
 
     /// What is known of a step without its decision.
-    fn undecided_receipt(&self, step: &Step, asked_at: Timestamp) -> StepReceipt {
-        StepReceipt {
+    fn undecided_record(&self, step: &Step, asked_at: Timestamp) -> StepRecord {
+        StepRecord {
             injected: u32::try_from(step.injected.len()).unwrap_or(u32::MAX),
             // What came only after the first asking waited for the last one.
             waited_ms: step.asked_first.and_then(|at| waited(step, at)).or_else(|| waited(step, asked_at)),
@@ -74,8 +74,8 @@ impl Cycle {
     /// this activation (`step`) or by those before it.
     pub(super) fn note_undecided(&self, open: &mut OpenCycle, step: Option<&Step>, now: Timestamp) {
         if !open.vain.is_none() {
-            let receipt = step.map_or_else(|| in_vain(open), |step| self.undecided_receipt(step, now));
-            open.steps.push(receipt);
+            let record = step.map_or_else(|| in_vain(open), |step| self.undecided_record(step, now));
+            open.steps.push(record);
             open.vain = InVain::default();
         }
     }
@@ -83,29 +83,24 @@ impl Cycle {
     /// Brings the newest run to what is known of the calls. What an earlier activation noted of them
     /// stays.
     pub(super) fn note_calls(&self, open: &mut OpenCycle, acting: &Acting, changes: &[CallChange]) {
-        let Some(receipt) = open.steps.last_mut() else { return };
-        for row in acting.calls.iter().filter(|row| row.step == receipt.step) {
-            let Some(noted) = usize::try_from(row.index).ok().and_then(|index| receipt.calls.get_mut(index))
+        let Some(record) = open.steps.last_mut() else { return };
+        for row in acting.calls.iter().filter(|row| row.step == record.step) {
+            let Some(noted) = usize::try_from(row.index).ok().and_then(|index| record.calls.get_mut(index))
             else {
                 continue;
             };
             let changed = changes.iter().find(|change| change.id == row.id);
             let outcome = changed.and_then(|change| change.outcome.as_ref()).or(row.outcome.as_ref());
-            let now = self.call_receipt(row, outcome, &acting.spans);
+            let now = self.call_record(row, outcome, &acting.spans);
             noted.started_ms = now.started_ms.or(noted.started_ms);
             noted.took_ms = now.took_ms.or(noted.took_ms);
             noted.status = now.status.or(noted.status);
         }
     }
 
-    fn call_receipt(
-        &self,
-        row: &CallRow,
-        outcome: Option<&Outcome>,
-        spans: &[(CallId, Span)],
-    ) -> CallReceipt {
+    fn call_record(&self, row: &CallRow, outcome: Option<&Outcome>, spans: &[(CallId, Span)]) -> CallRecord {
         let span = spans.iter().find(|(call, _)| *call == row.id).map(|(_, span)| *span);
-        CallReceipt {
+        CallRecord {
             tool: row.tool.clone(),
             started_ms: span.map(|span| self.offset(span.at)),
             took_ms: span.map(|span| span.ms),
@@ -148,7 +143,7 @@ impl Cycle {
 
     /// What the cycle cost: each step at the price of the model that answered it, with what was dropped.
     fn cost_of(&self, open: &OpenCycle) -> Option<u64> {
-        let unknown = |step: &StepReceipt| step.usage.input.is_none() && step.usage.output.is_none();
+        let unknown = |step: &StepRecord| step.usage.input.is_none() && step.usage.output.is_none();
         if !open.steps.is_empty() && open.steps.iter().all(unknown) {
             // What is known then is only the estimate of what was dropped.
             return None;
@@ -160,15 +155,14 @@ impl Cycle {
                 others.iter().find(|(_, info)| info.name == *name).and_then(|(_, info)| info.price)
             }
         };
-        let all = |step: &StepReceipt| {
+        let all = |step: &StepRecord| {
             let mut usage = step.usage;
             usage.add(&step.aborted);
             usage.add(&step.discarded);
             usage
         };
-        let add = |sum: u64, step: &StepReceipt| {
-            Some(sum.saturating_add(cost(price_of(&step.model)?, &all(step))?))
-        };
+        let add =
+            |sum: u64, step: &StepRecord| Some(sum.saturating_add(cost(price_of(&step.model)?, &all(step))?));
         open.steps.iter().try_fold(0, add).filter(|_| !open.steps.is_empty())
     }
 
@@ -184,9 +178,9 @@ impl Cycle {
 }
 
 /// What the step in progress has used in vain.
-fn in_vain(open: &OpenCycle) -> StepReceipt {
+fn in_vain(open: &OpenCycle) -> StepRecord {
     let InVain { interrupts, aborted, discarded } = open.vain;
-    StepReceipt { step: open.step, interrupts, aborted, discarded, ..StepReceipt::default() }
+    StepRecord { step: open.step, interrupts, aborted, discarded, ..StepRecord::default() }
 }
 
 /// How long the oldest of the events that the step is shown has waited at `now`.

@@ -215,7 +215,7 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     let shown = row(&first).await;
     assert_eq!((shown.progress, shown.cycle, shown.ordinal), (EventProgress::Shown, Some(cycle), Some(1)));
     let mut answer = living.changes(CommitKind::Decide);
-    answer.inward.says = vec![living.says(0, w.team, "this")];
+    answer.inward.messages = vec![living.says(0, w.team, "this")];
     answer.calls = vec![living.call(0)];
     let addressed = vec![(first.clone(), EventProgress::Addressed, Some(0))];
     assert_eq!(told(living.done(&w, answer).await.1), addressed);
@@ -233,9 +233,9 @@ pub async fn how_far_an_event_has_come_is_told_at_each_step(b: Backend) {
     w.say(w.team, "and then?").await;
     let mut living = w.open(w.ada).await;
     let mut early = living.changes(CommitKind::Decide);
-    early.inward.says = vec![living.says(0, w.team, "still about the first")];
+    early.inward.messages = vec![living.says(0, w.team, "still about the first")];
     early.calls = vec![living.call(0)];
-    early.open = Some(agent::life::OpenCycle { lived: true, step: 1, ..living.open.clone() });
+    early.open = Some(agent::life::OpenCycle { decided: true, step: 1, ..living.open.clone() });
     living.done(&w, early).await;
     let mut later = living.changes(CommitKind::Decide);
     later.settle = living.settled(&EventState::Processed { cycle: living.open.id, step: 1 });

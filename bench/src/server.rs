@@ -114,7 +114,7 @@ impl BenchServer {
 
     /// Accepts a message without telling the keeper.
     pub(crate) async fn accept(&self, message: NewMessage) -> Result<Accepted> {
-        self.watched.accept(Accept::Say(message), None).await.context("the store does not accept")
+        self.watched.accept(Accept::Message(message), None).await.context("the store does not accept")
     }
 
     /// Says something, as the doors do behind the socket.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::call::{CallRow, OutcomeStatus};
 use agent::changes::{Changes, CommitKind, CommitOutcome, News};
-use agent::cycle::{Cycle, ModelReply, Next, Rested, Setup};
+use agent::cycle::{ActivationEnd, Cycle, ModelReply, Next, Setup};
 use agent::id::{AgentId, CycleId};
 use agent::life::Window;
 use agent::limits;
@@ -51,9 +51,9 @@ pub(crate) struct NodeContext {
 }
 
 /// How an activation ended.
-pub(crate) enum ActivationEnd {
+pub(crate) enum Activated {
     /// Its agent is idle.
-    Rested(Rested),
+    Ended(ActivationEnd),
     /// Its agent may have been the death of the process, which had died over it so often before: nothing was
     /// done, it waits for a turn among its like.
     Suspect { deaths: u32 },
@@ -102,17 +102,17 @@ pub(crate) async fn live(
     turn: Turn,
     watch: Option<Watch>,
     recheck: &Notify,
-) -> Result<ActivationEnd, Unwritten> {
+) -> Result<Activated, Unwritten> {
     let (ports, agent) = (&node_context.ports, turn.agent);
     let kept = node_context.warm.take(agent);
     let known = kept.as_ref().map(|kept| kept.commit_n);
     let Some(mut read) = ports.store.wake(agent, ports.clock.now(), known).await? else {
-        return Ok(ActivationEnd::Rested(Rested::Idle));
+        return Ok(Activated::Ended(ActivationEnd::Idle));
     };
     let suspicion = read.suspicion();
     // What is canceled asks no model, and is told so at once.
     if let Some(deaths) = suspicion.filter(|_| !turn.watched && read.cancel.is_none()) {
-        return Ok(ActivationEnd::Suspect { deaths });
+        return Ok(Activated::Suspect { deaths });
     }
     let suspected = watch.filter(|_| suspicion.is_some());
     // What is thought before it is known whether the store takes it may be paid in vain.
@@ -133,7 +133,7 @@ pub(crate) async fn live(
         ports.live.wait(agent, Wait::Requests(provider, ports.bounds.requests_per_provider));
         let (memo, model) = models.into_memo();
         node_context.warm.keep(agent, Kept { commit_n: read.life.commit_n, window, memo, model });
-        return Ok(ActivationEnd::Full);
+        return Ok(Activated::Full);
     }
     let setup = Setup {
         tools: specs(&*ports.toolbox, config.tools.as_deref()),
@@ -164,11 +164,11 @@ pub(crate) async fn live(
     let opened = activation.opened;
     ports.live.reset_drafts(agent);
     let rested = activation.part(rested);
-    rested.map(ActivationEnd::Rested).map_err(|error| Unwritten { error, opened })
+    rested.map(Activated::Ended).map_err(|error| Unwritten { error, opened })
 }
 
 impl<'a> Driver<'a> {
-    async fn run(&mut self) -> Result<Rested, StoreError> {
+    async fn run(&mut self) -> Result<ActivationEnd, StoreError> {
         loop {
             if self.node_context.stopping.is_cancelled() {
                 self.cycle.stop(STOPPING);
@@ -210,7 +210,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 Next::Await => self.wait().await?,
-                Next::Rest(rested) => return Ok(rested),
+                Next::Finished(rested) => return Ok(rested),
             }
         }
     }
@@ -462,10 +462,13 @@ impl<'a> Driver<'a> {
     }
 
     /// The activation is over: tell watchers, keep what may be wanted again soon.
-    fn part(self, rested: Result<Rested, StoreError>) -> Result<Rested, StoreError> {
+    fn part(self, rested: Result<ActivationEnd, StoreError>) -> Result<ActivationEnd, StoreError> {
         let live = &self.node_context.ports.live;
-        commit::publish_rest(live, self.agent, &rested, &self.cycle.spaces(), self.spent);
-        if matches!(rested, Ok(Rested::Idle | Rested::Ended { .. } | Rested::Parked { .. })) {
+        commit::publish_idle(live, self.agent, &rested, &self.cycle.spaces(), self.spent);
+        if matches!(
+            rested,
+            Ok(ActivationEnd::Idle | ActivationEnd::Ended { .. } | ActivationEnd::Parked { .. })
+        ) {
             let (memo, model) = self.models.into_memo();
             let (commit_n, window) = self.cycle.into_warm();
             self.node_context.warm.keep(self.agent, Kept { commit_n, window, memo, model });
